@@ -1,0 +1,1 @@
+"""What every part agrees on: the schema of a config, how it is loaded, and the run folder."""

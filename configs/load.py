@@ -1,0 +1,145 @@
+"""Strict loading of configs: files, `key=value` overrides, and errors that name the mend."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from configs.schema import KINDS, Group, Pretrain, keys
+from configs.yaml12 import ConfigError, parse_yaml
+
+Tree = dict[str, Any]
+
+
+def read_tree(path: Path) -> Tree:
+    """The mapping in a YAML file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(path.name, _yaml_names(path.parent), n=1)
+        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        raise ConfigError(f"{path}: no such file{hint}") from None
+    except IsADirectoryError:
+        raise ConfigError(
+            f"{path}: a folder, but neither a config nor a run (it has no config.yaml)"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    tree = parse_yaml(text, source=str(path))
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected keys and values, found {_kind_of(tree)}")
+    return tree
+
+
+def _yaml_names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.yaml")] if folder.is_dir() else []
+
+
+def parse_overrides(overrides: list[str]) -> Tree:
+    """`["train.steps=200", ...]` as a flat `{dotted key: value}`; values are YAML scalars."""
+    flat: Tree = {}
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{override!r}: expected key=value, such as train.steps=200")
+        flat[name] = parse_yaml(text, source=f"{name}= on the command line")
+    return flat
+
+
+def merge(tree: Tree, flat: Tree) -> Tree:
+    """A copy of `tree` with dotted keys set."""
+    merged = {k: dict(v) if isinstance(v, dict) else v for k, v in tree.items()}
+    for name, value in flat.items():
+        group, dot, leaf = name.partition(".")
+        if not dot:
+            merged[name] = value
+            continue
+        inner = merged.setdefault(group, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{name}: {group} is {_kind_of(inner)}, not a group of keys")
+        merged[group] = merge(inner, {leaf: value})
+    return merged
+
+
+def resolve(tree: Tree, *, source: str) -> Pretrain:
+    """The config that `tree` describes: every default filled in, every value checked."""
+    kind = tree.get("kind", "pretrain")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(KINDS)}")
+    try:
+        config = KINDS[kind].model_validate(tree)
+    except ValidationError as error:
+        lines = [_explain(dict(item), kind) for item in error.errors()]
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
+    assert isinstance(config, Pretrain)
+    return config
+
+
+def load(path: Path, overrides: list[str] | None = None) -> Pretrain:
+    """The config in a YAML file, with `key=value` overrides on top."""
+    tree = merge(read_tree(path), parse_overrides(overrides or []))
+    return resolve(tree, source=str(path))
+
+
+def to_tree(config: Group) -> Tree:
+    """Every key of a config, as plain values."""
+    return config.model_dump(mode="python")
+
+
+def flatten(tree: Tree, prefix: str = "") -> Tree:
+    """A nested config as `{dotted key: value}`."""
+    flat: Tree = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _explain(error: dict[str, Any], kind: str) -> str:
+    """One validation error as a line that names the key and the mend."""
+    location = [str(part) for part in error["loc"]]
+    name = ".".join(location)
+    found = error.get("input")
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {name}{_nearest(location, kind)}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return f"{name}: expected a group of keys, found {_kind_of(found)}"
+    spec = keys(kind).get(name)
+    unit = f" ({spec.unit})" if spec and spec.unit else ""
+    wish = error["msg"].removeprefix("Input should be ")
+    return f"{name}{unit}: expected {wish}, found {_kind_of(found)}"
+
+
+def _nearest(location: list[str], kind: str) -> str:
+    """A hint at the key that was meant: the same last word, else the nearest spelling."""
+    known = list(keys(kind))
+    by_leaf = {name.rpartition(".")[2]: name for name in reversed(known)}
+    groups = {name.partition(".")[0] for name in known}
+    for wanted, names in (
+        (location[-1], by_leaf),
+        (".".join(location), {name: name for name in (*known, *groups)}),
+    ):
+        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.7)
+        if near:
+            return f"; did you mean {names[near[0]]}?"
+    return "; `python -m configs schema` lists them all"
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a group of keys"
+    if isinstance(value, list):
+        return "a list"
+    words = {bool: "true/false", int: "integer", float: "number", str: "text"}
+    return f"the {words.get(type(value), type(value).__name__)} {value!r}"

@@ -1,0 +1,109 @@
+"""The records of a run, `metrics.jsonl`: one JSON object a line, appended and never changed.
+
+A line is an event (`event`), a training step (`step images loss ...`) or an evaluation
+(`step images` and what was evaluated); each has `time` (seconds since 1970) and `attempt`.
+A missing value, and one that is not finite, is absent.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+EVENTS = (
+    "queued", "started", "tuned", "saved", "evaluated",
+    "paused", "stopped", "done", "failed", "skipped",
+)  # fmt: skip
+STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")
+REASONS = (
+    "oom", "host_oom", "nan", "config", "data", "disk", "timeout",
+    "hang", "nccl", "node", "preempted", "crash",
+)  # fmt: skip
+
+
+class Superseded(Exception):
+    """A newer attempt at this run has begun: this one must write no more."""
+
+
+class RecordWriter:
+    """Appends the records of one attempt; every line reaches the file in one write."""
+
+    def __init__(self, run: Path, *, attempt: int) -> None:
+        self._attempts = run / "attempts"
+        self.attempt = attempt
+        self._file = os.open(run / "metrics.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
+
+    def write(self, **fields: Any) -> Record:
+        """Append one record and return it; raises `Superseded` when a newer attempt exists."""
+        if (self._attempts / f"{self.attempt + 1:03d}").exists():
+            raise Superseded(f"attempt {self.attempt + 1} has begun")
+        present = {name: value for name, value in fields.items() if _is_said(value)}
+        record = {"time": round(time.time(), 6), "attempt": self.attempt} | present
+        line = json.dumps(record, allow_nan=False) + "\n"
+        os.write(self._file, line.encode())
+        return record
+
+    def event(self, name: str, **fields: Any) -> Record:
+        """Append an event and force it to disk."""
+        assert name in EVENTS, name
+        assert name != "failed" or fields.get("reason") in REASONS, fields
+        record = self.write(event=name, **fields)
+        os.fsync(self._file)
+        return record
+
+    def close(self) -> None:
+        """Close the file; no record can follow."""
+        os.close(self._file)
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and (not isinstance(value, float) or math.isfinite(value))
+
+
+def read_records(path: Path) -> Iterator[tuple[int, Record]]:
+    """The (line number, record) pairs of a file; lines that are no record are passed over."""
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    with file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield number, record
+
+
+def state(records: Iterable[Record]) -> Record | None:
+    """The newest record that says what state the run is in, or None."""
+    last = None
+    for record in records:
+        if record.get("event") in STATES:
+            last = record
+    return last
+
+
+def valid(records: Iterable[Record]) -> list[Record]:
+    """Steps and evaluations of the run as it stands: what a resume did again is dropped.
+
+    An attempt starts at the step of its `started` event; what older attempts recorded beyond
+    that step was lost and is not part of the run.
+    """
+    kept: dict[tuple[int, frozenset[str]], Record] = {}
+    for record in records:
+        if record.get("event") == "started" and "step" in record:
+            kept = {key: old for key, old in kept.items() if key[0] <= record["step"]}
+        elif "event" not in record and isinstance(record.get("step"), int):
+            measured = frozenset(["loss"]) if "loss" in record else frozenset(record)
+            kept[record["step"], measured] = record
+    return list(kept.values())

@@ -1,0 +1,46 @@
+"""The images (or latents) that a run is trained on."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from configs.schema.key import Group, key
+
+
+class Data(Group):
+    """A labelled data set. What is held out is never trained on."""
+
+    source: Literal["digits", "cifar10", "folder", "dummy"] = key(
+        "digits",
+        "digits: scikit-learn's; cifar10: binary batches or PNGs; folder: any images; "
+        "dummy: random latents",
+        "loss",
+        "clock",
+    )
+    path: str | None = key(None, "folder of the data set (cifar10 and folder need one)", "clock")
+    labels: str | None = key(
+        None,
+        "csv of file name and label, where classes are not sub-folders",
+        "loss",
+    )
+    size: int = key(8, "side of an image (latent) after loading", "loss", "clock", unit="px", ge=1)
+    channels: int = key(1, "channels: 1, 3, or those of the latents", "loss", "clock", ge=1)
+    classes: int = key(10, "number of labels", "loss", ge=1)
+    flip: bool = key(False, "mirror half of the images", "loss")
+    held_out: float = key(0.0, "share kept from training, for evaluations", "loss", ge=0, le=0.9)
+    images: int = key(50_000, "size of the dummy data set", "loss", ge=1)
+    workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
+
+    @model_validator(mode="after")
+    def _path_fits(self) -> "Data":
+        if self.source in ("cifar10", "folder") and self.path is None:
+            raise ValueError(f"data.source {self.source} needs data.path, the folder it is in")
+        if self.source in ("digits", "dummy") and self.path is not None:
+            raise ValueError(f"data.source {self.source} takes no data.path: remove it")
+        if self.source == "digits" and (self.channels, self.classes) != (1, 10):
+            raise ValueError("data.source digits has data.channels 1 and data.classes 10")
+        if self.source == "cifar10" and (self.channels, self.classes) != (3, 10):
+            raise ValueError("data.source cifar10 has data.channels 3 and data.classes 10")
+        if self.source == "folder" and self.channels not in (1, 3):
+            raise ValueError("data.source folder has data.channels 3, or 1 for grey images")
+        return self

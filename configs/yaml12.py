@@ -1,0 +1,87 @@
+"""YAML with the scalars of YAML 1.2: `1e-4` is a number, and `no`, `12:30:00` are text."""
+
+import math
+import re
+from typing import Any, ClassVar
+
+import yaml
+
+
+class ConfigError(ValueError):
+    """What a user can mend; the message says how."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML with the scalars of YAML 1.2's core schema, and no key given twice."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            name = self.construct_object(key_node, deep=True)
+            if not isinstance(name, str):
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be text")
+            if name in seen:
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: {name} is given twice")
+            seen.add(name)
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        text = self.construct_scalar(node)
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+
+    def construct_float(self, node: yaml.ScalarNode) -> float:
+        text = self.construct_scalar(node).lower()
+        special = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+        return special[text] if text in special else float(text)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.1 or 1.2 would read as something else, and writes 1e-4 as 1.0e-04."""
+
+    def represent_float(self, value: float) -> yaml.ScalarNode:
+        mantissa, exponent, power = super().represent_float(value).value.partition("e")
+        point = ".0" if exponent and "." not in mantissa else ""
+        text = f"{mantissa}{point}{exponent}{power}"
+        return self.represent_scalar("tag:yaml.org,2002:float", text)
+
+
+_Dumper.add_representer(float, _Dumper.represent_float)
+
+# YAML 1.2.2, section 10.3.2: what the core schema makes of a plain scalar, by its first letters.
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+):
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
+        )
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
+
+
+def parse_yaml(text: str, *, source: str) -> Any:
+    """The value of a YAML 1.2 text; `ConfigError` names `source` and the line."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(
+            f"{source}{where}: not valid YAML: {getattr(error, 'problem', error)}"
+        ) from None
+
+
+def dump_yaml(tree: dict[str, Any]) -> str:
+    """YAML text that this loader (and any YAML 1.1 loader) reads back as the same values."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
