@@ -1,0 +1,78 @@
+# Start, watch and stop processes by a recorded pid.
+# A record holds the pid and the time the process was born, so a pid that the system gave to
+# somebody else since is never taken for ours.
+# shellcheck shell=bash source-path=SCRIPTDIR source=place.sh
+source "${BASH_SOURCE[0]%/*}/place.sh"
+
+# born PID prints the process's start in clock ticks; fails where it is gone or a zombie.
+born() {
+  local stat fields
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  read -ra fields <<<"${stat##*) }"
+  [[ ${fields[0]} != Z ]] && echo "${fields[19]}"
+}
+
+# daemon_pid NAME prints its pid while it lives.
+daemon_pid() {
+  local pid birth
+  [[ -s $home/pids/$1 ]] && read -r pid birth <"$home/pids/$1" || return 1
+  [[ $(born "$pid") == "$birth" ]] && echo "$pid"
+}
+
+# start_daemon NAME COMMAND... leaves its output in log/NAME.out.
+# Without --default-signal the daemon, and every job below it, would start with SIGINT ignored, as a
+# shell's background processes do, and no batch script could trap it. The caller's environment stays
+# outside: what a job sees must come from whoever submitted it.
+start_daemon() {
+  local name=$1 pid
+  shift
+  setsid env -i --default-signal PATH="$PATH" HOME="${HOME:-/}" SLURM_CONF="$home/etc/slurm.conf" \
+    MYSQL_UNIX_PORT="$home/run/mysql.sock" DITBENCH_DAEMON="$home/$name" "$@" \
+    </dev/null >>"$home/log/$name.out" 2>&1 9>&- &
+  pid=$!
+  disown "$pid"
+  echo "$pid $(born "$pid" || echo 0)" >"$home/pids/$name"
+}
+
+start_node() { # start_node NODE
+  start_daemon "$1" slurmd -D -N "$1" -f "$home/etc/slurm.conf"
+}
+
+# wait_for NAME SECONDS COMMAND... polls until COMMAND succeeds. The daemon's death ends the wait.
+wait_for() {
+  local name=$1 until=$((${EPOCHREALTIME/./} + $2 * 1000000)) answer
+  shift 2
+  until answer=$("$@" 2>&1); do
+    if ! daemon_pid "$name" >/dev/null; then
+      say "$name died; the end of its log:"
+    elif ((${EPOCHREALTIME/./} > until)); then
+      say "$name runs, but '$*' still fails: $answer"
+      say "the end of its log:"
+    else
+      sleep 0.05
+      continue
+    fi
+    tail -n 15 "$home/log/$name.out" >&2
+    return 1
+  done
+}
+
+# stop_daemons SECONDS NAME... asks all at once, then kills what is left after SECONDS.
+stop_daemons() {
+  local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) name pid left
+  shift
+  for name; do
+    ! pid=$(daemon_pid "$name") || kill -TERM "$pid" 2>/dev/null || true
+  done
+  while :; do
+    left=()
+    for name; do
+      ! pid=$(daemon_pid "$name") || left+=("$pid")
+    done
+    ((${#left[@]} > 0)) || return 0
+    if ((${EPOCHREALTIME/./} > until)); then
+      kill -KILL "${left[@]}" 2>/dev/null || true
+    fi
+    sleep 0.05
+  done
+}

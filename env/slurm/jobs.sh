@@ -1,0 +1,59 @@
+# Find and end the processes of a cluster's jobs.
+# Slurm's own tracking by parent (linuxproc) misses a task that detached itself, and a killed slurmd
+# leaves its steps behind, so they are known by the environment they were started with: a step daemon
+# has its slurmd's mark, a task has this cluster's SLURM_CONF, its node and one of its job ids.
+# shellcheck shell=bash source-path=SCRIPTDIR source=daemons.sh
+source "${BASH_SOURCE[0]%/*}/daemons.sh"
+
+# job_pids NODE... prints the step daemons, batch shells and tasks that live for these nodes.
+job_pids() {
+  local first pid id patterns=() node
+  for node; do
+    patterns+=(-e "DITBENCH_DAEMON=$home/$node")
+  done
+  for pid in $(pids_with "${patterns[@]}"); do
+    [[ $(daemon_pid "$(daemon_of "$pid")") == "$pid" ]] || echo "$pid"
+  done
+  # The salloc shell of a person has the first and the last of these, but no node; what was started
+  # inside some other cluster's job has the job id of that one.
+  first=$(sed -n 's/^FirstJobId=//p' "$home/etc/slurm.conf" 2>/dev/null) || return 0
+  for pid in $(pids_with -e "SLURM_CONF=$home/etc/slurm.conf"); do
+    id=$(variable "$pid" SLURM_JOB_ID)
+    [[ $id =~ ^[0-9]+$ && " $* " == *" $(variable "$pid" SLURMD_NODENAME) "* ]] || continue
+    ((id < first || id >= first + 100000)) || echo "$pid"
+  done
+}
+
+pids_with() { # pids_with -e TEXT... prints who was started with one of these lines in the environment
+  grep -lzxF "$@" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || true
+}
+
+variable() { # variable PID NAME
+  { tr '\0' '\n' <"/proc/$1/environ" | sed -n "s/^$2=//p"; } 2>/dev/null || true
+}
+
+daemon_of() {
+  local mark
+  mark=$(variable "$1" DITBENCH_DAEMON)
+  echo "${mark##*/}"
+}
+
+# end_jobs asks Slurm to cancel everything, and after two seconds takes no more part in the wait.
+end_jobs() {
+  local ids=() until
+  if daemon_pid slurmctld >/dev/null; then
+    mapfile -t ids < <(timeout 5 squeue --noheader --format=%A 2>/dev/null | sort -u)
+    ((${#ids[@]} == 0)) || timeout 5 scancel --quiet "${ids[@]}" 2>/dev/null || true
+  fi
+  until=$((${EPOCHREALTIME/./} + 2000000))
+  while ((${EPOCHREALTIME/./} < until)) && [[ -n $(job_pids "${nodes[@]}") ]]; do
+    sleep 0.1
+  done
+  kill_jobs "${nodes[@]}"
+}
+
+kill_jobs() { # kill_jobs NODE... ends what runs for these nodes, at once
+  local pids=()
+  mapfile -t pids < <(job_pids "$@")
+  ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
+}

@@ -1,0 +1,244 @@
+"""What the one-machine Slurm promises, held as facts, since the other tests build on it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import NODES, SCRIPTS, Cluster, clean_environment, wait_until
+
+# A batch script that leaves at USR1, as a training job does, and writes down what it was sent.
+LEAVES_AT_USR1 = """
+trap 'echo got USR1; exit 0' USR1
+trap 'echo got TERM' TERM
+echo attempt ${SLURM_RESTART_COUNT:-none} of $SLURM_JOB_ID on $SLURMD_NODENAME
+while :; do sleep 0.1; done
+"""
+
+
+def wait_for_text(log: Path, text: str, *, timeout: float = 60) -> None:
+    wait_until(
+        lambda: log.exists() and text in log.read_text(), timeout=timeout, what=f"{text!r} in {log}"
+    )
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of the daemons, steps and tasks whose environment or arguments name `folder`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if int(process.name) != os.getpid() and os.fsencode(folder) in words:
+            found.append((process / "comm").read_text().strip())
+    return found
+
+
+def test_four_nodes_are_idle(cluster: Cluster) -> None:
+    assert cluster.node_states() == dict.fromkeys(NODES, "idle")
+
+
+def test_a_typed_gpu_request_sets_the_gpu_variables(cluster: Cluster) -> None:
+    command = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE"
+    two = cluster.run("srun", "--gpus-per-node=a100:2", "bash", "-c", command)
+    one = cluster.run("srun", "--gres=gpu:a40:1", "bash", "-c", command)
+    assert two.stdout == "a100-1 0,1 2\n"
+    assert one.stdout == "a40-1 0 1\n"
+
+
+@pytest.mark.parametrize("gpus", ["h100:1", "a40:3"])
+def test_a_gpu_request_nobody_can_meet_is_refused_before_submission(
+    cluster: Cluster, gpus: str
+) -> None:
+    refused = cluster.run(
+        "sbatch", "--test-only", f"--gpus-per-node={gpus}", "--wrap=true", check=False
+    )
+    assert refused.returncode == 1
+    assert "Requested node configuration is not available" in refused.stderr
+
+
+def test_a_time_over_the_partitions_limit_is_accepted_and_pends(cluster: Cluster) -> None:
+    job = cluster.submit("--partition=debug", "--time=30", "--output=/dev/null", "--wrap=true")
+    wait_until(lambda: cluster.reason(job) == "PartitionTimeLimit", what="PartitionTimeLimit")
+
+
+def test_a_step_on_two_nodes_runs_on_both(cluster: Cluster) -> None:
+    step = cluster.run("srun", "-N2", "--gpus-per-node=a40:1", "printenv", "SLURMD_NODENAME")
+    assert sorted(step.stdout.split()) == ["a40-1", "a40-2"]
+
+
+def test_a_job_starts_with_no_signal_ignored(cluster: Cluster) -> None:
+    step = cluster.run("srun", "grep", "SigIgn", "/proc/self/status")
+    assert int(step.stdout.split()[1], 16) == 0
+
+
+def test_accounting_reports_the_end_and_the_typed_gpus(cluster: Cluster) -> None:
+    job = cluster.submit("--gpus-per-node=a40:2", "--output=/dev/null", "--wrap=true")
+    row = cluster.accounted(job, "ExitCode", "AllocTRES")
+    assert (row["State"], row["ExitCode"]) == ("COMPLETED", "0:0")
+    assert "gres/gpu:a40=2" in row["AllocTRES"].split(",")
+
+
+def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_seconds(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    job = cluster.submit("--open-mode=append", f"--output={log}", script=LEAVES_AT_USR1)
+    wait_for_text(log, f"attempt none of {job}")
+    requeued = time.monotonic()
+    cluster.requeue(job)
+    wait_for_text(log, f"attempt 1 of {job}")
+    assert time.monotonic() - requeued < 10
+    assert "got TERM" in log.read_text()
+    cluster.requeue(job)
+    cluster.end_requeue_hold(job)
+    wait_for_text(log, f"attempt 2 of {job}")
+    assert cluster.restarts(job) == 2
+
+
+def test_a_warning_reaches_the_batch_shell(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job = cluster.submit(f"--output={log}", script=LEAVES_AT_USR1)
+    wait_for_text(log, "attempt")
+    cluster.warn(job)
+    cluster.wait(job, "COMPLETED")
+    assert "got USR1" in log.read_text()
+
+
+def test_a_time_limit_brought_near_sends_the_warning(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job = cluster.submit("--signal=B:USR1@10", f"--output={log}", script=LEAVES_AT_USR1)
+    wait_for_text(log, "attempt")
+    cluster.bring_limit_near(job)
+    cluster.wait(job, "COMPLETED", timeout=70)
+    assert "got USR1" in log.read_text()
+
+
+def test_preemption_warns_at_once_and_requeues(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job = cluster.submit(
+        "--partition=preempt", "--nodes=4", "--exclusive", "--signal=B:USR1@60",
+        "--open-mode=append", f"--output={log}", script=LEAVES_AT_USR1.replace("exit 0", ""),
+    )  # fmt: skip
+    wait_for_text(log, "attempt none")
+    urgent = cluster.submit("--partition=high", "--output=/dev/null", "--wrap=sleep 1")
+    wait_for_text(log, "got USR1", timeout=10)
+    cluster.wait(urgent, "COMPLETED")
+    cluster.end_requeue_hold(job)
+    wait_for_text(log, f"attempt 1 of {job}")
+
+
+def test_a_lost_node_requeues_the_job_and_its_tasks_linger(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    job = cluster.submit(
+        "--constraint=a100", "--open-mode=append", f"--output={log}",
+        script="echo $$ attempt ${SLURM_RESTART_COUNT:-none} on $SLURMD_NODENAME\nsleep 60\n",
+    )  # fmt: skip
+    wait_for_text(log, "attempt none on a100-1")
+    lingering = int(log.read_text().split()[0])
+    cluster.lose_node("a100-1")
+    assert cluster.node_states()["a100-1"].startswith("down")
+    cluster.end_requeue_hold(job)
+    wait_for_text(log, "attempt 1 on a100-2")
+    os.kill(lingering, 0)
+    assert [row["State"] for row in cluster.sacct(job, "JobID", "State", duplicates=True)][
+        0
+    ] == "NODE_FAIL"
+    cluster.lose_node("a100-1", tasks="die")
+    with pytest.raises(ProcessLookupError):
+        os.kill(lingering, 0)
+    cluster.restore_node("a100-1")
+    assert cluster.node_states()["a100-1"] == "idle"
+
+
+def test_a_second_cluster_in_a_folder_with_a_long_name_and_spaces_leaves_nothing_behind(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"a second, {'very ' * 20}long name"
+    links = set(Path("/tmp").glob("slurm-*"))
+    second = Cluster.start(folder, lines=["KillWait=30", "PartitionName=debug Nodes=a40-1"])
+    try:
+        job = second.submit("--output=/dev/null", "--wrap=trap '' TERM; setsid sleep 600 & wait")
+        second.wait(job, "RUNNING")
+        assert cluster.squeue(job, "%T") == ""
+        assert second.run("sinfo", "-h", "-p", "debug", "-o", "%N %l").stdout == "a40-1 infinite\n"
+        settings = second.run("scontrol", "show", "config").stdout
+        assert "KillWait                = 30 sec" in settings
+    finally:
+        second.stop()
+    assert not folder.exists()
+    assert set(Path("/tmp").glob("slurm-*")) == links
+    home = Path(second.environment["SLURM_CONF"]).parents[1]
+    assert processes_of(home) == []
+    assert cluster.node_states() == dict.fromkeys(NODES, "idle")
+
+
+def test_up_and_down_may_be_repeated(cluster: Cluster, tmp_path: Path) -> None:
+    again = Cluster.start(cluster.folder)
+    assert again.environment["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
+    nothing = Cluster(tmp_path / "nothing", slurm_conf="")
+    nothing.stop()
+    assert not nothing.folder.exists()
+
+
+def test_up_refuses_a_folder_that_holds_something_else(
+    slurm_installed: None, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(RuntimeError, match="not empty"):
+        Cluster.start(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_bad_line_is_shown_and_nothing_stays_up(slurm_installed: None, tmp_path: Path) -> None:
+    folder = tmp_path / "bad"
+    with pytest.raises(RuntimeError, match="NoSuchKey"):
+        Cluster.start(folder, lines=["NoSuchKey=1"])
+    assert processes_of(folder) == []
+    assert not folder.exists()
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[str]:
+    if os.geteuid() != 0:
+        pytest.skip("not root, so no user can be made; the other tests here ran as an ordinary one")
+    name = f"slurmtest{os.getpid()}"
+    subprocess.run(["useradd", "--no-create-home", name], check=True, timeout=30)
+    try:
+        yield name
+    finally:
+        subprocess.run(["userdel", name], check=True, timeout=30)
+
+
+def test_an_ordinary_user_can_have_one(slurm_installed: None, ordinary_user: str) -> None:
+    # Not below tmp_path, which nobody else may enter; the scripts move too, for a checkout may be root's.
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        shutil.copytree(SCRIPTS, f"{place}/scripts")
+        user = pwd.getpwnam(ordinary_user)
+        os.chown(place, user.pw_uid, user.pw_gid)
+        script = f"""set -e
+            eval "$({place}/scripts/up {place}/state)"
+            trap '{place}/scripts/down {place}/state' EXIT
+            srun -N2 --gpus-per-node=a40:1 id -un
+            sbatch -Q --wait -o {place}/log --wrap 'echo batch $(id -un)' && cat {place}/log"""
+        done = subprocess.run(
+            ["runuser", "-u", ordinary_user, "--", "bash", "-c", script],
+            env=clean_environment(),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stdout == f"{ordinary_user}\n{ordinary_user}\nbatch {ordinary_user}\n", done
+        assert processes_of(Path(place)) == []
