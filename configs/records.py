@@ -78,7 +78,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record]]:
         for number, line in enumerate(file, start=1):
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(record, dict):
                 yield number, record

@@ -1,0 +1,1 @@
+"""From log folders to tables, plots and verdicts; imports no torch."""

@@ -1,0 +1,105 @@
+"""`loss`: loss curves against the first run's: the same, different, or not to be told."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.table import csv_table, json_text, remark, text_table
+
+if TYPE_CHECKING:
+    from analysis.read.log import RunLog
+
+DOC = "loss of each run against the first: same within a margin, different, or undetermined"
+EXAMPLE = "python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
+BY = ("step", "images", "train_s", "wall", "gpu_hours")
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """The axis, the margin, exactness and the plot."""
+    sub.add_argument("--by", choices=BY, default="step", help="align on this (default: step)")
+    sub.add_argument(
+        "--after", type=float, default=0.0, metavar="X", help="compare from this point of it on"
+    )
+    sub.add_argument(
+        "--margin",
+        type=_share,
+        default=0.01,
+        help="what counts as the same, as a share of the first run's mean loss (default: 0.01)",
+    )
+    sub.add_argument(
+        "--exact", action="store_true", help="exit 1 where any loss at a common step differs"
+    )
+    sub.add_argument(
+        "--plot", type=_image, metavar="FILE", help="also draw the curves: .png or .svg"
+    )
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.01 means 1 %")
+    return share
+
+
+def _image(text: str) -> Path:
+    if Path(text).suffix not in (".png", ".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} ends neither in .png nor in .svg")
+    return Path(text)
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print the comparison; 1 where `--exact` finds a difference."""
+    from analysis.read import Unreadable
+    from analysis.read.find import read_logs
+
+    logs = read_logs(asked.paths)
+    if len(logs) < 2:
+        raise Unreadable(f"{asked.paths[0]}: one run; loss compares at least two")
+    if asked.plot:
+        _draw(logs, asked)
+    code = _exact(logs, asked) if asked.exact else _compare(logs, asked)
+    remark(line for log in logs for line in log.remarks)
+    return code
+
+
+def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
+    from analysis.loss import AXES, pair, pair_row, scale, scale_remark
+
+    pairs = [pair(logs[0], other, by=asked.by, after=asked.after) for other in logs[1:]]
+    _put([pair_row(found, margin=asked.margin) for found in pairs], asked)
+    for found in pairs:
+        low, high = found.x[0], found.x[-1]
+        remark([f"{found.b.name}: {len(found.x)} points, {AXES[asked.by]} {low:.6g} to {high:.6g}"])
+        factor = scale(found)
+        if factor is not None:
+            remark([scale_remark(found, factor)])
+    return 0
+
+
+def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
+    from analysis.loss import exact_differences, pair, pair_row
+
+    rows = [
+        pair_row(pair(logs[0], other), margin=asked.margin) | exact_differences(logs[0], other)
+        for other in logs[1:]
+    ]
+    _put(rows, asked)
+    return 1 if any(row["differing"] for row in rows) else 0
+
+
+def _put(rows: list[dict[str, Any]], asked: argparse.Namespace) -> None:
+    if asked.json:
+        print(json_text({"pairs": rows}))
+    else:
+        print(csv_table(rows) if asked.csv else text_table(rows))
+
+
+def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
+    from analysis.loss import curve
+    from analysis.plot import plot_losses
+    from analysis.read import Unreadable
+
+    try:
+        plot_losses([curve(log, by=asked.by) for log in logs], asked.plot, by=asked.by)
+    except OSError as error:
+        raise Unreadable(f"{asked.plot}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,88 @@
+"""`speed`: steady rates, and their ratios to the first run's."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from analysis.table import csv_table, inert, json_text, remark, text_table
+
+if TYPE_CHECKING:
+    from analysis.speed import Arm
+
+DOC = "steady rate of each run and its speedup over the first, with 95 % intervals"
+EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
+CLOCKS = ("train", "compute", "wall")
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """Which clock, and whether repeats are pooled."""
+    sub.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default="train",
+        help="train: steps with their waits for data (default); compute: without these waits; "
+        "wall: time of day, but intervals with a save, a sampling or an evaluation",
+    )
+    sub.add_argument(
+        "--arms",
+        action="store_true",
+        help="pool runs whose config and machine are alike but for the seed: "
+        "the intervals then come from the scatter between runs",
+    )
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print the comparison; 2 where nothing can be read."""
+    from analysis.read.find import read_logs
+    from analysis.speed import Arm, arms, measure, rows
+
+    measured = [measure(log, clock=asked.clock) for log in read_logs(asked.paths)]
+    grouped = arms(measured)
+    compared = grouped if asked.arms else [Arm(runs=(run,)) for run in measured]
+    if asked.json or asked.csv:
+        found = rows(compared)
+        print(json_text(found) if asked.json else csv_table(found))
+    else:
+        print(_text(compared))
+    remark(line for run in measured for line in run.remarks)
+    if not asked.arms and len(measured) > len(grouped) > 1:
+        remark(["some of these are alike but for the seed: --arms pools them as repeats"])
+    return 0
+
+
+def _text(compared: "list[Arm]") -> str:
+    """The rates, where the time went, and what else differs."""
+    from analysis.speed import attribution, difference_rows, rows, time_rows
+
+    base = compared[0]
+    parts = [text_table([_short(row) for row in rows(compared)])]
+    if spent := time_rows(compared):
+        parts.append("where the time went, in seconds\n" + text_table(spent))
+    for arm in compared[1:]:
+        head = inert(f"{arm.name} against {base.name}: {attribution(base, arm)}")
+        differing = difference_rows(base, arm)
+        parts.append(head + ("\n" + text_table(differing) if differing else ""))
+    return "\n\n".join(parts)
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of figures as a person reads it."""
+    return {
+        "run": row["run"],
+        "clock": row["clock"],
+        "steps/s": row["steps_per_s"],
+        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "images/s": row["images_per_s"],
+        "speedup": _speedup(row),
+        "verdict": row["verdict"],
+    }
+
+
+def _speedup(row: dict[str, Any]) -> str:
+    if row["speedup"] is None:
+        return ""
+    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
+    return f"{row['speedup']:.2f}x {interval}".rstrip()
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

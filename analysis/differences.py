@@ -1,0 +1,95 @@
+"""What else differs between two runs: their configs by the schema's tags, and their machines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from analysis.read.log import RunLog
+from configs.load import flatten
+from configs.schema import KINDS, keys
+
+# Facts that name one attempt and would differ between any two runs.
+IDENTITY = frozenset([
+    "attempt", "job", "array_job", "array_task", "restarts", "nodelist", "nodes", "node", "host",
+    "hosts", "addresses", "command", "argv", "pid", "time", "started", "output", "log", "cwd",
+    "run", "code_patch", "patch",
+])  # fmt: skip
+# A fact of the machine that only follows from a key of the config.
+FOLLOWS = {
+    "dtypes": "train.precision",
+    "flops_per_image": "model.",
+    "params": "model.",
+    "parameters": "model.",
+    "macs_per_image": "model.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One key or fact that two runs do not share, and what a change of it can change."""
+
+    name: str
+    a: Any
+    b: Any
+    source: Literal["config", "machine"]
+    affects: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {shown(self.a)} -> {shown(self.b)}"
+
+
+def shown(value: Any) -> str:
+    """A value of a config as its YAML would spell it."""
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def differences(a: RunLog, b: RunLog) -> list[Difference]:
+    """Everything known that differs from run `a` to run `b`."""
+    found = []
+    if a.config is not None and b.config is not None:
+        tags = _tags(a.config) | _tags(b.config)
+        found += [
+            Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, CLOCK))
+            for name, old, new in _unlike(a.config, b.config)
+        ]
+    for name, old, new in _unlike(flatten(dict(a.facts)), flatten(dict(b.facts))):
+        if name.partition(".")[0] not in IDENTITY:
+            found.append(Difference(name=name, a=old, b=new, source="machine", affects=CLOCK))
+    return found
+
+
+CLOCK = frozenset(["clock"])
+
+
+def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Difference]:
+    """Those that can have changed the clock (or the loss), each thing once.
+
+    What was asked of the cluster does not count, since what was given stands among the facts;
+    a fact that follows from a key that differs does not count beside it.
+    """
+    configured = [item.name for item in found if item.source == "config"]
+    return [
+        item
+        for item in found
+        if of in item.affects
+        and "resources" not in item.affects
+        and not any(
+            item.source == "machine"
+            and item.name.startswith(fact)
+            and any(name.startswith(cause) for name in configured)
+            for fact, cause in FOLLOWS.items()
+        )
+    ]
+
+
+def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    kind = config.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        return {}
+    return {name: info.affects for name, info in keys(kind).items()}
+
+
+def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    names = dict.fromkeys([*a, *b])
+    return [(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]

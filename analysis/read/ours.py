@@ -1,0 +1,97 @@
+"""Reads the run folders of this suite: config, manifest and records."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from analysis.noise import Floats
+from analysis.read import Unreadable
+from analysis.read.log import RunLog
+from configs.load import flatten
+from configs.records import Record, read_records, valid
+from configs.run import RunFolder
+from configs.yaml12 import ConfigError
+
+LARGEST_STEP = 2**53
+
+
+def read_ours(run: RunFolder) -> RunLog:
+    """The log of a run folder; `Unreadable` where its config or manifest is damaged."""
+    try:
+        config = flatten(run.asked())
+    except (ConfigError, RecursionError) as error:
+        raise Unreadable(str(error)) from None
+    facts = _facts(run)
+    lines: dict[int, int] = {}
+    records: list[Record] = []
+    number = 0
+    for number, record in read_records(run.metrics_file):
+        if _is_sound(record):
+            lines[id(record)] = number
+            records.append(record)
+    odd = number - len(records)
+    steps = sorted((r for r in valid(records) if "loss" in r or "train_s" in r), key=_step_of)
+    kept = {id(record) for record in steps}
+    passed_over = f"{run.metrics_file}: {odd} lines are no records of a run and were passed over"
+    return RunLog(
+        name=run.name,
+        path=run.path,
+        format="ditbench",
+        step=np.array([record["step"] for record in steps], dtype=np.int64),
+        attempt=np.array([record["attempt"] for record in steps], dtype=np.int64),
+        line=np.array([lines[id(record)] for record in steps], dtype=np.int64),
+        values=_columns(steps),
+        config=config,
+        facts=facts[-1] if facts else {},
+        events=tuple(record for record in records if "event" in record),
+        lost=tuple(r for r in records if "train_s" in r and id(r) not in kept),
+        attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
+        remarks=(passed_over,) if odd else (),
+    )
+
+
+def _facts(run: RunFolder) -> list[dict[str, Any]]:
+    """The manifest's entries, one per attempt."""
+    try:
+        attempts = run.manifest().get("attempts", [])
+    except (ValueError, TypeError, OSError, RecursionError) as error:
+        raise Unreadable(f"{run.manifest_file}: not a manifest ({type(error).__name__})") from None
+    if not isinstance(attempts, list) or not all(isinstance(entry, dict) for entry in attempts):
+        raise Unreadable(f"{run.manifest_file}: not a manifest (no list of attempts)")
+    return attempts
+
+
+def _is_sound(record: Record) -> bool:
+    """Whether a record's time, attempt and step are numbers that can be counted with."""
+    step, event = record.get("step", 0), record.get("event", "")
+    return (
+        _is_number(record.get("time"))
+        and type(record.get("attempt")) is int
+        and 0 <= record["attempt"] < LARGEST_STEP
+        and type(step) is int
+        and 0 <= step < LARGEST_STEP
+        and isinstance(event, str)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    if type(value) not in (int, float):
+        return False
+    return abs(value) < 1e300 and not math.isnan(value)
+
+
+def _step_of(record: Record) -> int:
+    return int(record["step"])
+
+
+def _columns(steps: Iterable[Record]) -> dict[str, Floats]:
+    """Every numeric field as a column [n], NaN where a record has none."""
+    rows = list(steps)
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "attempt"))
+    columns = {
+        name: np.array([row[name] if _is_number(row.get(name)) else np.nan for row in rows], float)
+        for name in names
+    }
+    return {name: column for name, column in columns.items() if not np.isnan(column).all()}

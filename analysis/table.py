@@ -1,0 +1,73 @@
+"""Output: a text table for people, JSON and CSV for machines; remarks go to stderr."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def inert(text: str) -> str:
+    """Text that a terminal only shows: control characters (ESC, bidi marks, ...) are spelled."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    """Rows under their headings, columns aligned; numbers to the right, absent values empty."""
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[inert(_shown(row.get(head))) for head in heads] for row in rows]
+    widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
+    right = [all(isinstance(row.get(head), int | float | None) for row in rows) for head in heads]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in [heads, *cells]
+    )
+
+
+def csv_table(rows: Sequence[Row]) -> str:
+    """The rows as CSV; text that a spreadsheet would run as a formula is quoted with '."""
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([_cell(row.get(head)) for head in heads] for row in rows)
+    return out.getvalue().rstrip("\n")
+
+
+def json_text(value: Any) -> str:
+    """JSON of rows, absent values left out; ASCII, so that it is inert on a terminal too."""
+    return json.dumps(_present(value), indent=1, allow_nan=False)
+
+
+def remark(lines: Iterable[str]) -> None:
+    """Say something about the output, beside it."""
+    for line in lines:
+        print(inert(line), file=sys.stderr)
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _present(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_present(inner) for inner in value]
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return str(value)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{inert(value)}"
+    return inert(value) if isinstance(value, str) else value

@@ -1,0 +1,96 @@
+"""The steady rate is found under warm-up, outliers and pauses."""
+
+import numpy as np
+import pytest
+from planted import Truth, durations, plant
+
+from analysis.accounting import account
+from analysis.clocks import intervals
+from analysis.read.ours import read_ours
+from analysis.speed import measure
+from analysis.steady import outliers, steady, warmup_end
+from configs.run import RunFolder
+
+
+def found_rate(truth: Truth) -> float:
+    spent = durations(truth, np.random.default_rng(truth.seed))
+    seconds = steady(spent / truth.every, np.zeros(len(spent), dtype=np.int64)).seconds
+    return 1 / seconds.value
+
+
+def worst_error(cases: int, **planted) -> float:
+    rates = [found_rate(Truth(seed=seed, steps_per_s=4.0, **planted)) for seed in range(cases)]
+    return float(np.quantile(np.abs(np.array(rates) / 4.0 - 1), 0.98))
+
+
+def test_the_rate_is_within_1_percent_under_outliers_and_warm_up():
+    assert worst_error(60, intervals=500, cv=0.03, outliers=0.2, warmup=0.3) < 0.01
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slower", [0.1, 0.5, 5.0])
+@pytest.mark.parametrize("rho", [0.0, 0.3])
+def test_the_rate_is_within_1_percent_whatever_the_warm_up(slower, rho):
+    planted = {"outliers": 0.2, "warmup": 0.3, "warmup_slower": slower, "rho": rho}
+    assert worst_error(1000, intervals=500, cv=0.03, **planted) < 0.01
+
+
+def test_warm_up_is_cut_where_it_ends():
+    rng = np.random.default_rng(0)
+    seconds = np.exp(0.02 * rng.standard_normal(200))
+    seconds[:40] *= 1.5
+    assert 40 <= warmup_end(seconds) <= 55
+
+
+def test_a_compile_then_a_plateau_are_both_cut():
+    rng = np.random.default_rng(0)
+    seconds = np.exp(0.02 * rng.standard_normal(200))
+    seconds[:30] *= 1.2
+    seconds[0] *= 300
+    assert 30 <= warmup_end(seconds) <= 45
+
+
+def test_a_steady_series_is_seldom_cut():
+    rng = np.random.default_rng(0)
+    cut = [warmup_end(np.exp(0.02 * rng.standard_normal(300))) > 0 for _ in range(200)]
+    assert np.mean(cut) < 0.03
+
+
+def test_series_without_noise_have_neither_warm_up_nor_outliers():
+    seconds = np.full(50, 0.25)
+    assert warmup_end(seconds) == 0
+    assert not outliers(seconds).any()
+
+
+def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_clock(tmp_path):
+    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(save_every=10, intervals=100))))
+    train, wall = intervals(log, clock="train"), intervals(log, clock="wall")
+    assert (train.left_out, wall.left_out) == (0, 9)
+    assert np.median(wall.seconds) == pytest.approx(np.median(train.seconds), rel=0.01)
+
+
+def test_waits_for_data_are_no_compute(tmp_path):
+    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(data=0.25))))
+    train, compute = (measure(log, clock=clock).steps_per_s.value for clock in ("train", "compute"))
+    assert train / compute == pytest.approx(0.75, rel=1e-3)
+
+
+def test_the_steady_rate_spans_no_resume(tmp_path):
+    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(resume_at=50, intervals=100))))
+    found = intervals(log, clock="train")
+    assert list(np.unique(found.attempt)) == [1, 2]
+    assert len(found.seconds) == 98
+
+
+def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
+    truth = Truth(resume_at=50, intervals=100, save_every=20, lost_intervals=5, cv=1e-9)
+    found = account(read_ours(RunFolder(plant(tmp_path / "a", truth))))
+    per_interval = truth.every / truth.steps_per_s
+    assert found.seconds["queue"] == pytest.approx(60)
+    assert found.seconds["setup"] == pytest.approx(40)
+    assert found.seconds["lost"] == pytest.approx(5 * per_interval, rel=1e-3)
+    assert found.seconds["between"] == pytest.approx(30, rel=1e-3)
+    trained = found.seconds["train"] + found.seconds["data"]
+    assert trained == pytest.approx(100 * per_interval, rel=0.02)
+    spent = sum(value for name, value in found.seconds.items() if name != "queue")
+    assert spent == pytest.approx(found.wall_s, rel=1e-6)
