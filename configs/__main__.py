@@ -1,0 +1,120 @@
+"""`python -m configs`: check, show and explain configs; open and close attempts at runs.
+
+Example: python -m configs check configs/pretrain/*.yaml
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from configs.attempt import close_attempt, open_attempt
+from configs.disk import make_private
+from configs.load import flatten, load, resolve, to_tree
+from configs.run import RunFolder, is_run
+from configs.schema import KINDS, keys
+from configs.yaml12 import ConfigError, dump_yaml
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
+    options = _parser().parse_args(arguments)
+    make_private()
+    try:
+        return int(options.action(options))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m configs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+
+    check = actions.add_parser("check", help="say of each file whether it is a valid config")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.set_defaults(action=_check)
+
+    show = actions.add_parser("show", help="print a config with every key resolved")
+    show.add_argument("source", type=Path, help="config or run folder")
+    show.add_argument("overrides", nargs="*", metavar="key=value")
+    show.add_argument("--key", help="print this key's value alone")
+    show.set_defaults(action=_show)
+
+    schema = actions.add_parser("schema", help="list every key: type, default, what it affects")
+    schema.add_argument("kind", nargs="?", default="pretrain", choices=sorted(KINDS))
+    schema.set_defaults(action=_schema)
+
+    open_ = actions.add_parser("open", help="find or make the run, begin an attempt, print the run")
+    open_.add_argument("source", type=Path, help="config (a new run) or run folder (resume it)")
+    open_.add_argument("overrides", nargs="*", metavar="key=value")
+    open_.add_argument("--attempt", action="store_true", help="print the attempt's folder instead")
+    open_.add_argument("--world", type=int, help="ranks it will have, to check the batch against")
+    open_.set_defaults(action=_open)
+
+    close = actions.add_parser("close", help="settle how an attempt ended; print the last event")
+    close.add_argument("attempt", type=Path, help="the attempt's folder")
+    close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
+    close.set_defaults(action=_close)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> int:
+    bad = 0
+    for file in options.files:
+        try:
+            load(file)
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            bad = 2
+        else:
+            print(f"{file}: good")
+    return bad
+
+
+def _show(options: argparse.Namespace) -> int:
+    if is_run(options.source):
+        asked = RunFolder(options.source).asked()
+        config = resolve(asked, source=str(options.source))
+    else:
+        config = load(options.source, options.overrides)
+    tree = to_tree(config)
+    if options.key is None:
+        print(dump_yaml(tree), end="")
+        return 0
+    flat = flatten(tree)
+    if options.key not in flat:
+        raise ConfigError(f"--key {options.key}: no such key; `python -m configs schema` lists them")
+    value = flat[options.key]
+    print("" if value is None else value)
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    for info in keys(options.kind).values():
+        unit = f" {info.unit}" if info.unit else ""
+        default = "null" if info.default is None else info.default
+        tags = ", ".join(sorted(info.affects)) or "-"
+        free = "; free on resume" if info.free else ""
+        print(f"{info.name:26} {default}{unit}\n    {info.doc}\n    {info.type}; affects {tags}{free}")
+    return 0
+
+
+def _open(options: argparse.Namespace) -> int:
+    attempt = open_attempt(options.source, options.overrides, world=options.world)
+    if attempt is not None:
+        print(attempt if options.attempt else attempt.parent.parent)
+    return 0
+
+
+def _close(options: argparse.Namespace) -> int:
+    verdict = close_attempt(options.attempt, status=options.status)
+    print(verdict.event)
+    return verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

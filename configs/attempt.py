@@ -1,0 +1,121 @@
+"""One attempt at a run as the job body sees it: how it is begun, and what its end means."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.disk import replace_file
+from configs.records import RecordWriter, Superseded, read_records
+from configs.run import ROOT, RunFolder, claim_attempt, job_facts, node_name, open_run
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
+
+# What `close` makes of the last event: the exit code of the job.
+_EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How an attempt ended: its last event, and the exit code that says so."""
+
+    event: str
+    exit_code: int
+
+
+def open_attempt(source: Path, overrides: list[str], *, world: int | None) -> Path | None:
+    """Find or make the run and begin an attempt at it; its folder, or None where all is done."""
+    run = open_run(source, overrides, world=world)
+    config = run.config()
+    _check_paths(config)
+    if not overrides and run.is_done():
+        print(f"{run.path}: done already; raise train.steps to go on", file=sys.stderr)
+        return None
+    number = claim_attempt(run, overrides)
+    attempt = run.attempt(number)
+    run.note(
+        number,
+        time=time.time(),
+        source=str(source),
+        command=shlex.join(["jobs/pretrain.sbatch", str(source), *overrides]),
+        host=node_name(),
+        slurm=job_facts() or None,
+        **_code(attempt),
+    )
+    print(f"run {run.path}, attempt {number}", file=sys.stderr)
+    return attempt
+
+
+def close_attempt(attempt: Path, *, status: int) -> Verdict:
+    """Settle how an attempt ended, whose ranks have left with `status`.
+
+    An attempt whose ranks wrote no last event gets `failed` here, with the reason that its
+    first failing rank left in `error.json`.
+    """
+    run = RunFolder(attempt.parent.parent)
+    number = int(attempt.name)
+    ended = [
+        record["event"]
+        for _, record in read_records(run.metrics_file)
+        if record.get("attempt") == number and record.get("event") in _EXIT_CODES
+    ]
+    if ended:
+        return Verdict(event=ended[-1], exit_code=_EXIT_CODES[ended[-1]])
+    if run.attempts()[-1] != number:
+        return Verdict(event="superseded", exit_code=1)
+    note = _error_note(attempt)
+    writer = RecordWriter(run.path, attempt=number)
+    try:
+        message = note.get("message") or f"the ranks left with status {status} and said nothing"
+        writer.event(
+            "failed", reason=note.get("reason", "crash"), message=message, rank=note.get("rank")
+        )
+    except Superseded:
+        return Verdict(event="superseded", exit_code=1)
+    finally:
+        writer.close()
+    print(f"failed ({note.get('reason', 'crash')}): {message}", file=sys.stderr)
+    return Verdict(event="failed", exit_code=1)
+
+
+def _error_note(attempt: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((attempt / "error.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _check_paths(config: Pretrain) -> None:
+    """Refuse a data folder or label file that is not there, before anything is queued or run."""
+    for name, kind, is_there in (
+        ("data.path", "folder", Path.is_dir),
+        ("data.labels", "file", Path.is_file),
+    ):
+        value = getattr(config.data, name.partition(".")[2])
+        if value is not None and not is_there(Path(value)):
+            raise ConfigError(f"{name} {value}: no such {kind}; make it or name another")
+
+
+def _code(attempt: Path) -> dict[str, Any]:
+    """The commit that runs, and where the tree differs from it, the difference in `code.patch`."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return {}
+    patch = _git("diff", "HEAD")
+    if patch:
+        replace_file(attempt / "code.patch", patch)
+    return {"commit": commit.strip(), "dirty": bool(patch)}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
+        return None
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Pretraining of diffusion transformers under torchrun."""

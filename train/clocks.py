@@ -1,0 +1,30 @@
+"""Where the wall time of a run goes: cumulative seconds by purpose, kept across attempts."""
+
+import time
+
+import torch
+
+
+class Clocks:
+    """Every moment since `start` is booked to one purpose, and `data` to `train` as well."""
+
+    PURPOSES = ("setup", "train", "data", "save", "sample")
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._mark = time.perf_counter()
+        self.seconds = dict.fromkeys(self.PURPOSES, 0.0)
+
+    def lap(self, purpose: str, *, drain: bool = False) -> None:
+        """Book the time since the last lap; `drain` waits for the device first."""
+        if drain and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.seconds[purpose] += now - self._mark
+        if purpose == "data":
+            self.seconds["train"] += now - self._mark
+        self._mark = now
+
+    def fields(self) -> dict[str, float]:
+        """The clocks as fields of a record, `train_s` and so on."""
+        return {f"{name}_s": round(seconds, 6) for name, seconds in self.seconds.items()}

@@ -1,0 +1,89 @@
+"""CIFAR-10 as it is distributed: binary batches, torchvision's pickled batches, or Kaggle's PNGs.
+
+The pickled batches are read as data, opcode by opcode: nothing in them is run.
+"""
+
+import pickletools
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.data.folder import ImageFolder, list_images
+from train.data.source import DataError, Source
+
+_PIXELS = 3 * 32 * 32
+_BATCHES = range(1, 6)
+
+
+class Cifar10:
+    """The 50,000 training images as `[3, 32, 32]` in -1..1."""
+
+    def __init__(self, pixels: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
+        self._pixels, self._labels = pixels, labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+        image = self._pixels[index].astype(np.float32).reshape(3, 32, 32)
+        return image / 127.5 - 1, int(self._labels[index])
+
+
+def open_cifar10(path: Path, *, labels: Path | None) -> Source:
+    """The training set in `path`, in whichever of the three layouts is there."""
+    for folder in (path, path / "cifar-10-batches-bin", path / "cifar-10-batches-py"):
+        for suffix, read in ((".bin", _read_binary), ("", _read_pickled)):
+            files = [folder / f"data_batch_{number}{suffix}" for number in _BATCHES]
+            present = [file for file in files if file.is_file()]
+            if present and present != files:
+                missing = next(file for file in files if file not in present)
+                raise DataError(f"{missing}: missing; CIFAR-10 has five training batches")
+            if present:
+                batches = [read(file) for file in files]
+                return Cifar10(*(np.concatenate(part) for part in zip(*batches, strict=True)))
+    table = labels or path / "trainLabels.csv"
+    images = path / "train" if (path / "train").is_dir() else path
+    if not table.is_file():
+        raise DataError(
+            f"{path}: neither data_batch_1.bin, data_batch_1 nor trainLabels.csv is there; "
+            "set data.path to the folder that holds one of them"
+        )
+    return ImageFolder(list_images(images, labels=table), size=32, channels=3, classes=10)
+
+
+def _read_binary(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Rows of one label byte and 3,072 pixel bytes."""
+    values = np.fromfile(file, dtype=np.uint8)
+    if values.size == 0 or values.size % (_PIXELS + 1):
+        raise DataError(f"{file}: {values.size} bytes are not whole images of {_PIXELS + 1}")
+    rows = values.reshape(-1, _PIXELS + 1)
+    return rows[:, 1:], _checked(rows[:, 0].astype(np.int64), len(rows), file)
+
+
+def _read_pickled(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """A pickled dict with `data`, an array of bytes, and `labels`, a list of small integers."""
+    pixels, labels, in_labels = b"", list[int](), False
+    try:
+        for opcode, argument, _ in pickletools.genops(file.read_bytes()):
+            if isinstance(argument, (str, bytes)):
+                raw = argument.encode("latin-1") if isinstance(argument, str) else argument
+                pixels = max(pixels, raw, key=len)
+                in_labels = raw == b"labels"
+            elif in_labels and opcode.name in ("BININT1", "BININT2", "BININT", "INT"):
+                labels.append(int(argument))
+            elif in_labels and opcode.name not in ("BINPUT", "LONG_BINPUT", "EMPTY_LIST", "MARK",
+                                                   "APPENDS", "MEMOIZE"):  # fmt: skip
+                in_labels = False
+    except (ValueError, IndexError) as error:
+        raise DataError(f"{file}: not a CIFAR-10 batch: {error}") from None
+    if not pixels or len(pixels) % _PIXELS:
+        raise DataError(f"{file}: not a CIFAR-10 batch: {len(pixels)} bytes of pixels")
+    rows = np.frombuffer(pixels, dtype=np.uint8).reshape(-1, _PIXELS)
+    return rows, _checked(np.array(labels, dtype=np.int64), len(rows), file)
+
+
+def _checked(labels: NDArray[np.int64], images: int, file: Path) -> NDArray[np.int64]:
+    if len(labels) != images or labels.min(initial=0) < 0 or labels.max(initial=0) > 9:
+        raise DataError(f"{file}: {images} images but {len(labels)} labels, or labels beyond 0..9")
+    return labels

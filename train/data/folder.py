@@ -1,0 +1,127 @@
+"""Image files: one sub-folder per class, or a flat folder with a csv of labels."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from train.data.source import DataError
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Files and the number of each one's class; `names[label]` is the class's own name."""
+
+    files: list[Path]
+    labels: list[int]
+    names: list[str]
+
+
+def list_images(folder: Path, *, labels: Path | None) -> Listing:
+    """The images below `folder` in a fixed order; `DataError` where labels do not fit them."""
+    return _listed_by_csv(folder, labels) if labels else _listed_by_folder(folder)
+
+
+def _listed_by_folder(folder: Path) -> Listing:
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    if not names:
+        raise DataError(
+            f"{folder}: no sub-folders; a flat folder needs data.labels, a csv of name and label"
+        )
+    files: list[Path] = []
+    labels: list[int] = []
+    for number, name in enumerate(names):
+        found = sorted(file for file in (folder / name).iterdir() if _is_image(file))
+        if not found:
+            raise DataError(f"{folder / name}: a class without images ({', '.join(SUFFIXES)})")
+        files += found
+        labels += [number] * len(found)
+    return Listing(files=files, labels=labels, names=names)
+
+
+def _listed_by_csv(folder: Path, table: Path) -> Listing:
+    rows = _read_labels(table)
+    by_stem = {file.stem: file for file in folder.iterdir() if _is_image(file)}
+    missing = [name for name in rows if Path(name).stem not in by_stem and name not in by_stem]
+    if missing:
+        raise DataError(
+            f"{table}: {len(missing)} of {len(rows)} images are not in {folder}, "
+            f"the first is {missing[0]}"
+        )
+    stems = {name: name if name in by_stem else Path(name).stem for name in rows}
+    unlabelled = sorted(set(by_stem) - set(stems.values()))
+    if unlabelled:
+        raise DataError(
+            f"{folder}: {len(unlabelled)} images have no label in {table}, "
+            f"the first is {by_stem[unlabelled[0]].name}"
+        )
+    names = sorted(set(rows.values()), key=lambda name: (not name.isdigit(), name.zfill(9), name))
+    number = {name: place for place, name in enumerate(names)}
+    ordered = sorted(rows, key=lambda name: stems[name])
+    return Listing(
+        files=[by_stem[stems[name]] for name in ordered],
+        labels=[number[rows[name]] for name in ordered],
+        names=names,
+    )
+
+
+def _read_labels(table: Path) -> dict[str, str]:
+    try:
+        with table.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"data.labels {table}: cannot be read: {error}") from None
+    if rows and any("label" in cell.lower() or "class" in cell.lower() for cell in rows[0]):
+        rows = rows[1:]
+    bad = next((row for row in rows if len(row) < 2 or not row[0] or not row[1]), None)
+    if bad is not None or not rows:
+        raise DataError(f"data.labels {table}: expected rows of file name, label; found {bad}")
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def _is_image(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES
+
+
+class ImageFolder:
+    """Listed images, scaled to the short side, cropped at the centre, in -1..1."""
+
+    def __init__(self, listing: Listing, *, size: int, channels: int, classes: int) -> None:
+        if len(listing.names) > classes:
+            raise DataError(
+                f"the data set has {len(listing.names)} classes, data.classes says {classes}"
+            )
+        self._listing, self._size, self._mode = listing, size, "L" if channels == 1 else "RGB"
+
+    def __len__(self) -> int:
+        return len(self._listing.files)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+        file = self._listing.files[index]
+        try:
+            with Image.open(file) as image:
+                square = centre_crop(image.convert(self._mode), self._size)
+        except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
+            raise DataError(f"{file}: not a readable image: {error}") from None
+        pixels = np.asarray(square, dtype=np.float32).reshape(self._size, self._size, -1)
+        return pixels.transpose(2, 0, 1) / 127.5 - 1, self._listing.labels[index]
+
+
+def centre_crop(image: Image.Image, size: int) -> Image.Image:
+    """The central square of `image`, scaled to `size`.
+
+    Halved by box averages while far too large, then bicubic (the crop of Dhariwal & Nichol 2021).
+    """
+    while min(image.size) >= 2 * size:
+        image = image.resize((image.width // 2, image.height // 2), Image.Resampling.BOX)
+    scale = size / min(image.size)
+    wide, high = round(image.width * scale), round(image.height * scale)
+    if (wide, high) != image.size:
+        image = image.resize((wide, high), Image.Resampling.BICUBIC)
+    left, top = (image.width - size) // 2, (image.height - size) // 2
+    return image.crop((left, top, left + size, top + size))

@@ -1,0 +1,67 @@
+"""Order, noise, times, dropped labels and flips as a pure function of (seed, epoch, index).
+
+Each example has a counter of its own in numpy's Philox (Salmon et al. 2011), so what is drawn
+for it does not depend on which rank, worker or microbatch carries it, nor on where the run was
+resumed, and a CPU draws the bits that an A40 and an A100 train on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from configs.schema.model import Objective
+
+_ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY = 1, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """What chance decides for one example: `t` in 0..1, noise of the image's shape."""
+
+    t: float
+    drop_label: bool
+    flip: bool
+    noise: NDArray[np.float32]
+
+
+def _generator(seed: int, stream: int, index: int, epoch: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, stream], counter=[0, 0, index, epoch]))
+
+
+def order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
+    """The order in which epoch `epoch` visits `size` examples."""
+    return _generator(seed, _ORDER, 0, epoch).permutation(size)
+
+
+def draw(
+    seed: int, epoch: int, index: int, *, shape: tuple[int, ...], objective: Objective
+) -> Draw:
+    """The draw of example `index` in epoch `epoch`."""
+    generator = _generator(seed, _EXAMPLE, index, epoch)
+    u, drop, flip = generator.random(3)
+    normal = generator.standard_normal()
+    if objective.timesteps == "logit_normal":
+        u = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
+    return Draw(
+        t=float(u),
+        drop_label=bool(drop < objective.label_dropout),
+        flip=bool(flip < 0.5),
+        noise=generator.standard_normal(shape, dtype=np.float32),
+    )
+
+
+def sample_noise(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The noise that sample `index` starts from, for any number of ranks."""
+    return _generator(seed, _SAMPLE, index, 0).standard_normal(shape, dtype=np.float32)
+
+
+def held_out(size: int, share: float) -> NDArray[np.int64]:
+    """The examples that no run trains on, the same for every seed, in rising order."""
+    chosen = _generator(0, _SPLIT, 0, 0).permutation(size)[: round(size * share)]
+    return np.sort(chosen)
+
+
+def dummy_latent(index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The `index`-th of as many different random latents as are asked for."""
+    return _generator(0, _DUMMY, index, 0).standard_normal(shape, dtype=np.float32)

@@ -1,0 +1,75 @@
+"""What the manifest tells of where a run ran, allow-listed: never the environment."""
+
+import platform
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from configs.batch import Division
+from configs.run import node_name
+from configs.schema import Pretrain
+from train.dist import Ranks, to_rank_0
+from train.model.macs import dit_macs, training_flops
+
+
+def placement(ranks: Ranks) -> list[object] | None:
+    """Node, address and device of every rank, in order, on rank 0; None elsewhere."""
+    cuda = ranks.device.type == "cuda"
+    mine: dict[str, Any] = {"rank": ranks.rank, "node": node_name(), "host": socket.gethostname()}
+    mine["threads"] = torch.get_num_threads()
+    if cuda:
+        properties = torch.cuda.get_device_properties(ranks.device)
+        mine["gpu"] = properties.name
+        mine["gpu_memory_gb"] = round(properties.total_memory / 1e9, 3)
+    else:
+        mine["cpu"] = _cpu_model()
+    return to_rank_0(mine)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the arithmetic depends on."""
+    found = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    if torch.cuda.is_available():
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def arithmetic(config: Pretrain) -> dict[str, str]:
+    """Element types of what is kept and of what is computed."""
+    compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
+    kept = ("parameters", "gradients", "optimizer", "average", "reduction")
+    return dict.fromkeys(kept, "float32") | {"compute": compute}
+
+
+def training_facts(config: Pretrain, division: Division, network: torch.nn.Module) -> Mapping[str, Any]:
+    """Sizes that rates are computed with."""
+    return {
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "macs_per_image": dit_macs(config),
+        "training_flops_per_image": training_flops(config),
+        "ranks": division.world,
+        "replicate": division.replicate,
+        "shard": division.shard,
+        "micro_batch": division.micro_batch,
+        "accumulation": division.accumulation,
+        "dtypes": arithmetic(config),
+        "versions": versions(),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = [line for line in file if line.startswith("model name")]
+    except OSError:
+        return platform.processor()
+    return lines[0].partition(":")[2].strip() if lines else platform.processor()

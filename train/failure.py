@@ -1,0 +1,61 @@
+"""What ends a run badly: its reason, and the note that the first failing rank leaves."""
+
+import contextlib
+import errno
+import json
+import os
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+from configs.records import REASONS
+from configs.run import node_name
+from configs.yaml12 import ConfigError
+from train.data.source import DataError
+
+
+class RunFailure(RuntimeError):
+    """An end whose reason is known."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        assert reason in REASONS, reason
+        super().__init__(message)
+        self.reason = reason
+
+
+def reason_of(error: BaseException) -> str:
+    """The reason, one of `configs.records.REASONS`, that an exception stands for."""
+    if isinstance(error, RunFailure):
+        return error.reason
+    if isinstance(error, ConfigError):
+        return "config"
+    if isinstance(error, DataError):
+        return "data"
+    if isinstance(error, torch.OutOfMemoryError):
+        return "oom"
+    if isinstance(error, MemoryError):
+        return "host_oom"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk"
+    if isinstance(error, torch.distributed.DistError):
+        return "nccl"
+    chained = error.__cause__ or error.__context__
+    return reason_of(chained) if chained is not None else "crash"
+
+
+def leave_note(attempt: Path, error: BaseException, *, rank: int) -> None:
+    """Write `error.json` in the attempt, unless a rank failed before: the first is the cause."""
+    note = {
+        "time": time.time(),
+        "rank": rank,
+        "node": node_name(),
+        "reason": reason_of(error),
+        "message": str(error) or type(error).__name__,
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    with contextlib.suppress(OSError):
+        handle = os.open(attempt / "error.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(note, file, indent=1)

@@ -1,0 +1,88 @@
+"""What a run says while it trains: one dict per record, to the file, TensorBoard and console."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from configs.records import Record, RecordWriter
+from configs.run import RunFolder
+
+log = logging.getLogger("train")
+
+
+def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None:
+    """Every rank logs to its own file in the attempt; the chosen ones to the console too."""
+    folder = attempt / "ranks"
+    folder.mkdir(exist_ok=True)
+    to_file = logging.FileHandler(folder / f"rank-{rank:05d}.log", encoding="utf-8")
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    console = logging.StreamHandler(sys.stdout)
+    prefix = f"[rank {rank}] " if len(console_ranks) > 1 else ""
+    console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
+    console.setLevel(logging.INFO if rank in console_ranks else logging.ERROR)
+    log.handlers = [to_file, console]
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+class Journal:
+    """Records on rank 0, console lines on every rank."""
+
+    def __init__(self, run: RunFolder, *, attempt: int, rank: int, tensorboard: bool) -> None:
+        self._writer = RecordWriter(run.path, attempt=attempt) if rank == 0 else None
+        self._board = None
+        if rank == 0 and tensorboard:
+            # Imported where wanted: it costs half a second.
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(run.tensorboard))
+
+    def step(self, fields: dict[str, Any], *, steps: int) -> None:
+        """Record a training step (or the interval that ends with it)."""
+        self._record(fields)
+        log.info(console_line(fields, steps=steps))
+
+    def evaluation(self, fields: dict[str, Any]) -> None:
+        """Record what was evaluated."""
+        self._record(fields)
+        log.info("  ".join(f"{name} {_short(value)}" for name, value in fields.items()))
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Record an event."""
+        if self._writer:
+            self._writer.event(name, **fields)
+        details = "  ".join(f"{key} {_short(value)}" for key, value in fields.items())
+        log.info(f"{name}  {details}".rstrip())
+
+    def close(self) -> None:
+        """Flush and close everything."""
+        if self._board:
+            self._board.close()
+        if self._writer:
+            self._writer.close()
+
+    def _record(self, fields: dict[str, Any]) -> None:
+        if self._writer:
+            record = self._writer.write(**fields)
+            if self._board:
+                _to_board(self._board, record)
+
+
+def console_line(fields: dict[str, Any], *, steps: int) -> str:
+    """A record as a person reads it while waiting."""
+    step = fields["step"]
+    done = f"step {step:>{len(str(steps))}}/{steps}"
+    shown = [name for name in ("loss", "lr", "grad_norm", "gpu_gb") if fields.get(name) is not None]
+    body = "  ".join(f"{name} {_short(fields[name])}" for name in shown)
+    return f"{done}  {body}  train {fields['train_s']:.1f} s"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _to_board(board: Any, record: Record) -> None:
+    for name, value in record.items():
+        if name not in ("time", "attempt", "step") and isinstance(value, (int, float)):
+            board.add_scalar(name, value, global_step=record["step"], walltime=record["time"])

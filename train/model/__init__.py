@@ -1,0 +1,1 @@
+"""The networks, and what is known of them in closed form."""

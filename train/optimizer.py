@@ -1,0 +1,33 @@
+"""AdamW with warm-up and decay, and the clipping of gradients."""
+
+import torch
+from torch import Tensor, nn
+
+from configs.schema.training import Optimizer
+
+
+def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.AdamW:
+    """AdamW (Loshchilov & Hutter 2019), fused; weight decay on matrices only."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
+    vectors = [parameter for parameter in model.parameters() if parameter.ndim < 2]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True
+    )
+
+
+def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
+    """The rate of step `step` (from 1) of `steps`: linear warm-up, constant, linear decay."""
+    warm = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    falling = config.decay * steps
+    left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
+    return config.lr * warm * (config.decay_to + (1 - config.decay_to) * left)
+
+
+def clip(model: nn.Module, limit: float | None) -> Tensor:
+    """Scale the gradients down to norm `limit`; the norm before, as a tensor on the device."""
+    norm = nn.utils.clip_grad_norm_(model.parameters(), float("inf") if limit is None else limit)
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm

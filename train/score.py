@@ -1,0 +1,100 @@
+"""How good a run's samples of digits are: recognised by a classifier, and as varied as real ones.
+
+The classifier is trained on the digits that were held out, so it has seen none of those that
+the network was trained on; the training digits tell how good it is.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.svm import SVC
+
+from configs.records import RecordWriter
+from configs.run import RunFolder
+from configs.yaml12 import ConfigError
+from train.checkpoint import load_average
+from train.data.source import Source, held_out_part, open_source, training_part
+from train.dist import process_group, read_ranks
+from train.network import build_network
+from train.sampling import sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Shares between 0 and 1, and the ratio of variances.
+
+    `recognised`: samples that the classifier gives their own label. `classifier`: training
+    digits that it gives theirs. `variance`: within-class variance of the samples over that of
+    the real digits, each the trace of the covariance averaged over the classes.
+    """
+
+    step: int
+    images: int
+    samples: int
+    recognised: float
+    classifier: float
+    variance: float
+
+
+def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
+    """Draw `per_class` digits of each class from the newest checkpoint, judge and record them."""
+    config = run.config()
+    if config.data.source != "digits" or config.data.held_out == 0:
+        raise ConfigError(
+            f"{run.path}: only runs on data.source digits with data.held_out > 0 can be scored"
+        )
+    ranks = read_ranks()
+    network = build_network(config).to(ranks.device)
+    labels = torch.arange(config.data.classes).repeat_interleave(per_class)
+    with process_group(ranks):
+        step, images = load_average(run.checkpoints, network)
+        drawn = sample(network.eval(), labels, config, device=ranks.device, seed=seed)
+    assert drawn is not None
+    judged = _judge(
+        drawn.clamp(-1, 1).flatten(1).numpy(),
+        labels.numpy(),
+        trained=_table(training_part(open_source(config.data), config.data)),
+        held_out=_table(held_out_part(open_source(config.data), config.data)),
+    )
+    result = Score(step=step, images=images, samples=len(labels), **judged)
+    _record(run, result)
+    return result
+
+
+_Table = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+def _table(source: Source) -> _Table:
+    pairs = [source[index] for index in range(len(source))]
+    return np.stack([image.ravel() for image, _ in pairs]), np.array([label for _, label in pairs])
+
+
+def _judge(
+    drawn: NDArray[np.float32], labels: NDArray[np.int64], *, trained: _Table, held_out: _Table
+) -> dict[str, float]:
+    classifier = SVC(C=10).fit(*held_out)
+    return {
+        "recognised": float(classifier.score(drawn, labels)),
+        "classifier": float(classifier.score(*trained)),
+        "variance": _within_class(drawn, labels) / _within_class(*trained),
+    }
+
+
+def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    return float(np.mean([images[labels == k].var(axis=0).sum() for k in np.unique(labels)]))
+
+
+def _record(run: RunFolder, result: Score) -> None:
+    writer = RecordWriter(run.path, attempt=run.attempts()[-1])
+    writer.write(
+        step=result.step,
+        images=result.images,
+        samples=result.samples,
+        recognised=result.recognised,
+        classifier=result.classifier,
+        variance=result.variance,
+    )
+    writer.event("evaluated", step=result.step)
+    writer.close()
