@@ -15,7 +15,7 @@ born() {
 # daemon_pid NAME prints its pid while it lives.
 daemon_pid() {
   local pid birth
-  [[ -s $home/pids/$1 ]] && read -r pid birth <"$home/pids/$1" || return 1
+  [[ -f $home/pids/$1 ]] && read -r pid birth <"$home/pids/$1" || return 1
   [[ $(born "$pid") == "$birth" ]] && echo "$pid"
 }
 

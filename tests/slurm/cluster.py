@@ -12,7 +12,7 @@ from typing import Literal
 SCRIPTS = Path(__file__).resolve().parents[2] / "env" / "slurm"
 NODES = ("a40-1", "a40-2", "a100-1", "a100-2")
 FINAL_STATES = frozenset(
-    "COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL PREEMPTED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
+    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 )
 
 
@@ -57,9 +57,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop its daemons and jobs and remove its state."""
-        subprocess.run(
-            [SCRIPTS / "down", self.folder], check=True, capture_output=True, timeout=60
-        )
+        subprocess.run([SCRIPTS / "down", self.folder], check=True, capture_output=True, timeout=60)
 
     def run(
         self,
@@ -138,7 +136,7 @@ class Cluster:
         return [dict(zip(fields, row.split("|"), strict=True)) for row in rows]
 
     def accounted(self, job: str, *fields: str, timeout: float = 30) -> dict[str, str]:
-        """The job's own row once accounting knows that it has ended, a second or two after it did."""
+        """The job's row once accounting knows that it has ended, a second or two after it did."""
 
         def row() -> dict[str, str]:
             rows = self.sacct(job, "State", *fields)
@@ -189,7 +187,7 @@ class Cluster:
         self.run(SCRIPTS / "node", "crash" if tasks == "die" else "kill", node, self.folder)
 
     def restore_node(self, node: str) -> None:
-        """Start the node's slurmd again; returns once Slurm would use it."""
+        """Start a lost node's slurmd again; returns once Slurm would use it."""
         self.run(SCRIPTS / "node", "resume", node, self.folder)
 
     def clear(self) -> None:
@@ -200,6 +198,8 @@ class Cluster:
         for node, state in self.node_states().items():
             if state.startswith("down"):
                 self.restore_node(node)
+            if state.startswith("drain"):
+                self.run("scontrol", "update", f"nodename={node}", "state=resume")
         wait_until(
             lambda: set(self.node_states().values()) == {"idle"}, what="all nodes to be idle"
         )
