@@ -34,38 +34,55 @@ class Accounting:
 
 def account(log: RunLog) -> Accounting | None:
     """The accounting of a run; None where its records do not tell when it began and ended."""
-    rows = _rows(log)
-    starts = {e["attempt"]: e for e in log.events if e.get("event") == "started"}
-    moments = [row["time"] for row in rows] + [event["time"] for event in log.events]
+    rows, starts = _rows(log), _starts(log)
     if not rows or not starts:
         return None
     seconds = dict.fromkeys(PARTS, 0.0)
-    queued = [event["time"] for event in log.events if event.get("event") == "queued"]
-    began = min(event["time"] for event in starts.values())
-    if queued:
-        seconds["queue"] = max(0.0, began - queued[0])
-    ends: float | None = None
-    for number in sorted(starts):
-        start, inside = starts[number], [row for row in rows if row["attempt"] == number]
-        if ends is not None:
-            seconds["between"] += max(0.0, start["time"] - ends)
-        base = _before(rows, number, int(start.get("step", 0)))
+    began, ended = float("inf"), float("-inf")
+    for number, start in sorted(starts.items()):
+        inside = [row for row in rows if row["attempt"] == number]
+        base = _before(rows, number, start["step"])
+        begin = _begin(start["time"], inside, base)
+        if number > min(starts):
+            seconds["between"] += max(0.0, begin - ended)
         for name in COUNTED:
             seconds[name.removesuffix("_s")] += _grown(inside, name, base.get(name, 0.0))
-        ends = max(
-            [start["time"], *(row["time"] for row in inside)]
-            + [event["time"] for event in log.events if event["attempt"] == number]
-        )
-        following = starts.get(number + 1)
-        if following is not None:
-            lost = [row for row in inside if row["step"] > int(following.get("step", 0))]
-            kept = _before(rows, number + 1, int(following.get("step", 0)))
-            seconds["lost"] += _grown(lost, "train_s", kept.get("train_s", 0.0))
+        if (following := starts.get(number + 1)) is not None:
+            again = [row for row in inside if row["step"] > following["step"]]
+            kept = _before(rows, number + 1, following["step"])
+            seconds["lost"] += _grown(again, "train_s", kept.get("train_s", 0.0))
+        began = min(began, begin)
+        ended = max(ended, begin, *(_moments(log, inside, number)))
     seconds["train"] -= seconds["data"] + seconds["lost"]
-    wall = max(moments) - began
-    said = sum(value for name, value in seconds.items() if name not in ("queue", "other"))
-    seconds["other"] = max(0.0, wall - said)
-    return Accounting(wall_s=wall, seconds=seconds, steps=int(log.step[-1]) if len(log) else 0)
+    queued = [event["time"] for event in log.events if event.get("event") == "queued"]
+    seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0
+    said = sum(value for name, value in seconds.items() if name != "queue")
+    seconds["other"] = max(0.0, ended - began - said)
+    steps = int(log.step[-1]) if len(log) else 0
+    return Accounting(wall_s=ended - began, seconds=seconds, steps=steps)
+
+
+def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
+    """The `started` event of each attempt, with the step that it went on from."""
+    return {
+        event["attempt"]: {"time": event["time"], "step": event.get("step", 0)}
+        for event in log.events
+        if event.get("event") == "started"
+    }
+
+
+def _begin(started: float, inside: list[dict[str, Any]], base: Mapping[str, Any]) -> float:
+    """When an attempt's clocks began: some of its set-up may precede its `started` event."""
+    if not inside:
+        return started
+    first = inside[0]
+    spent = [first.get(name, 0.0) - base.get(name, 0.0) for name in COUNTED if name != "data_s"]
+    return float(min(started, first["time"] - sum(spent)))
+
+
+def _moments(log: RunLog, inside: list[dict[str, Any]], number: int) -> list[float]:
+    told = [event["time"] for event in log.events if event["attempt"] == number]
+    return [*told, *(row["time"] for row in inside)]
 
 
 def _rows(log: RunLog) -> list[dict[str, Any]]:

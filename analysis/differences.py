@@ -4,24 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from analysis.machine import machine
 from analysis.read.log import RunLog
-from configs.load import flatten
 from configs.schema import KINDS, keys
 
-# Facts that name one attempt and would differ between any two runs.
-IDENTITY = frozenset([
-    "attempt", "job", "array_job", "array_task", "restarts", "nodelist", "nodes", "node", "host",
-    "hosts", "addresses", "command", "argv", "pid", "time", "started", "output", "log", "cwd",
-    "run", "code_patch", "patch",
-])  # fmt: skip
 # A fact of the machine that only follows from a key of the config.
-FOLLOWS = {
-    "dtypes": "train.precision",
-    "flops_per_image": "model.",
-    "params": "model.",
-    "parameters": "model.",
-    "macs_per_image": "model.",
-}
+FOLLOWS = {"dtypes": "train.precision"}
+CLOCK = frozenset(["clock"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +42,11 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, CLOCK))
             for name, old, new in _unlike(a.config, b.config)
         ]
-    for name, old, new in _unlike(flatten(dict(a.facts)), flatten(dict(b.facts))):
-        if name.partition(".")[0] not in IDENTITY:
-            found.append(Difference(name=name, a=old, b=new, source="machine", affects=CLOCK))
+    found += [
+        Difference(name=name, a=old, b=new, source="machine", affects=CLOCK)
+        for name, old, new in _unlike(machine(a.facts), machine(b.facts))
+    ]
     return found
-
-
-CLOCK = frozenset(["clock"])
 
 
 def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Difference]:

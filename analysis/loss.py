@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.machine import ranks
 from analysis.noise import Estimate, Floats, mean_interval, median_interval
 from analysis.read import Unreadable
 from analysis.read.log import RunLog
-from analysis.runs import ranks
 
 AXES = {
     "step": "optimizer steps",
@@ -78,7 +78,7 @@ def _axis(log: RunLog, by: str) -> Floats:
         starts = [event["time"] for event in log.events if event.get("event") == "started"]
         return log.column("time") - (min(starts) if starts else np.nan)
     if by == "gpu_hours":
-        return log.column("train_s") * (ranks(log) or np.nan) / 3600
+        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
     return log.column(by)
 
 
@@ -133,7 +133,7 @@ def scale_remark(found: Pair, factor: int) -> str:
     """A sentence on a whole-number scale, with the counts of the runs that could explain it."""
     k = abs(factor)
     large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
-    counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log) == k]
+    counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log.facts) == k]
     why = f" ({'; '.join(counts)})" if counts else ""
     return (
         f"the loss of {large.name} is {k} times that of {small.name} throughout: "

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from analysis.machine import ranks, where
 from analysis.read.log import RunLog
 from analysis.speed import measure
 
@@ -20,26 +21,7 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "loss": log.last("loss"),
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,
         "images_per_s": rate.images_per_s,
-        "ranks": ranks(log),
+        "ranks": ranks(log.facts),
         "attempts": log.attempts,
-        "where": where(log),
+        "where": where(log.facts),
     }
-
-
-def ranks(log: RunLog) -> int | None:
-    """How many ranks the last attempt had."""
-    for name in ("world_size", "world", "ranks"):
-        if isinstance(log.facts.get(name), int):
-            return int(log.facts[name])
-    return None
-
-
-def where(log: RunLog) -> str | None:
-    """The GPU model, node and site of the last attempt, as far as they were noted."""
-    gpu, site = log.facts.get("gpu"), log.facts.get("site")
-    nodes = log.facts.get("nodes")
-    model = gpu.get("model", gpu.get("name")) if isinstance(gpu, dict) else gpu
-    named = nodes if isinstance(nodes, list) else []
-    names = [node.get("name") if isinstance(node, dict) else node for node in named]
-    said = [str(part) for part in (model, ",".join(map(str, names)), site) if part]
-    return " ".join(said) or None

@@ -70,7 +70,15 @@ def plant(folder: Path, truth: Truth) -> Path:
     config = resolve(merge({}, parse_overrides(asked)), source="planted")
     (folder / "config.yaml").write_text(dump_yaml(to_tree(config)))
     attempts = [1] if truth.resume_at is None else [1, 2]
-    facts = {"gpu": truth.gpu, "world_size": truth.ranks, "commit": "0" * 40}
+    place = {
+        "node": "n1",
+        "host": "n1",
+        "threads": 8 // truth.ranks,
+        "gpu": truth.gpu,
+        "gpu_memory_gb": 48.0,
+    }
+    places = [{"rank": rank, **place} for rank in range(truth.ranks)]
+    facts = {"placement": places, "ranks": truth.ranks, "commit": "0" * 40, "host": folder.name}
     manifest = {"run": folder.name, "attempts": [{"attempt": a, **facts} for a in attempts]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     lines = (json.dumps(record) for record in _records(truth))

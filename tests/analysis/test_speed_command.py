@@ -85,7 +85,7 @@ def test_two_differences_are_refused_the_words(speed):
 
 def test_what_was_asked_of_the_cluster_is_listed_but_no_cause(speed):
     output = speed(a=Truth(), b=Truth(overrides=("resources.hours=9.0",), ranks=2))
-    assert "speedup of world_size: 1 -> 2" in output.out
+    assert "speedup of ranks: 1 -> 2" in output.out
     assert "resources.hours" in output.out
 
 
