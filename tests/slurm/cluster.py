@@ -174,13 +174,17 @@ class Cluster:
         self.run("scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}")
 
     def end_requeue_hold(self, job: str, *, timeout: float = 60) -> None:
-        """Wait until a requeued job is held by its begin time, and let it start now."""
+        """Wait until a requeued job is held by its begin time, and let it start in two seconds.
+
+        Not now: a start in the second in which slurmd revoked the last one's credential is taken
+        for that last one, and Slurm kills the job ("Job credential revoked").
+        """
         wait_until(
             lambda: self.squeue(job, "%T %r") == "PENDING BeginTime",
             timeout=timeout,
             what=f"job {job} to be requeued",
         )
-        self.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+        self.run("scontrol", "update", f"jobid={job}", "StartTime=now+2")
 
     def lose_node(self, node: str, *, tasks: Literal["linger", "die"] = "linger") -> None:
         """Kill a node's slurmd and mark it down; its tasks linger unless they shall die too."""
