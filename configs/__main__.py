@@ -52,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     open_.add_argument("source", type=Path, help="config (a new run) or run folder (resume it)")
     open_.add_argument("overrides", nargs="*", metavar="key=value")
     open_.add_argument("--attempt", action="store_true", help="print the attempt's folder instead")
-    open_.add_argument("--world", type=int, help="ranks it will have, to check the batch against")
+    open_.add_argument("--nodes", type=int, default=1, help="nodes that it will run on")
+    open_.add_argument("--gpus", type=_count, help="GPUs per node, where that is known yet")
     open_.set_defaults(action=_open)
 
     close = actions.add_parser("close", help="settle how an attempt ended; print the last event")
@@ -60,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.set_defaults(action=_close)
     return parser
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text else None
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -87,7 +92,9 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     flat = flatten(tree)
     if options.key not in flat:
-        raise ConfigError(f"--key {options.key}: no such key; `python -m configs schema` lists them")
+        raise ConfigError(
+            f"--key {options.key}: no such key; `python -m configs schema` lists them"
+        )
     value = flat[options.key]
     print("" if value is None else value)
     return 0
@@ -99,12 +106,16 @@ def _schema(options: argparse.Namespace) -> int:
         default = "null" if info.default is None else info.default
         tags = ", ".join(sorted(info.affects)) or "-"
         free = "; free on resume" if info.free else ""
-        print(f"{info.name:26} {default}{unit}\n    {info.doc}\n    {info.type}; affects {tags}{free}")
+        print(
+            f"{info.name:26} {default}{unit}\n    {info.doc}\n    {info.type}; affects {tags}{free}"
+        )
     return 0
 
 
 def _open(options: argparse.Namespace) -> int:
-    attempt = open_attempt(options.source, options.overrides, world=options.world)
+    attempt = open_attempt(
+        options.source, options.overrides, nodes=options.nodes, gpus=options.gpus
+    )
     if attempt is not None:
         print(attempt if options.attempt else attempt.parent.parent)
     return 0

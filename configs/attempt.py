@@ -9,9 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.batch import divide
 from configs.disk import replace_file
+from configs.load import load, to_tree
 from configs.records import RecordWriter, Superseded, read_records
-from configs.run import ROOT, RunFolder, claim_attempt, job_facts, node_name, open_run
+from configs.run import (
+    ROOT,
+    RunFolder,
+    claim_attempt,
+    find_run,
+    job_facts,
+    make_run,
+    node_name,
+    resume_config,
+)
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 
@@ -27,15 +38,24 @@ class Verdict:
     exit_code: int
 
 
-def open_attempt(source: Path, overrides: list[str], *, world: int | None) -> Path | None:
-    """Find or make the run and begin an attempt at it; its folder, or None where all is done."""
-    run = open_run(source, overrides, world=world)
-    config = run.config()
+def open_attempt(
+    source: Path, overrides: list[str], *, nodes: int = 1, gpus: int | None = None
+) -> Path | None:
+    """Find or make the run and begin an attempt at it; its folder, or None where all is done.
+
+    `gpus` per node decide how many ranks there will be, None where nobody knows yet. Whatever
+    is wrong with the config raises `ConfigError` before a folder is made.
+    """
+    found = find_run(source)
+    config = resume_config(found, overrides) if found else load(source, overrides)
     _check_paths(config)
-    if not overrides and run.is_done():
-        print(f"{run.path}: done already; raise train.steps to go on", file=sys.stderr)
+    if gpus is not None:
+        divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
+    if found and found.is_done(steps=config.train.steps):
+        print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
         return None
-    number = claim_attempt(run, overrides)
+    run = found or make_run(source.stem, to_tree(config))
+    number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
         number,

@@ -8,7 +8,7 @@ from configs.yaml12 import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """The share of one rank: `world` = replicate x shard, `global_batch` = world x micro x steps."""
+    """The share of one rank: world = replicate x shard, the batch = world x micro x accumulation."""
 
     world: int
     replicate: int
@@ -38,7 +38,7 @@ def divide(config: Pretrain, *, world: int) -> Division:
     if share % micro:
         raise ConfigError(
             f"train.micro_batch {micro} does not divide the {share} images of a rank "
-            f"(train.global_batch {batch} over {world} ranks); {_nearest_divisor(share, micro)} would"
+            f"(train.global_batch {batch} over {world} ranks); {_nearest(share, micro)} would"
         )
     return Division(
         world=world,
@@ -49,5 +49,5 @@ def divide(config: Pretrain, *, world: int) -> Division:
     )
 
 
-def _nearest_divisor(number: int, wish: int) -> int:
+def _nearest(number: int, wish: int) -> int:
     return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wish))

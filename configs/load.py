@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from configs.schema import KINDS, Group, Pretrain, keys
+from configs.schema import KINDS, Pretrain, keys
+from configs.schema.key import Group
 from configs.yaml12 import ConfigError, parse_yaml
 
 Tree = dict[str, Any]
@@ -25,7 +26,9 @@ def read_tree(path: Path) -> Tree:
             f"{path}: a folder, but neither a config nor a run (it has no config.yaml)"
         ) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise ConfigError(
+            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     tree = parse_yaml(text, source=str(path))

@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -11,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.batch import divide
 from configs.disk import replace_file
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
-from configs.records import Record, RecordWriter, read_records, state
+from configs.records import Record, read_records, state
 from configs.schema import Pretrain, keys
 from configs.yaml12 import ConfigError, dump_yaml
 
@@ -110,12 +108,10 @@ class RunFolder:
         """Every record of the run, in the order of writing."""
         return (record for _, record in read_records(self.metrics_file))
 
-    def is_done(self) -> bool:
-        """Whether it has done all of its present `train.steps`."""
+    def is_done(self, *, steps: int) -> bool:
+        """Whether it ended with `done` after at least `steps` steps."""
         last = state(self.records())
-        if last is None or last["event"] != "done":
-            return False
-        return bool(last.get("step", 0) >= self.asked()["train"]["steps"])
+        return last is not None and last["event"] == "done" and last.get("step", 0) >= steps
 
 
 def is_run(path: Path) -> bool:
@@ -141,47 +137,43 @@ def new_id() -> str:
     return f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-def open_run(source: Path, overrides: list[str], *, world: int | None = None) -> RunFolder:
-    """Find the run that `source` names, or make one for the config that it is.
+def find_run(source: Path) -> RunFolder | None:
+    """The run that `source` resumes; None for a config that is to be a new run.
 
-    A run folder is resumed; a config is a new run, except in a batch job that Slurm restarted,
-    whose folder is found again by the job id. `ConfigError` before anything is written.
+    A config is the run of before only in a batch job that Slurm restarted, found by the job id.
     """
     if is_run(source):
-        run = RunFolder(source.resolve())
-        divide_if_known(resume_config(run, overrides), world)
-        return run
-    found = _restarted_run()
-    if found is not None:
-        return found
-    config = resolve(merge(read_tree(source), parse_overrides(overrides)), source=str(source))
-    divide_if_known(config, world)
-    name = source.name.removesuffix(".yaml").removesuffix(".yml")
-    return make_run(name, to_tree(config))
+        return RunFolder(source.resolve())
+    if not _batch_job() or not is_restarted():
+        return None
+    found = [path for path in logs_folder().glob(f"*-{_batch_job()}") if is_run(path)]
+    return RunFolder(found[0].resolve()) if found else None
 
 
-def divide_if_known(config: Pretrain, world: int | None) -> None:
-    """Refuse a config whose batch or mesh does not fit the world, where that is known."""
-    if world is not None:
-        divide(config, world=world)
+def is_restarted() -> bool:
+    """Whether Slurm started this job before, and requeued it."""
+    return int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
 
 
 def make_run(name: str, tree: dict[str, Any]) -> RunFolder:
-    """A new folder for a resolved config."""
-    if not name.isprintable() or name in ("", ".", ".."):
+    """A new folder for a resolved config, with an id of its own."""
+    if not name.isprintable() or not name.strip("."):
         raise ConfigError(f"{name!r}: a run cannot be named so; rename the YAML file")
-    logs = logs_folder()
-    run = RunFolder(logs.resolve() / f"{name}-{_batch_job() or new_id()}")
+    logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        run.path.mkdir()
-        (run.path / "attempts").mkdir()
-        replace_file(run.config_file, dump_yaml(tree))
-    except FileExistsError:
-        raise ConfigError(f"{run.path}: exists already; to resume it, give it instead") from None
+        path = logs / f"{name}-{_batch_job() or new_id()}"
+        # One batch script may start several runs: the first has the job's id.
+        while path.exists():
+            path = logs / f"{name}-{new_id()}"
+        (path / "attempts").mkdir(parents=True)
+        replace_file(path / "config.yaml", dump_yaml(tree))
     except OSError as error:
-        raise ConfigError(f"{logs}: no run can be made there: {error.strerror}; set LOGS") from None
-    return run
+        raise ConfigError(
+            f"{logs}: no run can be made there: {error.strerror}; set LOGS to a folder that can "
+            "be written"
+        ) from None
+    return RunFolder(path)
 
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Pretrain:
@@ -200,9 +192,9 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Pretrain:
     return after
 
 
-def claim_attempt(run: RunFolder, overrides: list[str]) -> int:
+def claim_attempt(run: RunFolder, config: Pretrain) -> int:
     """Begin an attempt: its number, claimed by making its folder, with its changes kept in it."""
-    changes = _changes(read_tree(run.config_file), to_tree(resume_config(run, overrides)))
+    changes = _changes(read_tree(run.config_file), to_tree(config))
     while True:
         number = max(run.attempts(), default=0) + 1
         try:
@@ -211,8 +203,10 @@ def claim_attempt(run: RunFolder, overrides: list[str]) -> int:
         except FileExistsError:
             continue
     if changes:
-        replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(_nested(changes)))
-    run.stop_file.unlink(missing_ok=True)
+        replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
+    if not is_restarted():
+        # Whoever starts a stopped run again wants it to run.
+        run.stop_file.unlink(missing_ok=True)
     return number
 
 
@@ -221,22 +215,11 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flatten(after).items() if old.get(name) != value}
 
 
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    return merge({}, flat)
-
-
 def _batch_job() -> str | None:
     """The id of the batch job that this process is the script of; None in salloc and outside."""
     if os.environ.get("ENVIRONMENT") != "BATCH":
         return None
     return os.environ.get("SLURM_JOB_ID")
-
-
-def _restarted_run() -> RunFolder | None:
-    if not _batch_job() or int(os.environ.get("SLURM_RESTART_COUNT") or 0) == 0:
-        return None
-    found = [path for path in logs_folder().glob(f"*-{_batch_job()}") if is_run(path)]
-    return RunFolder(found[0].resolve()) if found else None
 
 
 def job_facts() -> dict[str, Any]:
@@ -257,11 +240,3 @@ def job_facts() -> dict[str, Any]:
 def node_name() -> str:
     """The node's name as Slurm knows it, else the host's."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
-def free_gb(path: Path) -> float:
-    """Free space where `path` lies, in GB."""
-    return shutil.disk_usage(path).free / 1e9
-
-
-__all__ = ["RecordWriter", "RunFolder", "find_runs", "is_run", "open_run"]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -14,7 +14,7 @@ class ConfigError(ValueError):
 class _Loader(yaml.SafeLoader):
     """Safe YAML with the scalars of YAML 1.2's core schema, and no key given twice."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()

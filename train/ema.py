@@ -12,7 +12,7 @@ class Average:
 
     def __init__(self, model: nn.Module, *, decay: float, warmup: bool) -> None:
         self._decay, self._warmup = decay, warmup
-        self._live = list(model.parameters())
+        self._live: list[Tensor] = list(model.parameters())
         self.average = {
             name: parameter.detach().clone() for name, parameter in model.named_parameters()
         }

@@ -50,7 +50,9 @@ def arithmetic(config: Pretrain) -> dict[str, str]:
     return dict.fromkeys(kept, "float32") | {"compute": compute}
 
 
-def training_facts(config: Pretrain, division: Division, network: torch.nn.Module) -> Mapping[str, Any]:
+def training_facts(
+    config: Pretrain, division: Division, network: torch.nn.Module
+) -> Mapping[str, Any]:
     """Sizes that rates are computed with."""
     return {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from configs.batch import Division
@@ -137,7 +138,7 @@ class Trainer:
         """Gradients are reduced over the ranks in the last microbatch of a step only."""
         if isinstance(self.model, DistributedDataParallel) and not last:
             return self.model.no_sync()
-        if hasattr(self.model, "set_requires_gradient_sync"):
+        if isinstance(self.model, FSDPModule):
             self.model.set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 

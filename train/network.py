@@ -36,7 +36,8 @@ def share(network: DiT, *, division: Division, ranks: Ranks) -> nn.Module:
     if division.shard > 1:
         for block in network.blocks:
             fully_shard(block, mesh=mesh)
-        return fully_shard(network, mesh=mesh)
+        fully_shard(network, mesh=mesh)
+        return network
     return DistributedDataParallel(
         network,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,

@@ -1,5 +1,6 @@
 """Rectified flow (Liu et al. 2022): the loss, and the ordinary differential equation it solves."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -32,7 +33,7 @@ def euler(
     x = noise
     times = torch.linspace(1, 0, steps + 1, device=noise.device)
     null = torch.full_like(label, null_label)
-    for now, then in zip(times[:-1], times[1:], strict=True):
+    for now, then in itertools.pairwise(times):
         t = now.expand(len(x))
         if guidance == 1:
             velocity = network(x, t, label).float()

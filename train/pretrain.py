@@ -36,7 +36,7 @@ def pretrain(run: RunFolder, *, attempt: int) -> int:
 
 def _run(run: RunFolder, config: Pretrain, ranks: Ranks, *, attempt: int) -> None:
     clocks = Clocks(ranks.device)
-    watch = Watch(stop_file=run.stop_file, next_attempt=run.attempt(attempt + 1))
+    watch = Watch(run, attempt=attempt)
     division = divide(config, world=ranks.world)
     source = training_part(open_source(config.data), config.data)
     if len(source) < config.train.global_batch:
@@ -48,20 +48,14 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, *, attempt: int) -> Non
         network = build_network(config).to(ranks.device)
         model = share(network, division=division, ranks=ranks)
         optimizer = make_optimizer(network, config.optimizer)
-        average = Average(
-            network, decay=config.train.ema_decay, warmup=config.train.ema_warmup
-        )
-        state = TrainingState(
-            network=network, average=average, optimizer=optimizer, clocks=clocks
-        )
+        average = Average(network, decay=config.train.ema_decay, warmup=config.train.ema_warmup)
+        state = TrainingState(network=network, average=average, optimizer=optimizer, clocks=clocks)
         resumed = load_newest(run.checkpoints, state)
         if config.train.compile:
             for block in network.blocks:
                 block.compile()
         places = placement(ranks)
-        journal = Journal(
-            run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard
-        )
+        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
         if places is not None:
             run.note(attempt, placement=places, **training_facts(config, division, network))
         journal.event("started", step=state.step, images=state.images)

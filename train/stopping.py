@@ -3,8 +3,9 @@
 import signal
 import time
 from enum import IntEnum
-from pathlib import Path
 from types import FrameType
+
+from configs.run import RunFolder
 
 
 class Wish(IntEnum):
@@ -17,10 +18,21 @@ class Wish(IntEnum):
 
 
 class Watch:
-    """Listens for wishes. USR1 asks for a pause; TERM, INT and the file STOP for a stop."""
+    """Listens for wishes: USR1 and the file PAUSE, TERM, INT and the files STOP, a new attempt.
 
-    def __init__(self, *, stop_file: Path, next_attempt: Path, poll_s: float = 1.0) -> None:
-        self._stop_file, self._next_attempt, self._poll_s = stop_file, next_attempt, poll_s
+    The job body leaves PAUSE and STOP in the attempt, for a signal that comes before the ranks
+    can hear; a person leaves STOP in the run.
+    """
+
+    def __init__(self, run: RunFolder, *, attempt: int, poll_s: float = 1.0) -> None:
+        folder = run.attempt(attempt)
+        self._files = (
+            (run.attempt(attempt + 1), Wish.LEAVE),
+            (run.stop_file, Wish.STOP),
+            (folder / "STOP", Wish.STOP),
+            (folder / "PAUSE", Wish.PAUSE),
+        )
+        self._poll_s = poll_s
         self._signalled = Wish.GO_ON
         self._polled_at = 0.0
         signal.signal(signal.SIGUSR1, self._handle)
@@ -36,8 +48,6 @@ class Watch:
         now = time.monotonic()
         if now - self._polled_at >= self._poll_s:
             self._polled_at = now
-            if self._next_attempt.exists():
-                self._signalled = Wish.LEAVE
-            elif self._stop_file.exists():
-                self._signalled = max(self._signalled, Wish.STOP)
+            found = [wish for file, wish in self._files if file.exists()]
+            self._signalled = max(self._signalled, *found, Wish.GO_ON)
         return self._signalled

@@ -37,10 +37,12 @@ class Data(Group):
             raise ValueError(f"data.source {self.source} needs data.path, the folder it is in")
         if self.source in ("digits", "dummy") and self.path is not None:
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
-        if self.source == "digits" and (self.channels, self.classes) != (1, 10):
-            raise ValueError("data.source digits has data.channels 1 and data.classes 10")
-        if self.source == "cifar10" and (self.channels, self.classes) != (3, 10):
-            raise ValueError("data.source cifar10 has data.channels 3 and data.classes 10")
+        known = {"digits": (8, 1, 10), "cifar10": (32, 3, 10)}.get(self.source)
+        if known and known != (self.size, self.channels, self.classes):
+            raise ValueError(
+                f"data.source {self.source} has data.size {known[0]}, data.channels {known[1]} "
+                f"and data.classes {known[2]}"
+            )
         if self.source == "folder" and self.channels not in (1, 3):
             raise ValueError("data.source folder has data.channels 3, or 1 for grey images")
         return self

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 Affects = Literal["loss", "clock", "resources"]
 
@@ -27,5 +28,5 @@ def key(
     memory) or the `resources` asked for; none of them for names and remarks. A `free` key may
     change when a run is resumed. `limits` are pydantic's (`ge`, `le`, `gt`, ...).
     """
-    extra = {"affects": list(affects), "free": free, "unit": unit}
+    extra: JsonDict = {"affects": [*affects], "free": free, "unit": unit}
     return Field(default, description=doc, json_schema_extra=extra, **limits)

@@ -39,9 +39,7 @@ class Train(Group):
         "bf16", "fp32, or bf16 autocast over fp32 parameters", "loss", "clock"
     )
     compile: bool = key(False, "torch.compile of each block", "clock")
-    ema_decay: float = key(
-        0.9999, "decay of the averaged weights, per step", "loss", ge=0, lt=1
-    )
+    ema_decay: float = key(0.9999, "decay of the averaged weights, per step", "loss", ge=0, lt=1)
     ema_warmup: bool = key(
         True, "let the decay grow as (1 + step) / (10 + step), up to ema_decay", "loss"
     )
@@ -71,14 +69,15 @@ class Sample(Group):
     """Sample grids drawn from the EMA weights during training."""
 
     every: int | None = key(
-        None, "steps between grids; null: none but after the last step", free=True, unit="steps",
+        None,
+        "steps between grids; null: none but after the last step",
+        free=True,
+        unit="steps",
         ge=1,
     )
     per_class: int = key(4, "images per class in a grid", free=True, ge=1)
     steps: int = key(50, "steps of the sampler", free=True, ge=1)
-    guidance: float = key(
-        2.0, "classifier-free guidance; 1 is none", free=True, unit="scale", ge=1
-    )
+    guidance: float = key(2.0, "classifier-free guidance; 1 is none", free=True, unit="scale", ge=1)
     classes: int = key(10, "at most so many classes in a grid", free=True, ge=1)
 
 
@@ -112,7 +111,11 @@ class Resources(Group):
     )
     cpus_per_gpu: int = key(8, "CPU cores per GPU", "resources", free=True, ge=1)
     memory_gb: int | None = key(
-        None, "host memory per node; null: the site's default", "resources", free=True, unit="GB",
+        None,
+        "host memory per node; null: the site's default",
+        "resources",
+        free=True,
+        unit="GB",
         ge=1,
     )
     hours: float = key(4.0, "time limit", "resources", free=True, unit="h", gt=0)

@@ -71,7 +71,7 @@ def _read_pickled(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
                 pixels = max(pixels, raw, key=len)
                 in_labels = raw == b"labels"
             elif in_labels and opcode.name in ("BININT1", "BININT2", "BININT", "INT"):
-                labels.append(int(argument))
+                labels.append(int(argument or 0))
             elif in_labels and opcode.name not in ("BINPUT", "LONG_BINPUT", "EMPTY_LIST", "MARK",
                                                    "APPENDS", "MEMOIZE"):  # fmt: skip
                 in_labels = False

@@ -47,9 +47,7 @@ class Examples(Dataset[Batch]):
         images, noises, times, labels = [], [], [], []
         for epoch, index in places:
             image, label = self._source[index]
-            chance = draw(
-                config.seed, epoch, index, shape=image.shape, objective=config.objective
-            )
+            chance = draw(config.seed, epoch, index, shape=image.shape, objective=config.objective)
             flipped = config.data.flip and chance.flip
             images.append(image[:, :, ::-1] if flipped else image)
             noises.append(chance.noise)
@@ -66,9 +64,7 @@ class Examples(Dataset[Batch]):
 class Places:
     """For each microbatch of a rank, the (epoch, index) of its examples, without end."""
 
-    def __init__(
-        self, *, size: int, seed: int, division: Division, rank: int, images: int
-    ) -> None:
+    def __init__(self, *, size: int, seed: int, division: Division, rank: int, images: int) -> None:
         self._size, self._seed, self._division = size, seed, division
         self._rank, self._images = rank, images
         self._orders: dict[int, np.ndarray] = {}
@@ -92,9 +88,7 @@ def microbatches(
     source: Source, config: Pretrain, *, division: Division, rank: int, images: int, pin: bool
 ) -> Iterator[Batch]:
     """The microbatches of `rank` after `images` images of the whole run have been seen."""
-    places = Places(
-        size=len(source), seed=config.seed, division=division, rank=rank, images=images
-    )
+    places = Places(size=len(source), seed=config.seed, division=division, rank=rank, images=images)
     loader = DataLoader(
         Examples(source, config),
         batch_size=None,

@@ -53,7 +53,7 @@ def open_source(data: Data) -> Source:
     source = _open(data)
     if len(source) == 0:
         raise DataError(f"{data.path}: holds no images")
-    image, label = source[0]
+    image, _ = source[0]
     expected = (data.channels, data.size, data.size)
     if image.shape != expected:
         raise DataError(

@@ -30,32 +30,25 @@ class DiT(nn.Module):
         super().__init__()
         self.patch, self.channels, self.null_label = patch, channels, classes
         self.patches_in = nn.Linear(channels * patch**2, width)
-        self.time = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
+        time_in, time_out = nn.Linear(FREQUENCIES, width), nn.Linear(width, width)
+        self.time = nn.Sequential(time_in, nn.SiLU(), time_out)
         self.label = nn.Embedding(classes + 1, width)
-        self.blocks = nn.ModuleList(
+        blocks = [
             Block(width=width, heads=heads, hidden=int(width * mlp_ratio), qk_norm=qk_norm)
             for _ in range(depth)
-        )
+        ]
+        self.blocks = nn.ModuleList(blocks)
         self.modulation_out = nn.Linear(width, 2 * width)
         self.patches_out = nn.Linear(width, channels * patch**2)
-        self.register_buffer(
-            "rope", rope_table(size // patch, width // heads), persistent=False
-        )
-        self.initialise()
-
-    def initialise(self) -> None:
-        """Xavier for the linear layers, zero for what adaLN-zero and the output start from."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+        self.register_buffer("rope", rope_table(size // patch, width // heads), persistent=False)
+        self.apply(_xavier)
+        for linear in (time_in, time_out):
+            nn.init.normal_(linear.weight, std=0.02)
         nn.init.normal_(self.label.weight, std=0.02)
-        for layer in (self.time[0], self.time[2]):
-            nn.init.normal_(layer.weight, std=0.02)
-        zeroed = [block.modulation for block in self.blocks]
-        for layer in (*zeroed, self.modulation_out, self.patches_out):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        # adaLN-zero: every block begins as the identity, and the output as 0.
+        for linear in (*(block.modulation for block in blocks), self.modulation_out):
+            nn.init.zeros_(linear.weight)
+        nn.init.zeros_(self.patches_out.weight)
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
         """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]` (`null_label` for none)."""
@@ -112,6 +105,12 @@ class Attention(nn.Module):
         q, k = rotate(self.q_norm(q), rope), rotate(self.k_norm(k), rope)
         mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v)
         return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+def _xavier(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
 
 
 def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

@@ -22,5 +22,5 @@ def dit_macs(config: Pretrain) -> dict[str, int]:
 
 
 def training_flops(config: Pretrain) -> int:
-    """Floating-point operations of one training step per image: 6 x MACs (forward 2, backward 4)."""
+    """Operations of one training step per image: 6 x MACs (forward 2, backward 4)."""
     return 6 * sum(dit_macs(config).values())

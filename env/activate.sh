@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# Source it: site, modules, virtualenv, and the variables that the commands read.
+#   source env/activate.sh
+
+_activate() {
+  local root
+  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || return
+  # shellcheck source=env/site.sh
+  source "$root/env/site.sh" || return
+  read_site "$root/env/sites" || return
+  load_modules || return
+  if [[ ! -x ${VENV:-$root/.venv}/bin/python ]]; then
+    echo "no virtualenv in ${VENV:-$root/.venv}; make it with env/create.sh" >&2
+    return 2
+  fi
+  # shellcheck disable=SC1091
+  source "${VENV:-$root/.venv}/bin/activate" || return
+  export PYTHONPATH=$root
+  export LOGS=${LOGS:-$root/logs} UMASK=${UMASK:-077}
+  # One thread per core for what is run by hand; jobs/agent.sh shares the cores out over the ranks.
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+  export OMP_NUM_THREADS
+  if [[ -n ${NETWORK_INTERFACE-} ]]; then
+    export NCCL_SOCKET_IFNAME=$NETWORK_INTERFACE GLOO_SOCKET_IFNAME=$NETWORK_INTERFACE
+  fi
+}
+
+_activate

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Make the virtualenv of this site, or complete it. What is there already is left as it is.
+#   env/create.sh        what jobs, launcher and analysis need
+#   env/create.sh dev    and what tests, checks and benchmarks need
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${VENV:-$root/.venv}
+
+# shellcheck source=env/site.sh
+source "$root/env/site.sh"
+read_site "$root/env/sites"
+load_modules
+
+python_of_site() {
+  local candidate
+  for candidate in python3.11 python3 python3.12 python3.13; do
+    if command -v "$candidate" >/dev/null &&
+      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "no Python of at least 3.11 with venv; on Debian and Ubuntu: apt install python3-venv;" \
+    "on a cluster: name its module in env/sites/$SITE.sh (MODULES)" >&2
+  return 1
+}
+
+# A set of requirements counts as installed when its text stands beside the packages.
+install_set() {
+  local name=$1 text
+  shift
+  text=$(printf '%s\n' "$@" && cat "$root/env/$name.txt")
+  if [[ -f $venv/.installed-$name && $(<"$venv/.installed-$name") == "$text" ]]; then
+    return
+  fi
+  echo "installing $name into $venv (the first time takes some minutes)" >&2
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+  printf '%s\n' "$text" >"$venv/.installed-$name.partial"
+  mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
+}
+
+mkdir -p "$(dirname "$venv")"
+exec 9>"$venv.lock"
+flock 9
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+  python=$(python_of_site)
+  "$python" -m venv --clear "$venv"
+fi
+
+torch=(-r "$root/env/torch.txt")
+# A site names packages and index as words.
+# shellcheck disable=SC2206
+[[ -n ${TORCH-} ]] && torch=($TORCH)
+[[ -n ${TORCH_INDEX-} ]] && torch+=(--index-url "$TORCH_INDEX")
+install_set torch "${torch[@]}"
+install_set requirements -r "$root/env/requirements.txt"
+if [[ ${1-} == dev ]]; then
+  install_set requirements-dev -r "$root/env/requirements-dev.txt"
+fi

@@ -1,0 +1,47 @@
+# shellcheck shell=bash
+# Source it: reads the site file into this shell.
+#   SITE=name   takes env/sites/name.sh; else the file whose `# host:` line fits this host; else local
+# A site file may set MODULES, LOGS, UMASK, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE and
+# the function site_flags (env/sites/local.sh explains each).
+
+find_site() {
+  local sites=$1 host file pattern
+  host=$(hostname -f 2>/dev/null || hostname)
+  for file in "$sites"/*.sh; do
+    while read -r pattern; do
+      # The pattern is meant as one: *.example.edu
+      # shellcheck disable=SC2053
+      if [[ $host == $pattern ]]; then
+        basename "$file" .sh
+        return
+      fi
+    done < <(sed -n 's/^# host: *//p' "$file")
+  done
+  echo local
+}
+
+read_site() {
+  local sites=$1
+  SITE=${SITE:-$(find_site "$sites")}
+  if [[ ! -f $sites/$SITE.sh ]]; then
+    echo "SITE=$SITE: there is no $sites/$SITE.sh; copy env/sites/local.sh to it, or unset SITE" >&2
+    return 2
+  fi
+  MODULES=()
+  # shellcheck source=env/sites/local.sh
+  source "$sites/$SITE.sh"
+  export SITE
+}
+
+load_modules() {
+  ((${#MODULES[@]} == 0)) && return
+  if ! type module >/dev/null 2>&1; then
+    echo "site $SITE wants modules (${MODULES[*]}), but this shell has no 'module' command;" \
+      "start it as a login shell (bash -l)" >&2
+    return 2
+  fi
+  # Module systems read unset variables.
+  set +u
+  module load "${MODULES[@]}"
+  set -u
+}

@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# The body of every job, sourced by jobs/*.sbatch with ROOT and ENGINE set and the job's arguments.
+# The same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
+
+# 1. The environment: site, modules, virtualenv.
+# shellcheck source=env/activate.sh
+source "$ROOT/env/activate.sh"
+umask "$UMASK"
+# A folder named train/ where the person happens to stand must not be imported.
+export PYTHONSAFEPATH=1
+# shellcheck source=jobs/agents.sh
+source "$ROOT/jobs/agents.sh"
+
+# 2. The run's folder, made or found, and this attempt at it, claimed.
+if (($# == 0)); then
+  echo "usage: jobs/pretrain.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
+  exit 2
+fi
+ATTEMPT=$(python -m configs open --attempt --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
+[[ -n $ATTEMPT ]] || exit 0
+RUN=${ATTEMPT%/attempts/*}
+
+# 3. Signals. A wish is also kept in a file, for ranks that cannot hear a signal yet.
+interrupted=0
+on_pause() {
+  SIGNALS=$((SIGNALS + 1))
+  touch "$ATTEMPT/PAUSE"
+  signal_agents USR1
+}
+on_stop() {
+  SIGNALS=$((SIGNALS + 1))
+  touch "$ATTEMPT/STOP"
+}
+on_interrupt() {
+  SIGNALS=$((SIGNALS + 1))
+  interrupted=$((interrupted + 1))
+  if ((interrupted == 1)); then
+    echo "saving, then stopping; press Ctrl-C again to leave without a save" >&2
+    touch "$ATTEMPT/STOP"
+  else
+    signal_agents QUIT
+  fi
+}
+trap on_pause USR1
+trap on_stop TERM
+trap on_interrupt INT
+
+# 4. One torchrun agent per node, in the background so that traps are heard, its output kept.
+start_agents
+status=0
+wait_for_agents || status=$?
+
+# 5. The verdict.
+code=0
+verdict=$(python -m configs close "$ATTEMPT" --status "$status") || code=$?
+echo "$verdict: $RUN"
+if ((interrupted)); then
+  exit 130
+fi
+exit "$code"
