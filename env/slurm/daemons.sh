@@ -40,12 +40,12 @@ start_node() { # start_node NODE
 
 # wait_for NAME SECONDS COMMAND... polls until COMMAND succeeds. The daemon's death ends the wait.
 wait_for() {
-  local name=$1 until=$((${EPOCHREALTIME/./} + $2 * 1000000)) answer
+  local name=$1 until=$((SECONDS + $2)) answer
   shift 2
   until answer=$("$@" 2>&1); do
     if ! daemon_pid "$name" >/dev/null; then
       say "$name died; the end of its log:"
-    elif ((${EPOCHREALTIME/./} > until)); then
+    elif ((SECONDS > until)); then
       say "$name runs, but '$*' still fails: $answer"
       say "the end of its log:"
     else
@@ -59,7 +59,7 @@ wait_for() {
 
 # stop_daemons SECONDS NAME... asks all at once, then kills what is left after SECONDS.
 stop_daemons() {
-  local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) name pid left
+  local until=$((SECONDS + $1)) name pid left
   shift
   for name; do
     ! pid=$(daemon_pid "$name") || kill -TERM "$pid" 2>/dev/null || true
@@ -70,7 +70,7 @@ stop_daemons() {
       ! pid=$(daemon_pid "$name") || left+=("$pid")
     done
     ((${#left[@]} > 0)) || return 0
-    if ((${EPOCHREALTIME/./} > until)); then
+    if ((SECONDS > until)); then
       kill -KILL "${left[@]}" 2>/dev/null || true
     fi
     sleep 0.05

@@ -38,15 +38,15 @@ daemon_of() {
   echo "${mark##*/}"
 }
 
-# end_jobs asks Slurm to cancel everything, and after two seconds takes no more part in the wait.
+# end_jobs asks Slurm to cancel everything, and kills what has not ended two or three seconds later.
 end_jobs() {
   local ids=() until
   if daemon_pid slurmctld >/dev/null; then
     mapfile -t ids < <(timeout 5 squeue --noheader --format=%A 2>/dev/null | sort -u)
     ((${#ids[@]} == 0)) || timeout 5 scancel --quiet "${ids[@]}" 2>/dev/null || true
   fi
-  until=$((${EPOCHREALTIME/./} + 2000000))
-  while ((${EPOCHREALTIME/./} < until)) && [[ -n $(job_pids "${nodes[@]}") ]]; do
+  until=$((SECONDS + 2))
+  while ((SECONDS <= until)) && [[ -n $(job_pids "${nodes[@]}") ]]; do
     sleep 0.1
   done
   kill_jobs "${nodes[@]}"

@@ -242,7 +242,7 @@ def ordinary_user() -> Iterator[str]:
     try:
         yield name
     finally:
-        subprocess.run(["userdel", name], check=True, timeout=30)
+        subprocess.run(["userdel", "--force", name], check=True, timeout=30)
 
 
 def test_an_ordinary_user_can_have_one(slurm_installed: None, ordinary_user: str) -> None:
