@@ -11,7 +11,7 @@ from typing import Any
 
 from configs.batch import divide
 from configs.disk import replace_file
-from configs.load import load, to_tree
+from configs.load import load, merge, to_tree
 from configs.records import RecordWriter, Superseded, read_records
 from configs.run import (
     ROOT,
@@ -28,6 +28,9 @@ from configs.yaml12 import ConfigError
 
 # What `close` makes of the last event: the exit code of the job.
 _EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
+
+# Keys of `data` that name something on disk.
+_PATHS = {"path": ("folder", Path.is_dir), "labels": ("file", Path.is_file)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ def open_attempt(
     if found and found.is_done(steps=config.train.steps):
         print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
         return None
-    run = found or make_run(source.stem, to_tree(config))
+    run = found or make_run(source.stem, _with_absolute_paths(to_tree(config)))
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
@@ -102,6 +105,12 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     return Verdict(event="failed", exit_code=1)
 
 
+def _with_absolute_paths(tree: dict[str, Any]) -> dict[str, Any]:
+    """The config with its paths as seen from anywhere: a run is resumed from other folders too."""
+    said = {name: tree["data"][name] for name in _PATHS if tree["data"][name] is not None}
+    return merge(tree, {f"data.{name}": str(Path(path).absolute()) for name, path in said.items()})
+
+
 def _error_note(attempt: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((attempt / "error.json").read_text(encoding="utf-8")))
@@ -111,13 +120,10 @@ def _error_note(attempt: Path) -> dict[str, Any]:
 
 def _check_paths(config: Pretrain) -> None:
     """Refuse a data folder or label file that is not there, before anything is queued or run."""
-    for name, kind, is_there in (
-        ("data.path", "folder", Path.is_dir),
-        ("data.labels", "file", Path.is_file),
-    ):
-        value = getattr(config.data, name.partition(".")[2])
+    for name, (kind, is_there) in _PATHS.items():
+        value = getattr(config.data, name)
         if value is not None and not is_there(Path(value)):
-            raise ConfigError(f"{name} {value}: no such {kind}; make it or name another")
+            raise ConfigError(f"data.{name} {value}: no such {kind}; make it or name another")
 
 
 def _code(attempt: Path) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class RunFolder:
         for number in reversed(self.attempts()):
             changes = self.attempt(number) / "overrides.yaml"
             if (attempt is None or number <= attempt) and changes.exists():
-                return merge(tree, read_tree(changes))
+                return merge(tree, flatten(read_tree(changes)))
         return tree
 
     def config(self, attempt: int | None = None) -> Pretrain:

@@ -1,0 +1,145 @@
+"""Configs are loaded strictly, and errors name the mend."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.load import flatten, load, merge, parse_overrides, resolve, to_tree
+from configs.schema import KINDS, keys
+from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+
+SHIPPED = sorted(Path("configs/pretrain").glob("*.yaml"))
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def refusal(tree: dict[str, object]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(tree, source="my.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_config_resolves_to_its_golden_text(path: Path) -> None:
+    expected = (GOLDEN / path.name).read_text(encoding="utf-8")
+    assert dump_yaml(to_tree(load(path))) == expected
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_config_opens_with_a_comment_and_lists_only_differences(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    defaults = {name: info.default for name, info in keys("pretrain").items()}
+    said = flatten(parse_yaml(text, source=str(path)))
+    same = [name for name, value in said.items() if defaults[name] == value]
+    # The source of the data is named even where it is the default: it says what is trained on.
+    assert set(same) <= {"data.source", "model.width", "model.depth", "model.heads", "model.patch"}
+
+
+def test_a_resolved_config_resolves_to_itself() -> None:
+    config = load(SHIPPED[0])
+    assert resolve(to_tree(config), source="x") == config
+
+
+@pytest.mark.parametrize("name", keys("pretrain"))
+def test_every_misspelt_key_is_refused_and_the_right_one_named(name: str) -> None:
+    group, dot, leaf = name.rpartition(".")
+    wrong = f"{group}{dot}{leaf[:-1]}{'q' if leaf[-1] != 'q' else 'x'}"
+    message = refusal(merge({}, {wrong: 1}))
+    assert f"unknown key {wrong}" in message
+    assert "did you mean" in message or "configs schema" in message
+
+
+def test_a_key_in_the_wrong_group_is_sent_to_the_right_one() -> None:
+    assert refusal({"lr": 1}) == "my.yaml: unknown key lr; did you mean optimizer.lr?"
+
+
+@pytest.mark.parametrize("name", keys("pretrain"))
+def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
+    message = refusal(merge({}, {name: {"nested": 1}}))
+    assert name in message
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (
+            {"train": {"steps": "200"}},
+            "train.steps (steps): expected a valid integer, found the text '200'",
+        ),
+        (
+            {"train": {"steps": 2.5}},
+            "train.steps (steps): expected a valid integer, found the number 2.5",
+        ),
+        ({"train": 3}, "train: expected a group of keys, found the integer 3"),
+        (
+            {"train": {"precision": "bf17"}},
+            "train.precision: expected 'fp32' or 'bf16', found the text 'bf17'",
+        ),
+        ({"kind": "pretrian"}, "kind is 'pretrian'; expected one of pretrain"),
+        ({"kind": ["pretrain"]}, "kind is ['pretrain']; expected one of pretrain"),
+        ({"train": {"compile": 1}}, "train.compile: expected a valid boolean, found the integer 1"),
+        ({"optimizer": {"lr": 0}}, "optimizer.lr: expected greater than 0, found the integer 0"),
+        (
+            {"model": {"width": 100}},
+            "model.width 100 is not a multiple of model.heads 6",
+        ),
+        (
+            {"model": {"width": 36}},
+            "model.width / model.heads is 6: 2D rotary positions need a multiple of 4",
+        ),
+        ({"model": {"patch": 3}}, "data.size 8 is not a multiple of model.patch 3"),
+        (
+            {"data": {"source": "cifar10"}},
+            "data.source cifar10 needs data.path, the folder it is in",
+        ),
+        (
+            {"data": {"source": "digits", "path": "x"}},
+            "data.source digits takes no data.path: remove it",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_was_expected(
+    tree: dict[str, object], message: str
+) -> None:
+    assert refusal(tree) == f"my.yaml: {message}"
+
+
+def test_overrides_are_yaml_scalars_on_dotted_keys() -> None:
+    flat = parse_overrides(["train.steps=200", "optimizer.lr=1e-4", "train.compile=true"])
+    assert flat == {"train.steps": 200, "optimizer.lr": 1e-4, "train.compile": True}
+    assert merge({"train": {"steps": 1, "compile": False}}, flat)["train"] == {
+        "steps": 200,
+        "compile": True,
+    }
+
+
+@pytest.mark.parametrize("override", ["train.steps", "=3", "train.steps 200"])
+def test_an_override_without_key_or_value_is_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="expected key=value"):
+        parse_overrides([override])
+
+
+def test_a_missing_file_names_the_one_that_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "digits.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match=r"no such file; did you mean .*digits\.yaml"):
+        load(tmp_path / "digit.yaml")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"seed: \xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load(tmp_path / "a.yaml")
+
+
+def test_every_key_has_a_description_and_tags_that_are_known() -> None:
+    for kind in KINDS:
+        for info in keys(kind).values():
+            assert info.doc, info.name
+            assert info.affects <= {"loss", "clock", "resources"}, info.name
+
+
+def test_keys_that_change_the_curve_of_a_run_cannot_change_on_resume() -> None:
+    bound = {name for name, info in keys("pretrain").items() if not info.free}
+    assert {"seed", "train.global_batch", "optimizer.lr", "model.width", "train.precision"} <= bound
+    free = set(keys("pretrain")) - bound
+    assert {"train.steps", "train.micro_batch", "checkpoint.every", "layout.shard"} <= free

@@ -1,0 +1,188 @@
+"""A run is a folder: found, made, resumed and claimed."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from configs.attempt import close_attempt, open_attempt
+from configs.load import read_tree
+from configs.records import RecordWriter
+from configs.run import RunFolder, find_runs
+from configs.yaml12 import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _outside_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("ENVIRONMENT", raising=False)
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "my 'odd\" name.yaml"
+    path.write_text("train: {steps: 10, global_batch: 8}\n")
+    return path
+
+
+def begin(source: Path, *overrides: str, gpus: int | None = 0) -> RunFolder:
+    attempt = open_attempt(source, list(overrides), gpus=gpus)
+    assert attempt is not None
+    return RunFolder(attempt.parent.parent)
+
+
+def test_a_config_becomes_a_run_with_every_key_resolved(config: Path, tmp_path: Path) -> None:
+    run = begin(config, "train.steps=20")
+    assert run.path.parent == tmp_path / "logs"
+    assert run.name.startswith("my 'odd\" name-")
+    assert run.config().train.steps == 20
+    assert set(read_tree(run.config_file)) >= {"model", "data", "optimizer", "resources"}
+    assert run.attempts() == [1]
+    assert run.manifest()["attempts"][0]["attempt"] == 1
+
+
+def test_a_relative_data_path_is_kept_as_an_absolute_one(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "c.yaml").write_text("data: {source: folder, path: images, channels: 3}\n")
+    monkeypatch.chdir(tmp_path)
+    assert begin(Path("c.yaml")).config().data.path == str(tmp_path / "images")
+
+
+def test_the_same_config_again_is_another_run(config: Path) -> None:
+    assert begin(config).path != begin(config).path
+
+
+def test_a_run_folder_is_resumed_and_changes_stay_with_the_attempts(config: Path) -> None:
+    run = begin(config)
+    begin(run.path, "train.steps=30")
+    begin(run.path)
+    assert run.attempts() == [1, 2, 3]
+    assert [run.config(attempt).train.steps for attempt in (1, 2, 3)] == [10, 30, 30]
+    assert read_tree(run.config_file)["train"]["steps"] == 10
+    assert read_tree(run.attempt(2) / "overrides.yaml") == {"train": {"steps": 30}}
+
+
+def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None:
+    run = begin(config)
+    with pytest.raises(ConfigError, match=r"optimizer\.lr: cannot change when"):
+        begin(run.path, "optimizer.lr=0.5")
+    assert run.attempts() == [1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "message"),
+    [
+        (["train.global_batch=7"], 2, "does not divide over 2 ranks"),
+        (["layout.shard=3"], 4, "does not make 4 ranks"),
+        (["data.source=folder", "data.path=/nowhere"], 0, "data.path /nowhere: no such folder"),
+        (["train.stepz=1"], 0, "did you mean train.steps"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_a_folder_is_made(
+    config: Path, tmp_path: Path, overrides: list[str], gpus: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        begin(config, *overrides, gpus=gpus)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_logs_that_cannot_be_written_are_named(config: Path, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
+    with pytest.raises(ConfigError, match="no run can be made there"):
+        begin(config)
+
+
+def test_a_batch_job_names_its_run_and_finds_it_again_after_a_restart(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENVIRONMENT", "BATCH")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    run = begin(config)
+    assert run.name == "my 'odd\" name-4711"
+    other = begin(config)
+    assert other.path != run.path
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert begin(config).path == run.path
+    assert run.attempts() == [1, 2]
+
+
+def test_the_job_of_an_salloc_does_not_name_its_runs(config: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert "4711" not in begin(config).name
+
+
+def test_a_done_run_is_left_alone_until_it_is_given_more_steps(config: Path) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event("done", step=10)
+    assert open_attempt(run.path, []) is None
+    assert open_attempt(run.path, ["train.steps=11"]) is not None
+    assert run.attempts() == [1, 2]
+
+
+def test_starting_a_stopped_run_takes_its_stop_file_away(config: Path) -> None:
+    run = begin(config)
+    run.stop_file.touch()
+    begin(run.path)
+    assert not run.stop_file.exists()
+
+
+def test_the_restart_of_a_job_leaves_a_wish_to_stop_in_force(config: Path, monkeypatch) -> None:
+    run = begin(config)
+    run.stop_file.touch()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    begin(run.path)
+    assert run.stop_file.exists()
+
+
+def test_ranks_that_leave_without_a_word_have_failed(config: Path) -> None:
+    run = begin(config)
+    verdict = close_attempt(run.attempt(1), status=1)
+    assert (verdict.event, verdict.exit_code) == ("failed", 1)
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "crash")
+
+
+def test_the_first_failing_rank_gives_the_reason(config: Path) -> None:
+    run = begin(config)
+    (run.attempt(1) / "error.json").write_text('{"reason": "data", "message": "x.png", "rank": 3}')
+    close_attempt(run.attempt(1), status=1)
+    last = list(run.records())[-1]
+    assert (last["reason"], last["message"], last["rank"]) == ("data", "x.png", 3)
+
+
+def test_a_status_of_0_without_a_last_event_is_a_failure(config: Path) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event("started", step=0)
+    assert close_attempt(run.attempt(1), status=0).exit_code == 1
+
+
+def test_an_old_attempt_does_not_speak_for_a_newer_one(config: Path) -> None:
+    run = begin(config)
+    begin(run.path)
+    assert close_attempt(run.attempt(1), status=1).event == "superseded"
+    assert list(run.records()) == []
+
+
+def test_runs_are_found_below_a_folder_but_not_in_snapshots(config: Path, tmp_path: Path) -> None:
+    run = begin(config)
+    hidden = tmp_path / "logs" / ".code" / "abc"
+    hidden.mkdir(parents=True)
+    (hidden / "config.yaml").write_text("")
+    assert [found.path for found in find_runs(tmp_path / "logs")] == [run.path]
+
+
+def test_only_the_owner_can_read_a_run(config: Path) -> None:
+    from configs.__main__ import main
+
+    before = os.umask(0o022)
+    try:
+        assert main(["open", str(config)]) == 0
+    finally:
+        os.umask(before)
+    (run,) = find_runs(Path(os.environ["LOGS"]))
+    for path in [run.path, *run.path.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

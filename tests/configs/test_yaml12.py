@@ -1,0 +1,70 @@
+"""YAML is read with the scalars of YAML 1.2."""
+
+import math
+
+import pytest
+
+from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+
+
+def read(text: str) -> object:
+    return parse_yaml(f"key: {text}", source="here.yaml")["key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("12:30:00", "12:30:00"),
+        ("no", "no"),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1_000", "1_000"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("2026-01-01", "2026-01-01"),
+        ("true", True),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        (".5", 0.5),
+        ("-.inf", -math.inf),
+        ("[1, b]", [1, "b"]),
+        ("'1e-4'", "1e-4"),
+    ],
+)
+def test_a_plain_scalar_is_what_yaml_1_2_says(text: str, value: object) -> None:
+    found = read(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1e-4, 1e22, 0.1, 3, True, None, "1e-4", "12:30:00", "no", "010", "0o17", "yes", "", "~", "é"],
+)
+def test_what_is_written_is_read_back(value: object) -> None:
+    found = parse_yaml(dump_yaml({"key": value}), source="x")["key"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_float_is_written_so_that_yaml_1_1_reads_it_too() -> None:
+    assert dump_yaml({"lr": 1e-4}) == "lr: 0.0001\n"
+    assert dump_yaml({"eps": 1e-8}) == "eps: 1.0e-08\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2", "here.yaml: line 2: a is given twice"),
+        ("1: 2", "here.yaml: line 1: a key must be text"),
+        ("a: [1", "here.yaml, line 1: not valid YAML"),
+        ("a: !!python/object/apply:os.system [ls]", "here.yaml, line 1: not valid YAML"),
+    ],
+)
+def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, source="here.yaml")
+    assert str(caught.value).startswith(message)
