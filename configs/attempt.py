@@ -11,7 +11,7 @@ from typing import Any
 
 from configs.batch import divide
 from configs.disk import replace_file
-from configs.load import load, merge, to_tree
+from configs.load import load, to_tree
 from configs.records import RecordWriter, Superseded, read_records
 from configs.run import (
     ROOT,
@@ -50,14 +50,17 @@ def open_attempt(
     is wrong with the config raises `ConfigError` before a folder is made.
     """
     found = find_run(source)
-    config = resume_config(found, overrides) if found else load(source, overrides)
+    if found:
+        config = resume_config(found, overrides)
+    else:
+        config = _with_absolute_paths(load(source, overrides))
     _check_paths(config)
     if gpus is not None:
         divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
     if found and found.is_done(steps=config.train.steps):
         print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
         return None
-    run = found or make_run(source.stem, _with_absolute_paths(to_tree(config)))
+    run = found or make_run(source.stem, to_tree(config))
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
@@ -105,10 +108,11 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     return Verdict(event="failed", exit_code=1)
 
 
-def _with_absolute_paths(tree: dict[str, Any]) -> dict[str, Any]:
+def _with_absolute_paths(config: Pretrain) -> Pretrain:
     """The config with its paths as seen from anywhere: a run is resumed from other folders too."""
-    said = {name: tree["data"][name] for name in _PATHS if tree["data"][name] is not None}
-    return merge(tree, {f"data.{name}": str(Path(path).absolute()) for name, path in said.items()})
+    said = {name: getattr(config.data, name) for name in _PATHS}
+    paths = {name: str(Path(path).absolute()) for name, path in said.items() if path is not None}
+    return config.model_copy(update={"data": config.data.model_copy(update=paths)})
 
 
 def _error_note(attempt: Path) -> dict[str, Any]:
