@@ -36,7 +36,7 @@ def account(log: RunLog) -> Accounting | None:
     """The accounting of a run; None where its records do not tell when it began and ended."""
     rows, starts = _rows(log), _starts(log)
     if not rows or not starts:
-        return None
+        return _from_stamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
     began, ended = float("inf"), float("-inf")
     for number, start in sorted(starts.items()):
@@ -60,6 +60,16 @@ def account(log: RunLog) -> Accounting | None:
     seconds["other"] = max(0.0, ended - began - said)
     steps = int(log.step[-1]) if len(log) else 0
     return Accounting(wall_s=ended - began, seconds=seconds, steps=steps)
+
+
+def _from_stamps(log: RunLog) -> Accounting | None:
+    """What time stamps alone say: how long it took from the first row to the last."""
+    rows = np.flatnonzero(~np.isnan(log.column("time")))
+    if len(rows) < 2:
+        return None
+    first, last = rows[0], rows[-1]
+    wall = float(log.column("time")[last] - log.column("time")[first])
+    return Accounting(wall_s=wall, seconds={}, steps=int(log.step[last] - log.step[first]))
 
 
 def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:

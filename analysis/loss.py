@@ -43,9 +43,10 @@ class Pair:
     difference: Estimate
 
     @property
-    def ratio(self) -> float:
-        """The mean loss of b over the mean loss of a."""
-        return float(self.loss_b.mean() / self.loss_a.mean())
+    def ratio(self) -> float | None:
+        """The mean loss of b over the mean loss of a; None where that is 0."""
+        below = float(self.loss_a.mean())
+        return float(self.loss_b.mean()) / below if below else None
 
     def verdict(self, *, margin: float) -> str:
         """The same within `margin` (a share of a's mean loss), different beyond it, or neither."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from analysis.machine import ranks, where
+from analysis.read.ledger import Ledger
 from analysis.read.log import RunLog
 from analysis.speed import measure
 
@@ -10,7 +11,7 @@ from analysis.speed import measure
 def run_row(log: RunLog) -> dict[str, Any]:
     """What is known of a run; absent values are None."""
     state = log.state or {}
-    rate = measure(log, clock="train")
+    rate = measure(log, clock=None)
     reason = state.get("reason")
     config = log.config or {}
     return {
@@ -24,4 +25,19 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "ranks": ranks(log.facts),
         "attempts": log.attempts,
         "where": where(log.facts),
+        "format": log.format,
+    }
+
+
+def ledger_row(ledger: Ledger) -> dict[str, Any]:
+    """What became of the lines of one file."""
+    return {
+        "file": str(ledger.path),
+        "format": ledger.format,
+        "lines": ledger.lines,
+        "metrics": ledger.metrics,
+        "events": ledger.events,
+        "noise": ledger.noise,
+        "unknown": ledger.unknown,
+        "first unknown": ledger.sample,
     }

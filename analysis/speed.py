@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.accounting import Accounting, account
-from analysis.clocks import intervals
+from analysis.clocks import choose, intervals
 from analysis.differences import Difference, causes, differences, shown
 from analysis.noise import Estimate, ratio_interval, repeats_mean, repeats_ratio
 from analysis.read.log import RunLog
@@ -22,6 +22,7 @@ class Measured:
 
     log: RunLog
     clock: str
+    unit: str
     steady: Steady | None
     images_per_step: float | None
     accounting: Accounting | None
@@ -29,7 +30,12 @@ class Measured:
 
     @property
     def steps_per_s(self) -> Estimate | None:
-        """Steps per second, the inverse of the median duration."""
+        """Steps per second, where steps are what the clock counts."""
+        return self.rate if self.unit == "step" else None
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Units (steps, most often) per second, the inverse of the median duration."""
         if self.steady is None:
             return None
         seconds = self.steady.seconds
@@ -60,12 +66,13 @@ class Arm:
         return self.runs[0].log.name + (f" (+{more} alike)" if more else "")
 
 
-def measure(log: RunLog, *, clock: str) -> Measured:
-    """The steady rate of a run."""
+def measure(log: RunLog, *, clock: str | None) -> Measured:
+    """The steady rate of a run, on a clock or (None) on the best that it has."""
+    clock = clock or choose([log])[0]
     found = intervals(log, clock=clock)
     remarks = list(log.remarks)
     if not len(found.seconds):
-        remarks.append(f"{log.name}: no two step records with the {clock} clock in one attempt")
+        remarks.append(f"{log.name}: no two steps in one attempt with the {clock} clock")
         result = None
         per_step = None
     else:
@@ -76,6 +83,7 @@ def measure(log: RunLog, *, clock: str) -> Measured:
     return Measured(
         log=log,
         clock=clock,
+        unit=found.unit,
         steady=result,
         images_per_step=per_step,
         accounting=account(log),
@@ -118,8 +126,8 @@ def speedup(base: Arm, arm: Arm) -> Estimate | None:
     One run per arm: from the intervals within the runs. Repeats: from the scatter between runs.
     """
     scale = _images_ratio(base, arm)
-    firsts = [one.runs[0].steps_per_s for one in (arm, base)]
-    if firsts[0] is None or firsts[1] is None:
+    firsts = [one.runs[0].rate for one in (arm, base)]
+    if firsts[0] is None or firsts[1] is None or unlike_clocks(base, arm):
         return None
     if len(base.runs) == len(arm.runs) == 1:
         found = ratio_interval(firsts[0], firsts[1])
@@ -133,7 +141,17 @@ def speedup(base: Arm, arm: Arm) -> Estimate | None:
 
 
 def _rates(arm: Arm) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([run.steps_per_s.value for run in arm.runs if run.steps_per_s])
+    return np.array([run.rate.value for run in arm.runs if run.rate])
+
+
+def unlike_clocks(base: Arm, arm: Arm) -> str | None:
+    """Why no ratio is taken of two arms: one across clocks would measure the clocks."""
+    a, b = base.runs[0], arm.runs[0]
+    if a.clock != b.clock:
+        return f"not compared: {b.clock} clock against {a.clock} clock"
+    if a.clock == "printed" and a.log.format != b.log.format:
+        return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
+    return f"not compared: {b.unit}s against {a.unit}s" if a.unit != b.unit else None
 
 
 def _images_ratio(base: Arm, arm: Arm) -> float:
@@ -143,6 +161,8 @@ def _images_ratio(base: Arm, arm: Arm) -> float:
 
 def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
     """What may be said of a ratio."""
+    if refusal := unlike_clocks(base, arm):
+        return refusal
     if ratio is None or ratio.low is None or ratio.high is None:
         return "undetermined"
     if ratio.low <= 1 <= ratio.high:
@@ -187,11 +207,12 @@ def _row(base: Arm, arm: Arm) -> dict[str, Any]:
         "speedup": ratio.value if ratio else None,
         "speedup_low": ratio.low if ratio else None,
         "speedup_high": ratio.high if ratio else None,
-        "verdict": _base_verdict(rate) if arm is base else verdict(base, arm, ratio),
+        "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
     }
 
 
-def _base_verdict(rate: Estimate | None) -> str:
+def _base_verdict(arm: Arm) -> str:
+    rate = arm.runs[0].rate
     return "baseline" if rate is not None and rate.is_determined else "undetermined"
 
 
@@ -200,7 +221,7 @@ def pooled_rate(arm: Arm) -> Estimate | None:
     if len(arm.runs) == 1:
         return arm.runs[0].steps_per_s
     rates = _rates(arm)
-    if len(rates) < 2:
+    if len(rates) < 2 or arm.runs[0].unit != "step":
         return None
     return repeats_mean(rates)
 

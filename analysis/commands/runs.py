@@ -8,27 +8,30 @@ DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where i
 EXAMPLE = "python -m analysis runs logs"
 
 
-def options(_: argparse.ArgumentParser) -> None:
-    """No options of its own."""
+def options(sub: argparse.ArgumentParser) -> None:
+    """Whether to show the ledger of what was read."""
+    sub.add_argument(
+        "--ledger",
+        action="store_true",
+        help="instead, one row per foreign text file: how many of its lines were metrics, events, "
+        "known noise and unknown",
+    )
 
 
 def act(asked: argparse.Namespace) -> int:
     """Print the table; 1 where a run could not be read."""
-    from analysis.read import Unreadable
-    from analysis.read.find import folders
-    from analysis.read.ours import read_ours
-    from analysis.runs import run_row
+    from analysis.read.find import read_all
+    from analysis.runs import ledger_row, run_row
 
-    rows, unread = [], []
-    for folder in folders(asked.paths):
-        try:
-            rows.append(run_row(read_ours(folder)))
-        except Unreadable as error:
-            rows.append({"run": folder.name, "state": "unreadable"})
-            unread.append(str(error))
+    found = read_all(asked.paths)
+    rows = [run_row(log) for log in found.logs]
+    rows += [{"run": name, "state": "unreadable"} for name, _ in found.unread]
+    if asked.ledger:
+        rows = [ledger_row(ledger) for ledger in found.ledgers]
     if asked.json:
         print(json_text(rows))
     else:
         print(csv_table(rows) if asked.csv else text_table(rows))
-    remark(unread)
-    return 1 if unread else 0
+    remark(why for _, why in found.unread)
+    remark(line for log in found.logs for line in log.remarks)
+    return 1 if found.unread else 0

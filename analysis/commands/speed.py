@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 DOC = "steady rate of each run and its speedup over the first, with 95 % intervals"
 EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
-CLOCKS = ("train", "compute", "wall")
+CLOCKS = ("train", "compute", "wall", "bar", "printed")
 
 
 def options(sub: argparse.ArgumentParser) -> None:
@@ -18,9 +18,10 @@ def options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--clock",
         choices=CLOCKS,
-        default="train",
-        help="train: steps with their waits for data (default); compute: without these waits; "
-        "wall: time of day, but intervals with a save, a sampling or an evaluation",
+        help="train: steps with their waits for data; compute: without these waits; wall: time of "
+        "day, but intervals with a save, a sampling or an evaluation; bar: a progress bar's own; "
+        "printed: rates as a log prints them (default: the first of train, bar, wall, printed "
+        "that every run has)",
     )
     sub.add_argument(
         "--arms",
@@ -32,10 +33,13 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the comparison; 2 where nothing can be read."""
+    from analysis.clocks import choose
     from analysis.read.find import read_logs
     from analysis.speed import Arm, arms, measure, rows
 
-    measured = [measure(log, clock=asked.clock) for log in read_logs(asked.paths)]
+    logs = read_logs(asked.paths)
+    clocks = [asked.clock] * len(logs) if asked.clock else choose(logs)
+    measured = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
     grouped = arms(measured)
     compared = grouped if asked.arms else [Arm(runs=(run,)) for run in measured]
     if asked.json or asked.csv:

@@ -1,33 +1,75 @@
-"""Finds the runs under the paths that a person named."""
+"""Finds the runs, ours and others', under the paths that a person named."""
 
 from pathlib import Path
 
 from analysis.read import Unreadable
+from analysis.read.foreign import Found, gather, read_folder, read_one
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
-from configs.run import RunFolder, find_runs
+from configs.run import RunFolder, find_runs, is_run
 
 
 def read_logs(paths: list[str]) -> list[RunLog]:
-    """The log of every run under `paths`, in that order; a run named twice is read once."""
-    return [read_ours(folder) for folder in folders(paths)]
+    """The log of every run under `paths`, in that order; `Unreadable` at the first damaged one."""
+    found = read_all(paths)
+    if found.unread:
+        raise Unreadable("\n".join(why for _, why in found.unread))
+    return list(found.logs)
 
 
-def folders(paths: list[str]) -> list[RunFolder]:
-    """The run folders under `paths`; `Unreadable` where a path has none."""
-    found: dict[Path, RunFolder] = {}
-    for path in paths:
-        try:
-            here = Path(path)
-            if not here.exists():
-                raise Unreadable(f"{path}: no such file or folder")
-            runs = find_runs(here if here.is_dir() else here.parent)
-        except (OSError, ValueError) as error:
-            if isinstance(error, Unreadable):
-                raise
-            raise Unreadable(f"{path}: cannot be read ({error})") from None
-        if not runs:
-            raise Unreadable(f"{path}: no run in it (a run is a folder with a config.yaml)")
-        for run in runs:
-            found.setdefault(run.path.resolve(), run)
-    return list(found.values())
+def read_all(paths: list[str]) -> Found:
+    """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
+    seen: set[Path] = set()
+    return gather(_under(_existing(path), seen) for path in paths)
+
+
+def _existing(name: str) -> Path:
+    path = Path(name)
+    try:
+        if path.exists():
+            return path
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{name}: cannot be read ({error})") from None
+    raise Unreadable(f"{name}: no such file or folder")
+
+
+def _under(path: Path, seen: set[Path]) -> Found:
+    """What stands under one path, apart from what was `seen` under another."""
+    if path.resolve() in seen:
+        return Found()
+    if not path.is_dir():
+        seen.add(path.resolve())
+        found = read_one(path, name=path.name)
+    else:
+        ours = _our_runs(path)
+        new = [run for run in ours if run.path.resolve() not in seen]
+        seen.update(run.path.resolve() for run in ours)
+        seen.add(path.resolve())
+        own = [run.path.resolve() for run in ours]
+        others = Found() if path.resolve() in own else read_folder(path, without=own)
+        found = gather([*(_ours(run) for run in new), others])
+        if ours and not new:
+            return found
+    if not found.logs and not found.unread:
+        raise Unreadable(f"{path}: no run in it: neither a run folder nor a log that is known")
+    return found
+
+
+def _our_runs(path: Path) -> list[RunFolder]:
+    """Our runs in a folder; a `config.yaml` of somebody else hides none of those below it."""
+    if is_run(path) and not _is_ours(RunFolder(path)):
+        inner = (child for child in sorted(path.iterdir()) if child.is_dir())
+        return [run for child in inner for run in _our_runs(child)]
+    return [run for run in find_runs(path) if _is_ours(run)]
+
+
+def _is_ours(run: RunFolder) -> bool:
+    """Whether a folder with a `config.yaml`, which others have too, is one of our runs."""
+    return (run.path / "attempts").is_dir() or run.metrics_file.exists()
+
+
+def _ours(run: RunFolder) -> Found:
+    try:
+        return Found(logs=(read_ours(run),))
+    except Unreadable as error:
+        return Found(unread=((run.name, str(error)),))

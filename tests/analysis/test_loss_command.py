@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from planted import Truth, plant
 
 from analysis.__main__ import main
+from tests.analysis.planted import Truth, plant
 
 
 @pytest.fixture
@@ -111,9 +111,8 @@ def test_a_plot_has_the_same_bytes_for_the_same_runs(tmp_path, suffix, capsys):
 
 
 def coverage(cases: int, intervals: int, rho: float) -> float:
-    from planted import losses
-
     from analysis.noise import mean_interval
+    from tests.analysis.planted import losses
 
     def covers(seed: int) -> bool:
         a = losses(Truth(intervals=intervals, rho=rho, seed=seed))

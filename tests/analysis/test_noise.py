@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from planted import noise
 
 from analysis.noise import (
     autocorrelation_time,
@@ -11,6 +10,7 @@ from analysis.noise import (
     ratio_interval,
     repeats_ratio,
 )
+from tests.analysis.planted import noise
 
 
 def coverage(cases: int, n: int, rho: float, *, interval, seed: int = 0) -> float:

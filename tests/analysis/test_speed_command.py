@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from planted import Truth, plant
 
 from analysis.__main__ import main
+from tests.analysis.planted import Truth, plant
 
 KEYS = {
     "run", "clock", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
@@ -118,4 +118,4 @@ def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsy
     assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
     output = capsys.readouterr()
     assert rows(output)[1] == {"run": "b", "clock": "train", "verdict": "undetermined"}
-    assert "b: no two step records" in output.err
+    assert "b: no two steps in one attempt" in output.err

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from planted import Truth, durations, plant
 
 from analysis.accounting import account
 from analysis.clocks import intervals
@@ -10,6 +9,7 @@ from analysis.read.ours import read_ours
 from analysis.speed import measure
 from analysis.steady import outliers, steady, warmup_end
 from configs.run import RunFolder
+from tests.analysis.planted import Truth, durations, plant
 
 
 def found_rate(truth: Truth) -> float:

@@ -1,0 +1,193 @@
+"""Tells ranks, attempts and runs apart in the rows of one file, and makes a log of each run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from analysis.noise import Floats
+from analysis.read.batch import Batch
+from analysis.read.endings import Ending, root_cause
+from analysis.read.log import Ints, RunLog
+
+SAME_MOMENT_S = 5.0
+DISPLACED = 3
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Batches of one file as one, in the order of the file."""
+    names = dict.fromkeys(name for batch in batches for name in batch.values)
+    return Batch(
+        step=np.concatenate([batch.step for batch in batches]),
+        line=np.concatenate([batch.line for batch in batches]),
+        place=np.concatenate([batch.place for batch in batches]),
+        rank=np.concatenate([batch.rank for batch in batches]),
+        group=np.concatenate([batch.group for batch in batches]),
+        values={
+            name: np.concatenate(
+                [batch.values.get(name, np.full(len(batch), np.nan)) for batch in batches]
+            )
+            for name in names
+        },
+    )
+
+
+def select(rows: Batch, kept: Ints) -> Batch:
+    """Some rows of a batch, by index."""
+    return Batch(
+        step=rows.step[kept],
+        line=rows.line[kept],
+        place=rows.place[kept],
+        rank=rows.rank[kept],
+        group=rows.group[kept],
+        values={name: column[kept] for name, column in rows.values.items()},
+    )
+
+
+def one_rank(rows: Batch) -> tuple[Batch, list[str]]:
+    """The rows of the lowest rank where several print the same, and a remark on it."""
+    named = np.unique(rows.rank[rows.rank >= 0])
+    if len(named) < 2:
+        return rows, []
+    with_loss = ~np.isnan(rows.values.get("loss", np.full(len(rows), np.nan)))
+    speaking = [rank for rank in named if with_loss[rows.rank == rank].any()] or list(named)
+    first = int(min(speaking))
+    remark = f"{len(named)} ranks print; rank {first} is read"
+    return select(rows, np.flatnonzero((rows.rank == first) | (rows.rank < 0))), [remark]
+
+
+def main_group(rows: Batch) -> Batch:
+    """Of bars side by side, the training's: the one with losses, else the one with most steps."""
+    loss = rows.values.get("loss", np.full(len(rows), np.nan))
+    groups = np.unique(rows.group)
+    if len(groups) == 1:
+        return rows
+    trained = {int(g): bool((~np.isnan(loss[rows.group == g])).any()) for g in groups}
+    steps = {int(g): len(np.unique(rows.step[rows.group == g])) for g in groups}
+    best = max(map(int, groups), key=lambda group: (trained[group], steps[group], group))
+    return select(rows, np.flatnonzero(rows.group == best))
+
+
+@dataclass(kw_only=True)
+class _Attempts:
+    """Which rows stand, while a file is read from top to bottom."""
+
+    step: Ints
+    clock: Floats
+    seen: dict[int, int] = field(default_factory=dict)
+    attempt: int = 1
+    highest: int = -1
+    of: dict[int, int] = field(default_factory=dict)
+    begun: list[int] = field(default_factory=list)
+    duplicates: int = 0
+
+    def read(self) -> None:
+        for row in range(len(self.step)):
+            step = int(self.step[row])
+            earlier = self.seen.get(step)
+            if earlier is not None and self._is_again(earlier, row):
+                self.duplicates += 1
+                continue
+            if earlier is not None or self._has_fallen_back(step):
+                self._begin(row, step)
+            self.seen[step] = row
+            self.of[row] = self.attempt
+            self.highest = max(self.highest, step)
+
+    def _is_again(self, earlier: int, row: int) -> bool:
+        """Whether a step seen before is only told again (another rank, a bar redrawn)."""
+        if self.step[row - 1] == self.step[row]:
+            return True
+        gap = abs(self.clock[row] - self.clock[earlier])
+        return bool(gap <= SAME_MOMENT_S)
+
+    def _has_fallen_back(self, step: int) -> bool:
+        """Whether a new, lower step is more than a line out of order."""
+        if step >= self.highest:
+            return False
+        recent = list(self.seen)[-DISPLACED - 1 :]
+        return len(recent) > DISPLACED and all(step < old for old in recent)
+
+    def _begin(self, row: int, step: int) -> None:
+        self.attempt += 1
+        self.begun.append(row)
+        self.seen = {old: at for old, at in self.seen.items() if old < step}
+        self.of = {at: self.of[at] for at in self.seen.values()}
+        self.highest = step
+
+
+def assemble(
+    rows: Batch, told: Sequence[Ending], *, path: Path, name: str, kind: str
+) -> list[RunLog]:
+    """The runs in one file's rows: a restart at or below the first step is another run."""
+    rows, remarks = one_rank(main_group(rows))
+    firsts = _restarts(rows)
+    bounds = [*firsts, len(rows)]
+    logs = []
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        last_place = rows.place[end] if end < len(rows) else np.inf
+        mine = [e for e in told if rows.place[start] <= e.place < last_place]
+        part = select(rows, np.arange(start, end))
+        called = f"{name}#{number + 1}" if len(firsts) > 1 else name
+        logs.append(_log(part, mine, remarks, path=path, name=called, kind=kind))
+    return logs
+
+
+def _clock(rows: Batch) -> Floats:
+    """What tells a row told twice from a step done twice: a clock, or else the loss itself."""
+    for column in ("time", "bar_s", "elapsed_s"):
+        if column in rows.values:
+            return rows.values[column]
+    return np.full(len(rows), np.nan)
+
+
+def _restarts(rows: Batch) -> list[int]:
+    """The first row of each run in a file."""
+    step, firsts = rows.step, [0]
+    reader = _Attempts(step=step, clock=_clock(rows))
+    reader.read()
+    for row in reader.begun:
+        if step[row] <= step[firsts[-1]]:
+            firsts.append(row)
+    return firsts
+
+
+def _log(
+    rows: Batch, told: Sequence[Ending], remarks: list[str], *, path: Path, name: str, kind: str
+) -> RunLog:
+    reader = _Attempts(step=rows.step, clock=_clock(rows))
+    reader.read()
+    standing = np.array(sorted(reader.of, key=lambda row: int(rows.step[row])), dtype=np.int64)
+    kept = select(rows, standing)
+    said = [*remarks]
+    said += [f"line {rows.line[row]}: the step falls: another attempt" for row in reader.begun]
+    said += [f"{reader.duplicates} rows told twice"] if reader.duplicates else []
+    return RunLog(
+        name=name,
+        path=path,
+        format=kind,
+        step=kept.step,
+        attempt=np.array([reader.of[int(row)] for row in standing], dtype=np.int64),
+        line=kept.line,
+        values={n: c for n, c in kept.values.items() if not np.isnan(c).all()},
+        events=_events(rows, told, reader.attempt),
+        attempts=reader.attempt,
+        remarks=tuple(f"{name}: {remark}" for remark in said),
+    )
+
+
+def _events(rows: Batch, told: Sequence[Ending], attempt: int) -> tuple[dict[str, object], ...]:
+    """The cause of the file's end: what is told before the last row was overcome."""
+    after = [ending for ending in told if ending.place > rows.place[-1]]
+    cause = root_cause(after)
+    if cause is None:
+        return ()
+    event = {
+        "event": cause.event,
+        "attempt": attempt,
+        "line": cause.line,
+        "step": int(rows.step[-1]),
+    }
+    return (event | ({"reason": cause.reason} if cause.reason else {}),)

@@ -1,0 +1,34 @@
+"""ai-toolkit's `loss_log.db` (sqlite): tables `steps` (step, wall_time) and `metrics`."""
+
+import sqlite3
+from pathlib import Path
+
+from analysis.read import Unreadable
+from analysis.read.columns import from_rows
+from analysis.read.log import RunLog
+
+MAGIC = b"SQLite format 3\0"
+
+
+def read_database(path: Path, *, name: str) -> list[RunLog]:
+    """The run in the database; none where it holds other tables. `line` is the row."""
+    address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    try:
+        with sqlite3.connect(address, uri=True) as database:
+            times = dict(database.execute("SELECT step, wall_time FROM steps LIMIT 20000000"))
+            found = database.execute(
+                "SELECT rowid, step, key, value_real FROM metrics "
+                "WHERE value_real IS NOT NULL LIMIT 20000000"
+            ).fetchall()
+    except sqlite3.OperationalError:
+        return []
+    except sqlite3.DatabaseError as error:
+        raise Unreadable(f"{path}: a damaged database ({error})") from None
+    rows = []
+    for line, step, key, value in found:
+        if all(type(number) in (int, float) for number in (step, value)):
+            values = {"step": float(step), str(key): float(value)}
+            if type(times.get(step)) in (int, float):
+                values["time"] = float(times[step])
+            rows.append((line, values))
+    return from_rows(rows, path=path, name=name, kind="ai-toolkit database")

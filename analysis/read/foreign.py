@@ -1,0 +1,117 @@
+"""Reads files that are not ours, by what they contain and not by how they are named."""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.read import Unreadable
+from analysis.read.chunks import open_bytes
+from analysis.read.columns import from_rows
+from analysis.read.database import MAGIC, read_database
+from analysis.read.ledger import Ledger
+from analysis.read.log import RunLog
+from analysis.read.samples import is_sample, read_samples
+from analysis.read.tables import header_of, read_csv
+from analysis.read.text import read_text
+from analysis.read.tfevents import looks_like_events, read_events
+from analysis.read.trainer import read_state
+
+PEEK = 1 << 14
+SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
+
+
+def walk(folder: Path, *, without: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The regular files under a folder in the order of their names; links are not followed."""
+    for here, folders, files in os.walk(folder):
+        kept = (name for name in folders if name not in SKIPPED)
+        folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in without)
+        for name in sorted(files):
+            path = Path(here) / name
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What was read: the runs, the ledgers of text files, and (name, why) of what was not."""
+
+    logs: tuple[RunLog, ...] = ()
+    ledgers: tuple[Ledger, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+
+
+def gather(parts: Iterable[Found]) -> Found:
+    """Several findings as one."""
+    listed = list(parts)
+    return Found(
+        logs=tuple(log for part in listed for log in part.logs),
+        ledgers=tuple(ledger for part in listed for ledger in part.ledgers),
+        unread=tuple(pair for part in listed for pair in part.unread),
+    )
+
+
+def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> Found:
+    """Every foreign run under a folder; the folders `without` (our own runs') are passed over."""
+    parts, samples = [], dict[Path, list[Path]]()
+    for path in walk(folder, without=frozenset(without)):
+        if is_sample(path):
+            samples.setdefault(path.parent, []).append(path)
+        else:
+            parts.append(read_one(path, name=_name(path, folder)))
+    for parent, paths in samples.items():
+        logs = read_samples(paths, folder=parent, name=_name(parent, folder))
+        parts.append(Found(logs=tuple(logs)))
+    return gather(parts)
+
+
+def read_one(path: Path, *, name: str) -> Found:
+    """The runs in one file, or why it cannot be read."""
+    try:
+        logs, ledger = read_file(path, name=name)
+    except Unreadable as error:
+        return Found(unread=((name, str(error)),))
+    return Found(logs=tuple(logs), ledgers=(ledger,) if ledger else ())
+
+
+def _name(path: Path, folder: Path) -> str:
+    return str(Path(folder.resolve().name) / path.relative_to(folder))
+
+
+def read_file(path: Path, *, name: str) -> tuple[list[RunLog], Ledger | None]:
+    """The runs in one file; none where it is no log. `Unreadable` where a known one is damaged."""
+    try:
+        with open_bytes(path) as file:
+            start = file.read(PEEK)
+        return _read(path, start, name=name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unreadable(f"{path}: cannot be read ({error})") from None
+
+
+def _read(path: Path, start: bytes, *, name: str) -> tuple[list[RunLog], Ledger | None]:
+    if start.startswith(MAGIC):
+        return read_database(path, name=name), None
+    if looks_like_events(start):
+        return read_events(path, name=name), None
+    if start.lstrip()[:1] == b"{" and _has_history(path, start):
+        rows = list(enumerate(read_state(path), start=1))
+        return from_rows(rows, path=path, name=name, kind="HF Trainer"), None
+    if _is_binary(start):
+        return [], None
+    if header_of(start):
+        return read_csv(path, name=name), None
+    return read_text(path, name=name)
+
+
+def _has_history(path: Path, start: bytes) -> bool:
+    """Whether a JSON file is a `trainer_state.json`: `log_history` may stand far down."""
+    return b'"log_history"' in start or path.name == "trainer_state.json"
+
+
+def _is_binary(start: bytes) -> bool:
+    """Weights, images, pickles: more than a few bytes that no text has."""
+    if not start:
+        return True
+    odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
+    return len(odd) > len(start) // 200 + 1

@@ -1,0 +1,75 @@
+"""Reads a text log of any format that is known: the first format with rows is the file's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from analysis.read.assemble import assemble, join, main_group, select
+from analysis.read.bars import BARS
+from analysis.read.batch import Batch, Format
+from analysis.read.chunks import chunks
+from analysis.read.dit import DIT
+from analysis.read.endings import Ending, endings
+from analysis.read.iterations import MEGATRON, NANO_GPT
+from analysis.read.ledger import Ledger, Tally
+from analysis.read.log import RunLog
+from analysis.read.mllog import MLLOG
+from analysis.read.titan import TITAN
+from analysis.read.trainer import TRAINER
+
+# In the order of trust: bars last, since they also show downloads and sampling.
+FORMATS: tuple[Format, ...] = (MLLOG, TITAN, DIT, MEGATRON, NANO_GPT, TRAINER, BARS)
+
+
+def read_text(path: Path, *, name: str) -> tuple[list[RunLog], Ledger]:
+    """The runs in a text file (none where no format is known) and the ledger of its lines."""
+    found: dict[str, list[Batch]] = {}
+    told: list[Ending] = []
+    tally = Tally()
+    for chunk in chunks(path):
+        lines: set[int] = set()
+        for known in FORMATS:
+            batch = known.rows(chunk)
+            if batch is not None:
+                found.setdefault(known.name, []).append(batch)
+                lines.update(batch.line.tolist())
+        ended = endings(chunk)
+        told += ended
+        tally.count(chunk, lines, {ending.line for ending in ended})
+    rows = {kind: join(batches) for kind, batches in found.items()}
+    for known in FORMATS:
+        if _is_run(rows.get(known.name)):
+            batch = rows[known.name]
+            remarks: tuple[str, ...] = ()
+            if known is TRAINER and not (batch.step > 0).any():
+                batch, remarks = _with_steps(batch, rows.get(BARS.name))
+            logs = assemble(batch, told, path=path, name=name, kind=known.name)
+            logs = [_remarked(log, remarks) for log in logs]
+            return logs, tally.close(path, known.name)
+    return [], tally.close(path, None)
+
+
+def _is_run(rows: Batch | None) -> bool:
+    """Whether rows can be a training: a loss, or a bar of some length."""
+    if rows is None:
+        return False
+    return "loss" in rows.values or len(np.unique(rows.step)) >= 3
+
+
+def _with_steps(rows: Batch, bars: Batch | None) -> tuple[Batch, tuple[str, ...]]:
+    """The Trainer's rows with the step and clock of the bar before each, else counted."""
+    loss = rows.values.get("loss", np.full(len(rows), np.nan))
+    rows = select(rows, np.flatnonzero(~np.isnan(loss)))
+    if bars is None:
+        counted = replace(rows, step=np.arange(1, len(rows) + 1))
+        return counted, ("the log names no steps: losses are counted instead",)
+    bars = main_group(bars)
+    before = np.maximum(np.searchsorted(bars.place, rows.place) - 1, 0)
+    values = rows.values | {"bar_s": bars.values["bar_s"][before]}
+    stepped = replace(rows, step=bars.step[before], values=values)
+    return stepped, ("steps and clock are those of the bar before each loss",)
+
+
+def _remarked(log: RunLog, remarks: tuple[str, ...]) -> RunLog:
+    return replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))

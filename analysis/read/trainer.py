@@ -1,0 +1,79 @@
+"""Hugging Face Trainer: dicts printed to the console, and `trainer_state.json`."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.read import Unreadable
+from analysis.read.batch import Batch, Format, from_matches, numbers
+from analysis.read.chunks import Chunk, open_bytes
+from analysis.read.names import column_of
+
+_DICT = re.compile(rb"\{'[^{}\r\n]{1,4000}\}")
+_NOT_FINITE = re.compile(rb"(?<=: )(nan|-?inf)(?=[,}])")
+LARGEST_STATE = 1 << 28
+
+
+def _read(chunk: Chunk) -> Batch | None:
+    found = [(match, _values(match[0])) for match in _DICT.finditer(chunk.data)]
+    kept = [(match, values) for match, values in found if values]
+    if not kept:
+        return None
+    names = dict.fromkeys(name for _, values in kept for name in values)
+    columns = {
+        column_of(name): np.array([values.get(name, np.nan) for _, values in kept])
+        for name in names
+    }
+    # The console names no step: losses are counted, or set against a bar, later.
+    columns.setdefault("step", np.zeros(len(kept)))
+    return from_matches(chunk, [match for match, _ in kept], columns)
+
+
+def _values(text: bytes) -> dict[str, float]:
+    """The numbers of one printed dict; empty where it is none of the Trainer's."""
+    if b"loss'" not in text and b"train_runtime'" not in text:
+        return {}
+    try:
+        parsed = ast.literal_eval(_NOT_FINITE.sub(rb"'\1'", text).decode("utf-8", "replace"))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    return _row(as_numbers(parsed)) if isinstance(parsed, dict) else {}
+
+
+def _row(values: dict[str, float]) -> dict[str, float]:
+    """A row without the mean loss of the whole training, which the last one has."""
+    if "train_runtime" in values:
+        values.pop("train_loss", None)
+    return values
+
+
+def as_numbers(values: dict[Any, Any]) -> dict[str, float]:
+    """The entries that are numbers, or numbers in quotes."""
+    found = {}
+    for name, value in values.items():
+        if isinstance(name, str) and type(value) in (int, float, str):
+            number = float(numbers([str(value).encode()])[0])
+            if not np.isnan(number):
+                found[name] = number
+    return found
+
+
+def read_state(path: Path) -> list[dict[str, float]]:
+    """The rows of a `trainer_state.json`: numbers by name, `step` among them."""
+    with open_bytes(path) as file:
+        text = file.read(LARGEST_STATE + 1)
+    if len(text) > LARGEST_STATE:
+        raise Unreadable(f"{path}: larger than a trainer_state.json can be")
+    try:
+        history = json.loads(text)["log_history"]
+        rows = [_row(as_numbers(row)) for row in history if isinstance(row, dict)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged") from None
+    return [row for row in rows if "step" in row]
+
+
+TRAINER = Format(name="HF Trainer", token=b"{'", read=_read)

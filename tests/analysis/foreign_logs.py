@@ -1,0 +1,212 @@
+"""Writers of other people's logs: the same planted steps, times and losses in each format."""
+
+import csv
+import datetime
+import io
+import json
+import sqlite3
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from analysis.noise import Floats
+from analysis.read.log import Ints
+from tests.analysis.planted import noise
+
+START = 1_700_000_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What happened: at each told step [n] the seconds since the start [n] and the loss [n]."""
+
+    step: Ints
+    seconds: Floats
+    loss: Floats
+
+    @property
+    def rate(self) -> Floats:
+        """Steps per second since the step told before [n]."""
+        spent = np.diff(self.seconds, prepend=0.0)
+        return np.diff(self.step, prepend=0) / spent
+
+
+def story(
+    *, steps_per_s: float = 0.5, n: int = 300, every: int = 50, cv: float = 0.01, seed: int = 0
+) -> Story:
+    """A run at a known rate; the first interval holds a compile of a minute."""
+    rng = np.random.default_rng(seed)
+    step = np.arange(1, n + 1) * every
+    spent = every / steps_per_s * np.exp(cv * noise(rng, n, rho=0.1))
+    spent[0] += 60
+    loss = (0.15 + 0.3 / np.sqrt(np.arange(1, n + 1))) * np.exp(0.01 * rng.standard_normal(n))
+    return Story(step=step, seconds=np.cumsum(spent), loss=np.round(loss, 4))
+
+
+def _moment(seconds: float, *, digits: int = 0, comma: str = ",") -> str:
+    moment = datetime.datetime.fromtimestamp(START + seconds, datetime.UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (
+        f"{comma}{moment.microsecond // 1000:03d}" if digits else ""
+    )
+
+
+def _clock(seconds: float) -> str:
+    hours, rest = divmod(int(seconds), 3600)
+    return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"
+
+
+def dit(told: Story) -> bytes:
+    lines = [
+        f"[\x1b[34m{_moment(t)}\x1b[0m] (step={s:07d}) Train Loss: {x:.4f}, "
+        f"Train Steps/Sec: {r:.2f}"
+        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+    ]
+    return ("[2023-11-14 22:13:20] Dataset contains 1,281,167 images\n" + "\n".join(lines)).encode()
+
+
+def titan(told: Story, *, prefix: str = "") -> bytes:
+    lines = [
+        f"{prefix}{_moment(t, digits=3)} - root - INFO - \x1b[31mstep: {s:2}  "
+        f"\x1b[32mloss: {x:7.4f}  \x1b[33mmemory: 26.47GiB(33.47%)  "
+        f"\x1b[34mwps: {r * 8192:,.0f}  \x1b[35mmfu: N/A\x1b[39m"
+        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+    ]
+    return "\n".join(lines).encode()
+
+
+def titan_by_four_ranks(told: Story) -> bytes:
+    ranks = [titan(told, prefix=f"{r // 2}: [rank{r}]:").split(b"\n") for r in (2, 0, 3, 1)]
+    return b"\n".join(line for lines in zip(*ranks, strict=True) for line in lines)
+
+
+def ai_toolkit(told: Story, *, end: str = "\r") -> bytes:
+    bars = [
+        f"my_lora:  12%|#2        | {s}/99999 [{_clock(t)}<07:41,  {r:.2f}it/s, "
+        f"lr: 1.0e-04 loss: {x:.3e}]"
+        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+    ]
+    sampling = "Generating Images:  25%|##5       | 1/4 [00:03<00:09,  3.2s/it]\r"
+    return (sampling + end.join(bars)).encode()
+
+
+def kohya(told: Story) -> bytes:
+    bars = [
+        f"steps: 22%|██▏       | {s}/99999 [{_clock(t)}<6:49:05, {1 / r:.2f}s/it, avr_loss={x:.4f}]"
+        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+    ]
+    bars[3] += "2024-08-16 10:58:26 INFO     unet dtype: torch.bfloat16"
+    return "\r".join(bars).encode()
+
+
+def trainer_console(told: Story) -> bytes:
+    return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in told.loss).encode()
+
+
+def trainer_state(told: Story) -> bytes:
+    rows = [{"loss": x, "step": int(s)} for s, x in zip(told.step, told.loss, strict=True)]
+    rows.append({"train_loss": 9.0, "train_runtime": 5.0, "step": int(told.step[-1])})
+    return json.dumps({"best_metric": None, "log_history": rows}).encode()
+
+
+def mlperf(told: Story) -> bytes:
+    entries = [
+        {
+            "namespace": "",
+            "time_ms": int((START + t) * 1000),
+            "event_type": "POINT_IN_TIME",
+            "key": "tracked_stats",
+            "value": {"train_loss": float(x)},
+            "metadata": {"step": int(s), "samples_count": int(s) * 512},
+        }
+        for s, t, x in zip(told.step, told.seconds, told.loss, strict=True)
+    ]
+    return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode("latin-1")
+
+
+def lightning(told: Story) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["epoch", "step", "train_loss", "val_loss"])
+    for number, (s, x) in enumerate(zip(told.step, told.loss, strict=True)):
+        if number == 100:
+            writer.writerow(["epoch", "lr", "step", "train_loss", "val_loss"])
+        writer.writerow([0, *([1e-4] if number >= 100 else []), s, x, ""])
+        writer.writerow([0, *([""] if number >= 100 else []), s, "", 1.5])
+    return out.getvalue().encode()
+
+
+def table_with_time(told: Story) -> bytes:
+    rows = zip(told.step, told.loss, START + told.seconds, strict=True)
+    return ("step,loss,wall_time\n" + "\n".join(f"{s},{x},{t:.3f}" for s, x, t in rows)).encode()
+
+
+def nano_gpt(told: Story) -> bytes:
+    spent = 1000 / told.rate
+    rows = zip(told.step, told.loss, spent, strict=True)
+    return "\n".join(
+        f"iter {s}: loss {x:.4f}, time {ms:.2f}ms, mfu 17%" for s, x, ms in rows
+    ).encode()
+
+
+def megatron(told: Story) -> bytes:
+    rows = zip(told.step, told.loss, 1000 / told.rate, strict=True)
+    return "\n".join(
+        f" iteration {s:8}/   99999 | consumed samples: {s * 32} | "
+        f"elapsed time per iteration (ms): {ms:.1f} | "
+        f"learning rate: 1.0E-04 | lm loss: {x:.6E} | grad norm: 1.3 |"
+        for s, x, ms in rows
+    ).encode()
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _record(body: bytes) -> bytes:
+    return struct.pack("<Q", len(body)) + b"\0\0\0\0" + body + b"\0\0\0\0"
+
+
+def tensorboard(told: Story) -> bytes:
+    version = b"brain.Event:2"
+    out = _record(b"\x09" + struct.pack("<d", START) + b"\x1a" + _varint(len(version)) + version)
+    for s, t, x in zip(told.step, told.seconds, told.loss, strict=True):
+        value = b"\x0a\x0atrain/loss\x15" + struct.pack("<f", x)
+        summary = b"\x0a" + _varint(len(value)) + value
+        event = b"\x09" + struct.pack("<d", START + t) + b"\x10" + _varint(int(s))
+        out += _record(event + b"\x2a" + _varint(len(summary)) + summary)
+    return out
+
+
+def database(told: Story, path: Path) -> None:
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE steps (step INTEGER PRIMARY KEY, wall_time REAL NOT NULL)")
+        file.execute("CREATE TABLE metrics (step INTEGER, key TEXT, value_real REAL)")
+        for s, t, x in zip(told.step.tolist(), told.seconds, told.loss, strict=True):
+            file.execute("INSERT INTO steps VALUES (?, ?)", (s, START + t))
+            file.execute("INSERT INTO metrics VALUES (?, 'loss', ?)", (s, x))
+    file.close()
+
+
+# Each format with the clock that its rate is read on; None where it tells no time.
+FORMATS: dict[str, tuple[Callable[[Story], bytes], str | None]] = {
+    "DiT": (dit, "wall"),
+    "torchtitan": (titan, "wall"),
+    "torchtitan, four ranks": (titan_by_four_ranks, "wall"),
+    "ai-toolkit": (ai_toolkit, "bar"),
+    "kohya": (kohya, "bar"),
+    "HF console": (trainer_console, None),
+    "HF state": (trainer_state, None),
+    "MLPerf": (mlperf, "wall"),
+    "Lightning": (lightning, None),
+    "csv": (table_with_time, "wall"),
+    "nanoGPT": (nano_gpt, "printed"),
+    "Megatron": (megatron, "printed"),
+    "TensorBoard": (tensorboard, "wall"),
+}

@@ -1,0 +1,237 @@
+"""Other people's logs are found by content, read whole, and every number keeps its line."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.read import Unreadable
+from analysis.read.find import read_all, read_logs
+from analysis.speed import measure
+from tests.analysis import foreign_logs as write
+from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.planted import Truth, plant
+
+
+def read(path):
+    [log] = read_logs([str(path)])
+    return log
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_steps_and_losses_are_those_planted(name, tmp_path):
+    told = story()
+    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    log = read(tmp_path / "x")
+    if name != "HF console":
+        assert log.step.tolist() == told.step.tolist()
+    assert log.column("loss") == pytest.approx(told.loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, clock) in FORMATS.items() if clock])
+def test_the_rate_is_the_planted_one_on_a_named_clock(name, tmp_path):
+    (tmp_path / "x").write_bytes(FORMATS[name][0](story()))
+    found = measure(read(tmp_path / "x"), clock=None)
+    assert found.clock == FORMATS[name][1]
+    assert found.steps_per_s.value == pytest.approx(0.5, rel=0.005)
+    assert found.steps_per_s.low <= 0.5 * 1.002
+    assert found.steps_per_s.high >= 0.5 * 0.998
+
+
+@pytest.mark.parametrize("name", ["DiT", "torchtitan", "nanoGPT", "Megatron", "MLPerf", "csv"])
+def test_every_number_keeps_its_line(name, tmp_path):
+    told = story(n=20)
+    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    lines = (tmp_path / "x").read_text().split("\n")
+    log = read(tmp_path / "x")
+    assert all(str(step) in lines[line - 1] for step, line in zip(log.step, log.line, strict=True))
+
+
+def test_ai_toolkits_database_is_read(tmp_path):
+    told = story()
+    write.database(told, tmp_path / "loss_log.db")
+    log = read(tmp_path / "loss_log.db")
+    assert log.column("loss") == pytest.approx(told.loss)
+    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
+
+
+def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
+    for step in range(0, 5000, 250):
+        for number in range(2):
+            (
+                tmp_path / f"{1_700_000_000_000 + step * 2000 + number}__{step:09d}_{number}.jpg"
+            ).touch()
+    log = read(tmp_path)
+    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=1e-3)
+
+
+def test_gzip_is_unpacked(tmp_path):
+    (tmp_path / "x").write_bytes(gzip.compress(write.dit(story())))
+    assert len(read(tmp_path / "x")) == 300
+
+
+def test_a_bar_of_a_download_is_not_the_training(tmp_path):
+    download = b"model: 50%|#####     | 5/900 [00:01<00:02, 3.0it/s]\r" * 3
+    (tmp_path / "x").write_bytes(download + write.ai_toolkit(story(n=50)))
+    assert len(read(tmp_path / "x")) == 50
+
+
+def test_lines_out_of_order_are_put_in_order(tmp_path):
+    lines = write.titan(story(n=30)).split(b"\n")
+    lines[10], lines[11] = lines[11], lines[10]
+    (tmp_path / "x").write_bytes(b"\n".join(lines))
+    log = read(tmp_path / "x")
+    assert log.step.tolist() == story(n=30).step.tolist()
+    assert log.attempts == 1
+
+
+def test_a_step_that_falls_is_a_new_attempt_whose_steps_stand(tmp_path):
+    first = write.dit(story(n=30)).split(b"\n")
+    later = story(n=40)
+    again = write.dit(write.Story(
+        step=later.step[20:], seconds=later.seconds[20:] + 9999, loss=later.loss[20:] + 1
+    )).split(b"\n")  # fmt: skip
+    (tmp_path / "x").write_bytes(b"\n".join(first + again))
+    log = read(tmp_path / "x")
+    assert log.attempts == 2
+    assert log.step.tolist() == later.step.tolist()
+    assert log.attempt.tolist() == [1] * 20 + [2] * 20
+    assert (log.column("loss")[20:] > 1).all()
+
+
+def test_a_restart_from_the_beginning_is_another_run(tmp_path):
+    again = write.Story(
+        step=story(n=20).step, seconds=story(n=20).seconds + 9999, loss=story(n=20).loss
+    )
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + write.dit(again))
+    assert [(log.name, len(log)) for log in read_logs([str(tmp_path / "x")])] == [
+        ("x#1", 30),
+        ("x#2", 20),
+    ]
+
+
+def test_a_truncated_last_line_costs_only_itself(tmp_path):
+    (tmp_path / "x").write_bytes(write.dit(story(n=30))[:-60])
+    assert len(read(tmp_path / "x")) == 29
+
+
+def test_the_loss_over_bars_is_aligned_with_a_bar(tmp_path):
+    told = story(n=40)
+    bars = write.kohya(told).split(b"\r")
+    dicts = write.trainer_console(told).split(b"\n")
+    pairs = [b"\n".join(pair) for pair in zip(bars, dicts, strict=True)]
+    (tmp_path / "x").write_bytes(b"\n".join(pairs).replace(b"avr_loss", b"x"))
+    assert read(tmp_path / "x").step.tolist() == told.step.tolist()
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("slurmstepd: error: *** JOB 5 ON x1 CANCELLED AT 2026-11-20T07:31:55 ***", "stopped"),
+        ("slurmstepd: error: *** STEP 5.0 ON x CANCELLED AT 2026 DUE TO TIME LIMIT ***",
+         "failed (timeout)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO PREEMPTION ***", "failed (preempted)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO NODE FAILURE ***", "failed (node)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO JOB REQUEUE ***", "paused"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "failed (host_oom)"),
+        ("srun: error: x1: task 1: Exited with exit code 3", "failed (crash)"),
+        ("srun: error: x1: task 1: Exited with exit code 1\n"
+         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 432.00 MiB",
+         "failed (oom)"),
+        ("[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
+         "failed (hang)"),
+    ],
+)  # fmt: skip
+def test_how_a_job_ended_is_its_state(line, state, tmp_path, capsys):
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + line.encode())
+    main(["runs", str(tmp_path / "x"), "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["state"] == state
+
+
+def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
+    lines = write.dit(story(n=30)).split(b"\n")
+    lines.insert(9, b"torch.cuda.OutOfMemoryError: CUDA out of memory.")
+    (tmp_path / "x").write_bytes(b"\n".join(lines))
+    main(["runs", str(tmp_path / "x"), "--json"])
+    assert "state" not in json.loads(capsys.readouterr().out)[0]
+
+
+def test_the_ledger_adds_up(tmp_path):
+    noise = b"\nWARNING: something\n\nwho knows what this is\nTraceback (most recent call last):\n"
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + noise)
+    [ledger] = read_all([str(tmp_path)]).ledgers
+    assert (ledger.metrics, ledger.events, ledger.noise, ledger.unknown) == (30, 1, 2, 2)
+    assert ledger.lines == 35
+    assert ledger.sample == "[2023-11-14 22:13:20] Dataset contains 1,281,167 images"
+
+
+def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
+    plant(tmp_path / "ours", Truth())
+    (tmp_path / "theirs").mkdir()
+    for name, (writer, _) in FORMATS.items():
+        (tmp_path / "theirs" / name.replace(" ", "")).write_bytes(writer(story(n=20)))
+    (tmp_path / "model.safetensors").write_bytes(bytes(range(256)) * 100)
+    (tmp_path / "notes.md").write_text("step by step")
+    (tmp_path / "config.yaml").write_text("lr: 1e-4")
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 1 + len(FORMATS)
+    assert {row["format"] for row in found} >= {"ditbench", "DiT", "torchtitan", "tqdm", "MLPerf"}
+
+
+def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.kohya(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[1]
+    assert found["verdict"] == "not compared: bar clock against wall clock"
+    assert "speedup" not in found
+
+
+def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.titan(story(steps_per_s=0.9, seed=1)))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    output = capsys.readouterr().out
+    assert "configs unknown" in output
+    assert "1.80x [1.80, 1.80]" in output
+
+
+def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
+    plant(tmp_path / "a", Truth(steps_per_s=0.5))
+    (tmp_path / "b").write_bytes(write.dit(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["clock"] for row in found] == ["wall", "wall"]
+    assert found[1]["speedup"] == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_study_e_is_14_percent_and_its_configs_unknown(stamped, tmp_path, capsys):
+    for name, words, mfu in (("eager", 1710, 23.5), ("compiled", 1955, 26.9)):
+        seconds = 4 * 2048 / words * np.arange(1, 13)
+        lines = [
+            (write._moment(t, digits=3) + " - root - INFO - " if stamped else "")
+            + f"step: {s}  loss:  3.9053  memory: 36.20GiB(81.50%)  wps: {words:,}  mfu: {mfu}%"
+            for s, t in enumerate(seconds, start=110)
+        ]
+        (tmp_path / name).write_text("\n".join(lines))
+    assert main(["speed", str(tmp_path / "eager"), str(tmp_path / "compiled")]) == 0
+    output = capsys.readouterr().out
+    assert "1.14x" in output
+    assert "configs unknown" in output
+
+
+def test_losses_of_foreign_logs_are_compared(tmp_path, capsys):
+    for name, seed in (("a", 0), ("b", 1)):
+        (tmp_path / name).write_bytes(write.dit(story(seed=seed)))
+    assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pairs"][0]["verdict"] == "same loss"
+
+
+def test_a_file_that_is_no_log_is_misuse(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(range(256)) * 50)
+    with pytest.raises(Unreadable, match="no run in it"):
+        read_logs([str(tmp_path / "x")])
