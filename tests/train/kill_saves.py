@@ -1,0 +1,73 @@
+"""Saves checkpoints in child processes that are killed at random moments, then says what is left.
+
+Usage: python -m tests.train.kill_saves FOLDER KILLS. Each child resumes from the newest checkpoint, checks it,
+and saves on and on until it is killed. The last line printed is the step of the last checkpoint.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from configs.load import load
+from train.checkpoint import TrainingState, load_newest, newest, save
+from train.clocks import Clocks
+from train.ema import Average
+from train.network import build_network
+from train.optimizer import make_optimizer
+
+
+def make_state() -> tuple[TrainingState, torch.nn.Module]:
+    config = load(Path("configs/pretrain/digits.yaml"), ["model.depth=2", "model.width=64"])
+    network = build_network(config)
+    average = Average(network, decay=0.9, warmup=False)
+    optimizer = make_optimizer(network, config.optimizer)
+    clocks = Clocks(torch.device("cpu"))
+    return TrainingState(
+        network=network, average=average, optimizer=optimizer, clocks=clocks
+    ), network
+
+
+def child(folder: Path) -> None:
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    state, network = make_state()
+    load_newest(folder, state)
+    while True:
+        # Every tensor holds the step, so that a mixture of two saves would show.
+        for parameter in network.parameters():
+            expected = float(state.step)
+            if state.step and not bool((parameter == expected).all()):
+                os._exit(3)
+            with torch.no_grad():
+                parameter.fill_(expected + 1)
+        state.step += 1
+        state.images = state.step * 8
+        save(folder, state, keep=2)
+
+
+def main(folder: Path, kills: int) -> None:
+    steps = [0]
+    for _ in range(kills):
+        pid = os.fork()
+        if pid == 0:
+            child(folder)
+        time.sleep(0.15 + 0.35 * random.random())
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFEXITED(status):
+            sys.exit(f"a child left by itself with {os.WEXITSTATUS(status)}")
+        name = newest(folder)
+        steps.append(int(name.rpartition("-")[2]) if name else 0)
+        if steps[-1] < steps[-2]:
+            sys.exit(f"went back from step {steps[-2]} to {steps[-1]}")
+    print(steps[-1])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]), int(sys.argv[2]))

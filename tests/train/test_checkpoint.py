@@ -1,0 +1,135 @@
+"""A checkpoint is whole or absent, and holds everything that the next step depends on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from configs.load import load
+from configs.yaml12 import ConfigError
+from train.checkpoint import TrainingState, complete, load_average, load_newest, newest, save
+from train.clocks import Clocks
+from train.ema import Average
+from train.network import build_network
+from train.optimizer import make_optimizer
+
+SMALL = ["model.width=32", "model.depth=1", "model.heads=2"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_rank():
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    yield
+    dist.destroy_process_group()
+
+
+def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
+    config = load(Path("configs/pretrain/digits.yaml"), [*SMALL, f"seed={seed}"])
+    network = build_network(config)
+    average = Average(network, decay=0.9, warmup=False)
+    optimizer = make_optimizer(network, config.optimizer)
+    for _ in range(2):
+        for parameter in network.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+        average.update(1)
+    clocks = Clocks(torch.device("cpu"))
+    clocks.seconds["train"] = 12.5
+    state = TrainingState(network=network, average=average, optimizer=optimizer, clocks=clocks)
+    state.step, state.images = 7, 900
+    return state, network, average
+
+
+def tensors(tree: object, prefix: str = "") -> dict[str, torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        return {prefix: tree}
+    assert isinstance(tree, dict)
+    return {
+        k: v for name, part in tree.items() for k, v in tensors(part, f"{prefix}/{name}").items()
+    }
+
+
+def test_everything_comes_back_to_the_bit(tmp_path: Path) -> None:
+    saved, *_ = make_state(seed=1)
+    save(tmp_path, saved, keep=2)
+    loaded, *_ = make_state(seed=2)
+    loaded._clocks.seconds["train"] = 0.5
+    assert load_newest(tmp_path, loaded)
+    before, after = tensors(saved.state_dict()), tensors(loaded.state_dict())
+    assert before.keys() == after.keys()
+    assert after.pop("/clocks/train") == 13.0
+    before.pop("/clocks/train")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {name.split("/")[1] for name in before} == {
+        "network", "average", "optimizer", "progress", "clocks",
+    }  # fmt: skip
+
+
+def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    assert not load_newest(tmp_path / "checkpoints", state)
+    with pytest.raises(ConfigError, match="no checkpoint yet"):
+        load_average(tmp_path, build_network(load(Path("configs/pretrain/digits.yaml"), SMALL)))
+
+
+def test_the_newest_few_are_kept_and_the_pointer_names_the_last(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    for step in (1, 2, 3, 10):
+        state.step = step
+        save(tmp_path, state, keep=2)
+    assert complete(tmp_path) == ["step-000000003", "step-000000010"]
+    assert newest(tmp_path) == "step-000000010"
+
+
+def test_what_a_crash_left_half_written_is_neither_read_nor_kept(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    half = tmp_path / "step-000000009.partial"
+    half.mkdir()
+    (half / ".metadata").write_bytes(b"half")
+    assert newest(tmp_path) == "step-000000007"
+    state.step = 8
+    save(tmp_path, state, keep=2)
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("pointer", [None, "", "step-000000099\n", "\x00rubbish"])
+def test_a_missing_or_spoilt_pointer_falls_back_to_the_last_whole_one(
+    tmp_path: Path, pointer: str | None
+) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    (tmp_path / "latest").unlink()
+    if pointer is not None:
+        (tmp_path / "latest").write_text(pointer)
+    assert newest(tmp_path) == "step-000000007"
+
+
+def test_the_same_step_saved_again_replaces_it(tmp_path: Path) -> None:
+    state, network, _ = make_state()
+    save(tmp_path, state, keep=2)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(5)
+    save(tmp_path, state, keep=2)
+    other, loaded, _ = make_state()
+    load_newest(tmp_path, other)
+    assert bool((loaded.patches_in.bias == 5).all())
+    assert complete(tmp_path) == ["step-000000007"]
+
+
+def test_the_averaged_weights_can_be_loaded_alone(tmp_path: Path) -> None:
+    state, network, average = make_state()
+    save(tmp_path, state, keep=1)
+    assert load_average(tmp_path, network) == (7, 900)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, average.average[name])
+
+
+def test_a_save_killed_at_any_moment_leaves_the_run_resumable(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.train.kill_saves", str(tmp_path / "checkpoints"), "20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) > 20

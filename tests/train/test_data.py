@@ -1,0 +1,221 @@
+"""Every data set that a config can name is read, and a broken one named before training."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from configs.schema.data import Data
+from train.data.folder import centre_crop
+from train.data.source import DataError, held_out_part, open_source, training_part
+
+PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3, 32, 32), dtype=np.uint8)
+LABELS = np.arange(20).reshape(5, 4) % 10
+
+
+def cifar(path: Path) -> Data:
+    return Data(source="cifar10", path=str(path), size=32, channels=3)
+
+
+def write_binary(folder: Path) -> None:
+    for number in range(5):
+        rows = [
+            bytes([label]) + image.tobytes()
+            for label, image in zip(LABELS[number], PIXELS[number], strict=True)
+        ]
+        (folder / f"data_batch_{number + 1}.bin").write_bytes(b"".join(rows))
+
+
+def write_pickled(folder: Path) -> None:
+    """Protocol 2 with byte strings, as the published batches are."""
+
+    def text(word: bytes) -> bytes:
+        return pickle.SHORT_BINSTRING + bytes([len(word)]) + word
+
+    for number in range(5):
+        labels = b"".join(pickle.BININT1 + bytes([label]) for label in LABELS[number])
+        data = PIXELS[number].tobytes()
+        blob = pickle.BINSTRING + len(data).to_bytes(4, "little") + data
+        body = [
+            pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickle.MARK,
+            text(b"batch_label") + text(b"training batch 1 of 5"),
+            text(b"labels") + pickle.EMPTY_LIST + pickle.BINPUT + b"\x01" + pickle.MARK,
+            labels + pickle.APPENDS,
+            text(b"data") + blob,
+            text(b"filenames") + pickle.EMPTY_LIST,
+            pickle.SETITEMS + pickle.STOP,
+        ]
+        (folder / f"data_batch_{number + 1}").write_bytes(b"".join(body))
+
+
+def write_images(folder: Path, names: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, image in zip(names, PIXELS.reshape(-1, 3, 32, 32), strict=False):
+        Image.fromarray(image.transpose(1, 2, 0)).save(folder / name)
+
+
+def expect_cifar(source: object) -> None:
+    assert len(source) == 20
+    for index in (0, 7, 19):
+        image, label = source[index]
+        assert image.dtype == np.float32
+        expected = PIXELS.reshape(-1, 3, 32, 32)[index] / 127.5 - 1
+        np.testing.assert_allclose(image, expected, atol=1e-6)
+        assert label == LABELS.ravel()[index]
+
+
+def test_digits_are_1797_images_between_minus_1_and_1() -> None:
+    source = open_source(Data())
+    assert len(source) == 1797
+    image, label = source[0]
+    assert (image.shape, image.min(), image.max(), label) == ((1, 8, 8), -1, 0.875, 0)
+
+
+def test_held_out_digits_are_never_trained_on() -> None:
+    data = Data(held_out=0.25)
+    source = open_source(data)
+    trained, held = training_part(source, data), held_out_part(source, data)
+    assert (len(trained), len(held)) == (1348, 449)
+    kept = {trained[index][0].tobytes() for index in range(len(trained))}
+    assert all(held[index][0].tobytes() not in kept for index in range(len(held)))
+
+
+@pytest.mark.parametrize("inner", ["", "cifar-10-batches-bin"])
+def test_cifar10_is_read_from_its_binary_batches(tmp_path: Path, inner: str) -> None:
+    (tmp_path / inner).mkdir(exist_ok=True)
+    write_binary(tmp_path / inner)
+    expect_cifar(open_source(cifar(tmp_path)))
+
+
+def test_cifar10_is_read_from_pickled_batches_without_running_them(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    write_pickled(folder)
+    expect_cifar(open_source(cifar(tmp_path)))
+
+
+def test_a_pickle_that_would_run_code_is_only_read(tmp_path: Path) -> None:
+    write_pickled(tmp_path)
+    trap = tmp_path / "ran"
+    code = f"c__builtin__\nopen\n(V{trap}\nVw\ntR.".encode()
+    (tmp_path / "data_batch_1").write_bytes(code)
+    with pytest.raises(DataError, match="not a CIFAR-10 batch"):
+        open_source(cifar(tmp_path))
+    assert not trap.exists()
+
+
+def test_cifar10_is_read_from_pngs_and_their_csv(tmp_path: Path) -> None:
+    write_images(tmp_path / "train", [f"{number}.png" for number in range(1, 11)])
+    names = ["cat", "ant"] * 5
+    rows = [f"{number},{name}" for number, name in enumerate(names, start=1)]
+    (tmp_path / "trainLabels.csv").write_text("\n".join(["id,label", *rows]))
+    source = open_source(cifar(tmp_path))
+    assert len(source) == 10
+    assert {source[index][1] for index in range(10)} == {0, 1}
+    by_name = {"1": 1, "2": 0, "10": 0}
+    listed = source._listing
+    for name, label in by_name.items():
+        assert listed.labels[[file.stem for file in listed.files].index(name)] == label
+
+
+def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> None:
+    write_images(tmp_path / "n02", ["a.JPEG", "b.png"])
+    write_images(tmp_path / "n01", ["c.png"])
+    data = Data(source="folder", path=str(tmp_path), size=16, channels=3, classes=2)
+    source = open_source(data)
+    assert [source[index][1] for index in range(3)] == [0, 1, 1]
+    assert source[0][0].shape == (3, 16, 16)
+
+
+def test_a_flat_folder_takes_its_labels_from_a_csv(tmp_path: Path) -> None:
+    write_images(tmp_path / "val", ["ILSVRC_1.png", "ILSVRC_2.png"])
+    (tmp_path / "labels.csv").write_text("ILSVRC_1.png,7\nILSVRC_2.png,3\n")
+    data = Data(
+        source="folder",
+        path=str(tmp_path / "val"),
+        labels=str(tmp_path / "labels.csv"),
+        size=32,
+        channels=3,
+        classes=10,
+    )
+    source = open_source(data)
+    assert [source[0][1], source[1][1]] == [1, 0]
+
+
+def test_dummy_latents_are_as_many_different_ones_as_asked_for() -> None:
+    data = Data(source="dummy", size=64, channels=16, images=1000, classes=1000)
+    source = open_source(data)
+    assert len(source) == 1000
+    assert len({source[index][0].tobytes() for index in range(20)}) == 20
+    assert np.array_equal(source[3][0], source[3][0])
+
+
+@pytest.mark.parametrize("wide", [36, 64, 500])
+def test_an_image_is_cropped_at_its_centre(wide: int) -> None:
+    pixels = np.zeros((32, wide, 3), dtype=np.uint8)
+    pixels[:, wide // 2 - 4 : wide // 2 + 4] = 255
+    square = np.asarray(centre_crop(Image.fromarray(pixels), 16))
+    assert square.shape == (16, 16, 3)
+    columns = square[:, :, 0].mean(axis=0)
+    assert columns[6:9].min() > 200
+    assert columns[[0, 15]].max() < 30
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda p: (p / "data_batch_3.bin").unlink(), "data_batch_3.bin: missing"),
+        (lambda p: (p / "data_batch_2.bin").write_bytes(b"x" * 100), "not whole images"),
+        (lambda p: (p / "data_batch_2.bin").write_bytes(b"\xff" * 3073), "labels beyond 0..9"),
+        (lambda p: [f.unlink() for f in p.iterdir()], "set data.path to the folder"),
+    ],
+)
+def test_broken_cifar10_names_what_is_wrong(tmp_path: Path, spoil, message: str) -> None:
+    write_binary(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(DataError, match=message):
+        open_source(cifar(tmp_path))
+
+
+def folder_data(path: Path, **keys: object) -> Data:
+    return Data(source="folder", path=str(path), size=32, channels=3, **keys)
+
+
+def test_a_broken_folder_names_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such folder"):
+        open_source(folder_data(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="no sub-folders"):
+        open_source(folder_data(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="a class without images"):
+        open_source(folder_data(tmp_path))
+    write_images(tmp_path / "empty", ["a.png"])
+    write_images(tmp_path / "other", ["b.png"])
+    with pytest.raises(DataError, match=r"has 2 classes, data\.classes says 1"):
+        open_source(folder_data(tmp_path, classes=1))
+    (tmp_path / "other" / "b.png").write_bytes(b"not a png")
+    source = open_source(folder_data(tmp_path))
+    with pytest.raises(DataError, match=r"b\.png: not a readable image"):
+        source[1]
+
+
+def test_labels_and_images_must_fit_each_other(tmp_path: Path) -> None:
+    write_images(tmp_path / "images", ["a.png", "b.png"])
+    table = tmp_path / "labels.csv"
+    for text, message in [
+        ("a.png,0\nb.png,1\nc.png,1\n", r"1 of 3 images are not in .*c\.png"),
+        ("a.png,0\n", r"1 images have no label in .*b\.png"),
+        ("a.png\n", "expected rows of file name, label"),
+        ("", "expected rows of file name, label"),
+    ]:
+        table.write_text(text)
+        with pytest.raises(DataError, match=message):
+            open_source(folder_data(tmp_path / "images", labels=str(table)))
+
+
+def test_images_of_another_shape_than_the_config_says_are_refused() -> None:
+    data = Data(source="dummy", size=8, channels=3).model_copy(update={"source": "digits"})
+    with pytest.raises(DataError, match=r"set data\.channels and data\.size"):
+        open_source(data)
