@@ -1,5 +1,6 @@
 """Output: a text table for people, JSON and CSV for machines; remarks go to stderr."""
 
+import argparse
 import csv
 import io
 import json
@@ -43,6 +44,14 @@ def csv_table(rows: Sequence[Row]) -> str:
 def json_text(value: Any) -> str:
     """JSON of rows, absent values left out; ASCII, so that it is inert on a terminal too."""
     return json.dumps(_present(value), indent=1, allow_nan=False)
+
+
+def put(rows: Sequence[Row], asked: argparse.Namespace, *, json: Any = None) -> None:
+    """Print rows as they were asked for; `json` where its contract is more than the rows."""
+    if asked.json:
+        print(json_text(rows if json is None else json))
+    else:
+        print(csv_table(rows) if asked.csv else text_table(rows))
 
 
 def remark(lines: Iterable[str]) -> None:

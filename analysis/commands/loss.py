@@ -2,9 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from analysis.table import csv_table, json_text, remark, text_table
+from analysis.table import put, remark
 
 if TYPE_CHECKING:
     from analysis.read.log import RunLog
@@ -66,7 +66,8 @@ def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
     from analysis.loss import AXES, pair, pair_row, scale, scale_remark
 
     pairs = [pair(logs[0], other, by=asked.by, after=asked.after) for other in logs[1:]]
-    _put([pair_row(found, margin=asked.margin) for found in pairs], asked)
+    rows = [pair_row(found, margin=asked.margin) for found in pairs]
+    put(rows, asked, json={"pairs": rows})
     for found in pairs:
         low, high = found.x[0], found.x[-1]
         remark([f"{found.b.name}: {len(found.x)} points, {AXES[asked.by]} {low:.6g} to {high:.6g}"])
@@ -83,15 +84,8 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
         pair_row(pair(logs[0], other), margin=asked.margin) | exact_differences(logs[0], other)
         for other in logs[1:]
     ]
-    _put(rows, asked)
+    put(rows, asked, json={"pairs": rows})
     return 1 if any(row["differing"] for row in rows) else 0
-
-
-def _put(rows: list[dict[str, Any]], asked: argparse.Namespace) -> None:
-    if asked.json:
-        print(json_text({"pairs": rows}))
-    else:
-        print(csv_table(rows) if asked.csv else text_table(rows))
 
 
 def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.table import csv_table, json_text, remark, text_table
+from analysis.table import put, remark
 
 DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran"
 EXAMPLE = "python -m analysis runs logs"
@@ -21,17 +21,23 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print the table; 1 where a run could not be read."""
     from analysis.read.find import read_all
-    from analysis.runs import ledger_row, run_row
+    from analysis.runs import run_row
 
+    if asked.ledger:
+        return _ledger(asked)
     found = read_all(asked.paths)
     rows = [run_row(log) for log in found.logs]
     rows += [{"run": name, "state": "unreadable"} for name, _ in found.unread]
-    if asked.ledger:
-        rows = [ledger_row(ledger) for ledger in found.ledgers]
-    if asked.json:
-        print(json_text(rows))
-    else:
-        print(csv_table(rows) if asked.csv else text_table(rows))
+    put(rows, asked)
     remark(why for _, why in found.unread)
     remark(line for log in found.logs for line in log.remarks)
     return 1 if found.unread else 0
+
+
+def _ledger(asked: argparse.Namespace) -> int:
+    from analysis.read.find import text_files
+    from analysis.read.ledger import read_ledger
+    from analysis.runs import ledger_row
+
+    put([ledger_row(read_ledger(path)) for path in text_files(asked.paths)], asked)
+    return 0

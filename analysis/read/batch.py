@@ -75,12 +75,14 @@ def from_matches(
 
 
 def numbers(texts: Iterable[bytes | None]) -> Floats:
-    """Numbers as printed; `1,710` and `23.5%` too; what is none is NaN."""
+    """Numbers as printed; `1,710` and `23.5%` too; what is none, or not finite, is NaN."""
     listed = list(texts)
     try:
-        return np.array(listed, dtype="S").astype(np.float64)
+        found = np.array(listed, dtype="S").astype(np.float64)
     except ValueError:
-        return np.array([_number(text) for text in listed], dtype=np.float64)
+        found = np.array([_number(text) for text in listed], dtype=np.float64)
+    found[~np.isfinite(found)] = np.nan
+    return found
 
 
 def _number(text: bytes | None) -> float:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from analysis.read import Unreadable
-from analysis.read.foreign import Found, gather, read_folder, read_one
+from analysis.read.foreign import Found, gather, is_text, read_folder, read_one, walk
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
 from configs.run import RunFolder, find_runs, is_run
@@ -21,6 +21,15 @@ def read_all(paths: list[str]) -> Found:
     """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
     seen: set[Path] = set()
     return gather(_under(_existing(path), seen) for path in paths)
+
+
+def text_files(paths: list[str]) -> list[Path]:
+    """The text files under `paths` that are not ours."""
+    found = []
+    for path in map(_existing, paths):
+        own = frozenset(run.path.resolve() for run in _our_runs(path)) if path.is_dir() else ()
+        found += list(walk(path, without=frozenset(own))) if path.is_dir() else [path]
+    return [path for path in dict.fromkeys(found) if is_text(path)]
 
 
 def _existing(name: str) -> Path:

@@ -10,7 +10,6 @@ from analysis.read import Unreadable
 from analysis.read.chunks import open_bytes
 from analysis.read.columns import from_rows
 from analysis.read.database import MAGIC, read_database
-from analysis.read.ledger import Ledger
 from analysis.read.log import RunLog
 from analysis.read.samples import is_sample, read_samples
 from analysis.read.tables import header_of, read_csv
@@ -35,10 +34,9 @@ def walk(folder: Path, *, without: frozenset[Path] = frozenset()) -> Iterator[Pa
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was read: the runs, the ledgers of text files, and (name, why) of what was not."""
+    """What was read: the runs, and (name, why) of what could not be."""
 
     logs: tuple[RunLog, ...] = ()
-    ledgers: tuple[Ledger, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
 
 
@@ -47,7 +45,6 @@ def gather(parts: Iterable[Found]) -> Found:
     listed = list(parts)
     return Found(
         logs=tuple(log for part in listed for log in part.logs),
-        ledgers=tuple(ledger for part in listed for ledger in part.ledgers),
         unread=tuple(pair for part in listed for pair in part.unread),
     )
 
@@ -69,17 +66,16 @@ def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> Found:
 def read_one(path: Path, *, name: str) -> Found:
     """The runs in one file, or why it cannot be read."""
     try:
-        logs, ledger = read_file(path, name=name)
+        return Found(logs=tuple(read_file(path, name=name)))
     except Unreadable as error:
         return Found(unread=((name, str(error)),))
-    return Found(logs=tuple(logs), ledgers=(ledger,) if ledger else ())
 
 
 def _name(path: Path, folder: Path) -> str:
     return str(Path(folder.resolve().name) / path.relative_to(folder))
 
 
-def read_file(path: Path, *, name: str) -> tuple[list[RunLog], Ledger | None]:
+def read_file(path: Path, *, name: str) -> list[RunLog]:
     """The runs in one file; none where it is no log. `Unreadable` where a known one is damaged."""
     try:
         with open_bytes(path) as file:
@@ -89,24 +85,31 @@ def read_file(path: Path, *, name: str) -> tuple[list[RunLog], Ledger | None]:
         raise Unreadable(f"{path}: cannot be read ({error})") from None
 
 
-def _read(path: Path, start: bytes, *, name: str) -> tuple[list[RunLog], Ledger | None]:
+def _read(path: Path, start: bytes, *, name: str) -> list[RunLog]:
     if start.startswith(MAGIC):
-        return read_database(path, name=name), None
+        return read_database(path, name=name)
     if looks_like_events(start):
-        return read_events(path, name=name), None
+        return read_events(path, name=name)
     if start.lstrip()[:1] == b"{" and _has_history(path, start):
         rows = list(enumerate(read_state(path), start=1))
-        return from_rows(rows, path=path, name=name, kind="HF Trainer"), None
+        return from_rows(rows, path=path, name=name, kind="HF Trainer")
     if _is_binary(start):
-        return [], None
+        return []
     if header_of(start):
-        return read_csv(path, name=name), None
+        return read_csv(path, name=name)
     return read_text(path, name=name)
 
 
 def _has_history(path: Path, start: bytes) -> bool:
     """Whether a JSON file is a `trainer_state.json`: `log_history` may stand far down."""
     return b'"log_history"' in start or path.name == "trainer_state.json"
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file is a text whose lines a ledger can be kept of."""
+    with open_bytes(path) as file:
+        start = file.read(PEEK)
+    return not _is_binary(start) and not header_of(start) and start.lstrip()[:1] != b"{"
 
 
 def _is_binary(start: bytes) -> bool:

@@ -1,19 +1,22 @@
 """What became of each line that was read: a metric, an event, known noise, or unknown."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from analysis.read.chunks import Chunk
+from analysis.read.text import FORMATS, scan
 
 _NOISE = re.compile(
     rb"^\s*$|INFO|WARN|[Ww]arning|DEBUG|^\s*[*=#_-]{3,}|it/s|s/it|B/s\]|%\||OMP_NUM_THREADS|"
     rb"NCCL|torchrun|[Ll]oad(?:ed|ing)|[Ss]av(?:ed|ing)|[Cc]heckpoint|[Dd]ownload|Epoch|epoch|"
     rb"[Pp]arameters|File \"|^\s+[\w^~ ]|:::MLL|srun:|slurm"
 )
-LONGEST_SAMPLE = 120
+LONGEST_SAMPLE, LONGEST_READ = 120, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +33,38 @@ class Ledger:
     sample: str | None = None
 
 
-@dataclass(kw_only=True)
-class Tally:
-    """The counts while a file is read."""
+def read_ledger(path: Path) -> Ledger:
+    """The ledger of a text file."""
+    lines = metrics = events = noise = unknown = 0
+    sample, kinds = b"", Counter[str]()
+    for piece in scan(path):
+        rows = {number for batch in piece.rows.values() for number in batch.line.tolist()}
+        told = {ending.line for ending in piece.told} - rows
+        kinds.update({kind: len(batch) for kind, batch in piece.rows.items()})
+        others = _others(piece.chunk, rows | told)
+        strange = [text for text in others if not _NOISE.search(text)]
+        sample = sample or next(iter(strange), b"")
+        lines += len(rows) + len(told) + len(others)
+        metrics, events = metrics + len(rows), events + len(told)
+        noise, unknown = noise + len(others) - len(strange), unknown + len(strange)
+    return Ledger(
+        path=path,
+        format=next((known.name for known in FORMATS if known.name in kinds), None),
+        lines=lines,
+        metrics=metrics,
+        events=events,
+        noise=noise,
+        unknown=unknown,
+        sample=sample[:LONGEST_SAMPLE].decode("utf-8", "replace").strip() or None,
+    )
 
-    lines: int = 0
-    metrics: int = 0
-    events: int = 0
-    noise: int = 0
-    sample: bytes | None = None
 
-    def count(self, chunk: Chunk, metrics: set[int], events: set[int]) -> None:
-        """Book the lines of a piece; `metrics` and `events` are line numbers."""
-        total = len(chunk.newlines) + (0 if chunk.data.endswith(b"\n") else 1)
-        self.lines += total
-        self.metrics += len(metrics)
-        self.events += len(events - metrics)
-        known = np.zeros(total + 1, dtype=bool)
-        for number in metrics | events:
-            known[min(number - chunk.line, total)] = True
-        bounds = np.concatenate([[0], chunk.newlines + 1, [len(chunk.data)]])
-        for index in np.flatnonzero(~known[:total]):
-            text = chunk.data[bounds[index] : min(bounds[index + 1], bounds[index] + 1000)]
-            if _NOISE.search(text):
-                self.noise += 1
-            elif self.sample is None:
-                self.sample = text[:LONGEST_SAMPLE]
-
-    def close(self, path: Path, kind: str | None) -> Ledger:
-        """The finished ledger."""
-        unknown = self.lines - self.metrics - self.events - self.noise
-        sample = self.sample.decode("utf-8", "replace").strip() if self.sample else None
-        return Ledger(
-            path=path,
-            format=kind,
-            lines=self.lines,
-            metrics=self.metrics,
-            events=self.events,
-            noise=self.noise,
-            unknown=max(0, unknown),
-            sample=sample,
-        )
+def _others(chunk: Chunk, known: set[int]) -> list[bytes]:
+    """The lines of a piece that are neither metrics nor events, cut to `LONGEST_READ`."""
+    bounds = np.concatenate([[0], chunk.newlines + 1, [len(chunk.data)]])
+    full = bounds[:-1] < bounds[1:]
+    return [
+        chunk.data[start : min(end, start + LONGEST_READ)]
+        for number, (start, end) in enumerate(pairwise(bounds.tolist()), start=chunk.line)
+        if number not in known and full[number - chunk.line]
+    ]

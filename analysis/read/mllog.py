@@ -45,9 +45,8 @@ def _values(text: bytes) -> dict[str, float]:
     found = {column_of(name): number for name, number in measured.items()} | {"step": step}
     if "samples_count" in about:
         found["images"] = about["samples_count"]
-    if type(entry.get("time_ms")) in (int, float):
-        found["time"] = entry["time_ms"] / 1e3
-    return found
+    milliseconds = as_numbers({"time": entry.get("time_ms")})
+    return found | {name: ms / 1e3 for name, ms in milliseconds.items()}
 
 
 MLLOG = Format(name="MLPerf", token=b":::MLL", read=_read)

@@ -1,6 +1,7 @@
 """Reads a text log of any format that is known: the first format with rows is the file's."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,10 @@ import numpy as np
 from analysis.read.assemble import assemble, join, main_group, select
 from analysis.read.bars import BARS
 from analysis.read.batch import Batch, Format
-from analysis.read.chunks import chunks
+from analysis.read.chunks import Chunk, chunks
 from analysis.read.dit import DIT
 from analysis.read.endings import Ending, endings
 from analysis.read.iterations import MEGATRON, NANO_GPT
-from analysis.read.ledger import Ledger, Tally
 from analysis.read.log import RunLog
 from analysis.read.mllog import MLLOG
 from analysis.read.titan import TITAN
@@ -22,32 +22,40 @@ from analysis.read.trainer import TRAINER
 FORMATS: tuple[Format, ...] = (MLLOG, TITAN, DIT, MEGATRON, NANO_GPT, TRAINER, BARS)
 
 
-def read_text(path: Path, *, name: str) -> tuple[list[RunLog], Ledger]:
-    """The runs in a text file (none where no format is known) and the ledger of its lines."""
+@dataclass(frozen=True, kw_only=True)
+class Scanned:
+    """What one piece of a file holds: rows by format, and lines on how a job ended."""
+
+    chunk: Chunk
+    rows: dict[str, Batch]
+    told: list[Ending]
+
+
+def scan(path: Path) -> Iterator[Scanned]:
+    """The file piece by piece, with every format's rows."""
+    for chunk in chunks(path):
+        found = {known.name: known.rows(chunk) for known in FORMATS}
+        rows = {name: batch for name, batch in found.items() if batch is not None}
+        yield Scanned(chunk=chunk, rows=rows, told=endings(chunk))
+
+
+def read_text(path: Path, *, name: str) -> list[RunLog]:
+    """The runs in a text file; none where no format is known."""
     found: dict[str, list[Batch]] = {}
     told: list[Ending] = []
-    tally = Tally()
-    for chunk in chunks(path):
-        lines: set[int] = set()
-        for known in FORMATS:
-            batch = known.rows(chunk)
-            if batch is not None:
-                found.setdefault(known.name, []).append(batch)
-                lines.update(batch.line.tolist())
-        ended = endings(chunk)
-        told += ended
-        tally.count(chunk, lines, {ending.line for ending in ended})
+    for piece in scan(path):
+        told += piece.told
+        for kind, batch in piece.rows.items():
+            found.setdefault(kind, []).append(batch)
     rows = {kind: join(batches) for kind, batches in found.items()}
-    for known in FORMATS:
-        if _is_run(rows.get(known.name)):
-            batch = rows[known.name]
-            remarks: tuple[str, ...] = ()
-            if known is TRAINER and not (batch.step > 0).any():
-                batch, remarks = _with_steps(batch, rows.get(BARS.name))
-            logs = assemble(batch, told, path=path, name=name, kind=known.name)
-            logs = [_remarked(log, remarks) for log in logs]
-            return logs, tally.close(path, known.name)
-    return [], tally.close(path, None)
+    known = next((known for known in FORMATS if _is_run(rows.get(known.name))), None)
+    if known is None:
+        return []
+    batch, remarks = rows[known.name], tuple[str, ...]()
+    if known is TRAINER and not (batch.step > 0).any():
+        batch, remarks = _with_steps(batch, rows.get(BARS.name))
+    logs = assemble(batch, told, path=path, name=name, kind=known.name)
+    return [_remarked(log, remarks) for log in logs]
 
 
 def _is_run(rows: Batch | None) -> bool:

@@ -8,7 +8,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.read import Unreadable
-from analysis.read.find import read_all, read_logs
+from analysis.read.find import read_logs
+from analysis.read.ledger import read_ledger
 from analysis.speed import measure
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
@@ -161,10 +162,21 @@ def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
 def test_the_ledger_adds_up(tmp_path):
     noise = b"\nWARNING: something\n\nwho knows what this is\nTraceback (most recent call last):\n"
     (tmp_path / "x").write_bytes(write.dit(story(n=30)) + noise)
-    [ledger] = read_all([str(tmp_path)]).ledgers
+    ledger = read_ledger(tmp_path / "x")
     assert (ledger.metrics, ledger.events, ledger.noise, ledger.unknown) == (30, 1, 2, 2)
     assert ledger.lines == 35
     assert ledger.sample == "[2023-11-14 22:13:20] Dataset contains 1,281,167 images"
+
+
+def test_the_ledger_is_a_table_of_files(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story(n=30)))
+    (tmp_path / "b").write_bytes(b"nothing known\n")
+    assert main(["runs", str(tmp_path), "--ledger", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["lines"], row["metrics"], row["unknown"]) for row in found] == [
+        (31, 30, 1),
+        (1, 0, 1),
+    ]
 
 
 def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
