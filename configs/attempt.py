@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from configs.run import (
     resume_config,
 )
 from configs.schema import Pretrain
+from configs.version import version
 from configs.yaml12 import ConfigError
 
 # What `close` makes of the last event: the exit code of the job.
@@ -53,8 +53,8 @@ def open_attempt(
     if found:
         config = resume_config(found, overrides)
     else:
-        config = _with_absolute_paths(load(source, overrides))
-    _check_paths(config)
+        config = with_absolute_paths(load(source, overrides))
+    check_paths(config)
     if gpus is not None:
         divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
     if found and found.is_done(steps=config.train.steps):
@@ -108,7 +108,7 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     return Verdict(event="failed", exit_code=1)
 
 
-def _with_absolute_paths(config: Pretrain) -> Pretrain:
+def with_absolute_paths(config: Pretrain) -> Pretrain:
     """The config with its paths as seen from anywhere: a run is resumed from other folders too."""
     said = {name: getattr(config.data, name) for name in _PATHS}
     paths = {name: str(Path(path).absolute()) for name, path in said.items() if path is not None}
@@ -122,7 +122,7 @@ def _error_note(attempt: Path) -> dict[str, Any]:
         return {}
 
 
-def _check_paths(config: Pretrain) -> None:
+def check_paths(config: Pretrain) -> None:
     """Refuse a data folder or label file that is not there, before anything is queued or run."""
     for name, (kind, is_there) in _PATHS.items():
         value = getattr(config.data, name)
@@ -132,20 +132,9 @@ def _check_paths(config: Pretrain) -> None:
 
 def _code(attempt: Path) -> dict[str, Any]:
     """The commit that runs, and where the tree differs from it, the difference in `code.patch`."""
-    commit = _git("rev-parse", "HEAD")
-    if commit is None:
+    runs = version(ROOT)
+    if runs is None:
         return {}
-    patch = _git("diff", "HEAD")
-    if patch:
-        replace_file(attempt / "code.patch", patch)
-    return {"commit": commit.strip(), "dirty": bool(patch)}
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
-        return None
-    return done.stdout
+    if runs.patch:
+        replace_file(attempt / "code.patch", runs.patch)
+    return {"commit": runs.commit, "dirty": runs.dirty}

@@ -155,14 +155,14 @@ def is_restarted() -> bool:
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
 
 
-def make_run(name: str, tree: dict[str, Any]) -> RunFolder:
-    """A new folder for a resolved config, with an id of its own."""
+def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) -> RunFolder:
+    """A new folder for a resolved config; `identity`, else the batch job's id, else a new one."""
     if not name.isprintable() or not name.strip("."):
         raise ConfigError(f"{name!r}: a run cannot be named so; rename the YAML file")
     logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        path = logs / f"{name}-{_batch_job() or new_id()}"
+        path = logs / f"{name}-{identity or _batch_job() or new_id()}"
         # One batch script may start several runs: the first has the job's id.
         while path.exists():
             path = logs / f"{name}-{new_id()}"
