@@ -3,11 +3,11 @@
 import argparse
 import sys
 
-from analysis.commands import loss, runs, speed
+from analysis.commands import loss, runs, scaling, speed
 from analysis.read import Unreadable
 from analysis.table import remark
 
-COMMANDS = {"runs": runs, "speed": speed, "loss": loss}
+COMMANDS = {"runs": runs, "speed": speed, "loss": loss, "scaling": scaling}
 EXAMPLES = """examples:
   python -m analysis runs logs
   python -m analysis speed logs/one-rank logs/two-ranks

@@ -80,3 +80,23 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     names = dict.fromkeys([*a, *b])
     return [(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]
+
+
+def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
+    """What can have changed loss or clock, but for keys and facts that begin with `without`.
+
+    Runs of one signature differ in nothing else that is known; None where configs are unknown.
+    """
+    if log.config is None:
+        return None
+    tags = _tags(log.config)
+    asked = {
+        name: value
+        for name, value in log.config.items()
+        if (affects := tags.get(name, CLOCK)) and "resources" not in affects
+    }
+    return tuple(
+        (name, shown(value))
+        for name, value in sorted((asked | machine(log.facts)).items())
+        if not name.startswith(tuple(without))
+    )
