@@ -3,11 +3,18 @@
 import argparse
 import sys
 
-from analysis.commands import loss, runs, scaling, speed
+from analysis.commands import audit, loss, quality, runs, scaling, speed
 from analysis.read import Unreadable
 from analysis.table import remark
 
-COMMANDS = {"runs": runs, "speed": speed, "loss": loss, "scaling": scaling}
+COMMANDS = {
+    "runs": runs,
+    "speed": speed,
+    "loss": loss,
+    "scaling": scaling,
+    "quality": quality,
+    "audit": audit,
+}
 EXAMPLES = """examples:
   python -m analysis runs logs
   python -m analysis speed logs/one-rank logs/two-ranks

@@ -16,12 +16,13 @@ COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s")
 
 @dataclass(frozen=True, kw_only=True)
 class Accounting:
-    """Seconds by purpose; `wall_s` leaves out the queue. `train` is without waits for data.
+    """Seconds by purpose; `began` (since 1970) and `wall_s` leave out the queue.
 
-    `lost` is training that a later attempt did again, `between` the gaps between attempts,
-    `other` what no clock of the run was running for.
+    `train` is without waits for data, `lost` is training that a later attempt did again,
+    `between` the gaps between attempts, `other` what no clock of the run was running for.
     """
 
+    began: float
     wall_s: float
     seconds: Mapping[str, float]
     steps: int
@@ -59,7 +60,7 @@ def account(log: RunLog) -> Accounting | None:
     said = sum(value for name, value in seconds.items() if name != "queue")
     seconds["other"] = max(0.0, ended - began - said)
     steps = int(log.step[-1]) if len(log) else 0
-    return Accounting(wall_s=ended - began, seconds=seconds, steps=steps)
+    return Accounting(began=began, wall_s=ended - began, seconds=seconds, steps=steps)
 
 
 def _from_stamps(log: RunLog) -> Accounting | None:
@@ -68,8 +69,9 @@ def _from_stamps(log: RunLog) -> Accounting | None:
     if len(rows) < 2:
         return None
     first, last = rows[0], rows[-1]
-    wall = float(log.column("time")[last] - log.column("time")[first])
-    return Accounting(wall_s=wall, seconds={}, steps=int(log.step[last] - log.step[first]))
+    began = float(log.column("time")[first])
+    wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
+    return Accounting(began=began, wall_s=wall, seconds={}, steps=steps)
 
 
 def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:

@@ -20,7 +20,8 @@ class RunLog:
     `values` holds `loss`, `images`, `time` (seconds since 1970) and cumulative seconds by clock
     (`train_s`, `data_s`, `save_s`, ...). `config` is flat (dotted keys) and None where it is not
     known; `facts` are those of the machine, of the last attempt; `events` and `lost` are as
-    recorded: `lost` are steps that a resume did again.
+    recorded: `lost` are steps that a resume did again. `evaluations` are records with a step, a
+    time and what was evaluated.
     """
 
     name: str
@@ -34,6 +35,7 @@ class RunLog:
     facts: Mapping[str, Any] = field(default_factory=dict)
     events: tuple[Mapping[str, Any], ...] = ()
     lost: tuple[Mapping[str, Any], ...] = ()
+    evaluations: tuple[Mapping[str, Any], ...] = ()
     attempts: int = 1
     remarks: tuple[str, ...] = ()
 

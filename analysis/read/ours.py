@@ -32,7 +32,8 @@ def read_ours(run: RunFolder) -> RunLog:
             lines[id(record)] = number
             records.append(record)
     odd = number - len(records)
-    steps = sorted((r for r in valid(records) if "loss" in r or "train_s" in r), key=_step_of)
+    standing = sorted(valid(records), key=_step_of)
+    steps = [record for record in standing if _is_step(record)]
     kept = {id(record) for record in steps}
     passed_over = f"{run.metrics_file}: {odd} lines are no records of a run and were passed over"
     return RunLog(
@@ -46,10 +47,18 @@ def read_ours(run: RunFolder) -> RunLog:
         config=config,
         facts=facts[-1] if facts else {},
         events=tuple(record for record in records if "event" in record),
-        lost=tuple(r for r in records if "train_s" in r and id(r) not in kept),
+        lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
+        evaluations=tuple(
+            record | {"line": lines[id(record)]} for record in standing if not _is_step(record)
+        ),
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         remarks=(passed_over,) if odd else (),
     )
+
+
+def _is_step(record: Record) -> bool:
+    """Whether a record is a training step's and not an event or an evaluation."""
+    return "event" not in record and "train_s" in record
 
 
 def _facts(run: RunFolder) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from analysis.read.dit import DIT
 from analysis.read.endings import Ending, endings
 from analysis.read.iterations import MEGATRON, NANO_GPT
 from analysis.read.log import RunLog
-from analysis.read.mllog import MLLOG
+from analysis.read.mllog import MLLOG, read_header
 from analysis.read.titan import TITAN
 from analysis.read.trainer import TRAINER
 
@@ -55,6 +55,9 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
     if known is TRAINER and not (batch.step > 0).any():
         batch, remarks = _with_steps(batch, rows.get(BARS.name))
     logs = assemble(batch, told, path=path, name=name, kind=known.name)
+    if known is MLLOG and len(logs) == 1:
+        facts, events = read_header(path)
+        logs = [replace(logs[0], facts=facts, events=(*events, *logs[0].events))]
     return [_remarked(log, remarks) for log in logs]
 
 
