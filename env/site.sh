@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Source it: reads the site file into this shell.
 #   SITE=name   takes env/sites/name.sh; else the file whose `# host:` line fits this host; else local
-# A site file may set MODULES, LOGS, UMASK, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE and
-# the function site_flags (env/sites/local.sh explains each).
+# A site file may set MODULES, LOGS, UMASK, VENV, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE,
+# JOB_FLAGS and the function site_flags (env/sites/example.sh explains each).
 
 find_site() {
   local sites=$1 host file pattern
@@ -24,16 +24,29 @@ read_site() {
   local sites=$1
   SITE=${SITE:-$(find_site "$sites")}
   if [[ ! -f $sites/$SITE.sh ]]; then
-    echo "SITE=$SITE: there is no $sites/$SITE.sh; copy env/sites/local.sh to it, or unset SITE" >&2
+    echo "SITE=$SITE: there is no $sites/$SITE.sh; copy env/sites/example.sh to it, or unset SITE" >&2
     return 2
   fi
-  MODULES=()
+  MODULES=() JOB_FLAGS=()
   # shellcheck source=env/sites/local.sh
   source "$sites/$SITE.sh"
   export SITE
 }
 
+# The flags that every job here is submitted with, then those that ask for its GPUs, one per line.
+job_flags() { # job_flags GPU NODES GPUS_PER_NODE
+  if ((${#JOB_FLAGS[@]})); then
+    printf '%s\n' "${JOB_FLAGS[@]}"
+  fi
+  if (($3)); then
+    site_flags "$@"
+  else
+    printf '%s\n' "--nodes=$2" --ntasks-per-node=1
+  fi
+}
+
 load_modules() {
+  local options=$-
   ((${#MODULES[@]} == 0)) && return
   if ! type module >/dev/null 2>&1; then
     echo "site $SITE wants modules (${MODULES[*]}), but this shell has no 'module' command;" \
@@ -43,5 +56,5 @@ load_modules() {
   # Module systems read unset variables.
   set +u
   module load "${MODULES[@]}"
-  set -u
+  [[ $options != *u* ]] || set -u
 }

@@ -1,0 +1,12 @@
+# shellcheck shell=bash
+# The start file of the shell that env/interactive.sh opens. A person's own comes first: what it
+# puts on the PATH must not hide the virtualenv.
+
+if [[ -f ~/.bashrc ]]; then
+  # shellcheck disable=SC1090
+  source ~/.bashrc
+fi
+# shellcheck source=env/activate.sh
+source "$(dirname "${BASH_SOURCE[0]}")/activate.sh"
+umask "$UMASK"
+PS1="(${SLURM_JOB_ID-}: ${SLURM_JOB_NODELIST-}) ${PS1-\\w\\$ }"

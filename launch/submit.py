@@ -1,0 +1,198 @@
+"""From a config to a queued job: everything that can be wrong is found before a folder is made."""
+
+import shlex
+import shutil
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from configs.attempt import check_paths, with_absolute_paths
+from configs.batch import divide
+from configs.load import load, to_tree
+from configs.records import RecordWriter
+from configs.run import ROOT, RunFolder, is_run, make_run, new_id, resume_config
+from configs.schema import Pretrain
+from launch import cluster, duration, limits, slurm, snapshot, submission
+from launch.cluster import Refused
+from launch.flags import Flags, spell, template_flags
+from launch.site import Site, ask_site, check_site
+from launch.slurm import BatchScript
+
+How = Literal["slurm", "local", "dry"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One run to submit: what was asked, checked, and where it will go."""
+
+    source: Path
+    overrides: list[str]
+    config: Pretrain
+    resumes: RunFolder | None
+    identity: str
+    site: Site
+    tree: snapshot.Tree
+    flags: Flags
+
+    @property
+    def template(self) -> Path:
+        """The job's file, in the tree."""
+        return Path("jobs", f"{self.config.kind}.sbatch")
+
+    @property
+    def run(self) -> Path:
+        """The run's folder, made or not."""
+        if self.resumes:
+            return self.resumes.path
+        return self.site.logs / f"{self.source.stem}-{self.identity}"
+
+
+def submit(
+    source: Path, overrides: list[str], *, how: How, site_name: str | None, extra: Flags
+) -> int:
+    """Submit, start here, or only print; 0 where that was done. Raises ConfigError and Refused."""
+    resumes = RunFolder(source.resolve()) if is_run(source) else None
+    config = _config(source, overrides, resumes)
+    if resumes and resumes.is_done(steps=config.train.steps):
+        print(f"{source}: done already; raise train.steps to go on", file=sys.stderr)
+        return 0
+    site = ask_site(ROOT, config.resources, name=site_name)
+    check_site(site)
+    request = Request(
+        source=source,
+        overrides=overrides,
+        config=config,
+        resumes=resumes,
+        identity=new_id(),
+        site=site,
+        tree=snapshot.read_tree(ROOT),
+        flags=extra,
+    )
+    {"slurm": _queue, "local": _start, "dry": _show}[how](request)
+    return 0
+
+
+def _config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Pretrain:
+    if resumes:
+        config = resume_config(resumes, overrides)
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    check_paths(config)
+    asked = config.resources
+    divide(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
+    return config
+
+
+def batch_script(request: Request, run: Path) -> BatchScript:
+    """The job of a request whose run's folder is `run`."""
+    code = request.tree.folder(request.site.logs)
+    flags = template_flags(ROOT / request.template)
+    # % begins a pattern in the path of the output.
+    logs = str(request.site.logs).replace("%", "%%")
+    flags |= {
+        "job-name": run.name,
+        "chdir": str(code),
+        "output": f"{logs}/{Path(str(flags['output'])).name}",
+    }
+    flags |= _resource_flags(request.config) | request.site.flags | request.flags
+    changes = request.overrides if request.resumes else []
+    return BatchScript(
+        flags=flags,
+        exports=request.site.exports(),
+        command=["bash", str(code / request.template), str(run), *changes],
+    )
+
+
+def _resource_flags(config: Pretrain) -> Flags:
+    asked = config.resources
+    flags: Flags = {
+        "nodes": str(asked.nodes),
+        "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),
+        "time": duration.spell(asked.hours),
+    }
+    return flags | ({"mem": f"{asked.memory_gb}G"} if asked.memory_gb else {})
+
+
+def by_hand(request: Request) -> str:
+    """The command that submits the same without the launcher: the checkout, not a snapshot."""
+    flags = batch_script(request, request.run).flags
+    known = template_flags(ROOT / request.template) | {"chdir": flags["chdir"]}
+    other = {name: value for name, value in flags.items() if known.get(name) != value}
+    del other["job-name"]
+    words = [*spell(other), str(request.template), str(request.source), *request.overrides]
+    return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])
+
+
+def _show(request: Request) -> None:
+    print(slurm.sbatch_text(batch_script(request, request.run)))
+    print("# The same by hand, of the checkout instead of a snapshot of it:")
+    print(textwrap.indent(by_hand(request), "# ", lambda line: True))
+
+
+def _queue(request: Request) -> None:
+    planned = batch_script(request, request.run)
+    remarks = limits.check(planned.flags, slurm.sbatch_text(planned))
+    hidden = [name for name in cluster.misleading_variables() if name.startswith("SBATCH_")]
+    if hidden:
+        remarks.append(f"{', '.join(hidden)}: not heeded; give flags after --, or in the site file")
+    if request.resumes:
+        _check_idle(request.resumes)
+    run = _prepare(request)
+    script = batch_script(request, run.path)
+    try:
+        job = slurm.submit(script)
+    except (Refused, OSError):
+        _withdraw(request, run)
+        raise
+    submission.keep_text(run, job, slurm.sbatch_text(script))
+    print(f"run: {run.path}\njob: {job}")
+    remarks.append(f"follow it: python -m launch tail {shlex.quote(str(run.path))}")
+    print("\n".join(remarks), file=sys.stderr)
+
+
+def _start(request: Request) -> None:
+    run = _prepare(request)
+    folder = submission.folder(run)
+    folder.mkdir(exist_ok=True)
+    pid = slurm.start_here(batch_script(request, run.path), folder)
+    print(f"run: {run.path}\nprocess: {pid}")
+    print(f"follow it: python -m launch tail {shlex.quote(str(run.path))}", file=sys.stderr)
+
+
+def _prepare(request: Request) -> RunFolder:
+    """The snapshot, the run's folder, and the event that begins its wait."""
+    snapshot.keep(request.tree, request.site.logs)
+    run = request.resumes or make_run(
+        request.source.stem, to_tree(request.config), identity=request.identity
+    )
+    _record(run, "queued")
+    return run
+
+
+def _withdraw(request: Request, run: RunFolder) -> None:
+    """Undo what was prepared for a job that sbatch did not take."""
+    if request.resumes:
+        _record(run, "failed", reason="config", message="sbatch refused the job")
+    else:
+        shutil.rmtree(run.path)
+
+
+def _record(run: RunFolder, event: str, **fields: str) -> None:
+    writer = RecordWriter(run.path, attempt=max(run.attempts(), default=0) + 1)
+    try:
+        writer.event(event, **fields)
+    finally:
+        writer.close()
+
+
+def _check_idle(run: RunFolder) -> None:
+    """Refuse a second job for a run: the newer one would end the older one's work."""
+    ids = {submission.submitted_job(run), submission.begun_job(run)} - {None}
+    for job, known in cluster.jobs([str(job) for job in ids]).items():
+        if not known.has_ended:
+            raise Refused(
+                f"{run.name}: its job {job} is {known.state}; wait for its end, or end it with "
+                f"python -m launch cancel {shlex.quote(str(run.path))}"
+            )
