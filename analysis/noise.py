@@ -104,6 +104,15 @@ def ratio_interval(above: Estimate, below: Estimate) -> Estimate:
     return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """An estimate times a known positive number."""
+    return Estimate(
+        value=estimate.value * factor,
+        low=None if estimate.low is None else estimate.low * factor,
+        high=None if estimate.high is None else estimate.high * factor,
+    )
+
+
 def repeats_ratio(above: Floats, below: Floats) -> Estimate:
     """The ratio of two arms of repeated runs, from the scatter between the runs.
 

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from analysis.differences import signature
 from analysis.machine import ranks
-from analysis.noise import Estimate, Floats
+from analysis.noise import Estimate, Floats, scaled
 from analysis.read.log import RunLog
 from analysis.speed import Arm, Measured, measure, speedup
 
@@ -102,15 +102,6 @@ def _point(count: int, arm: Arm, base: Arm, least: int) -> Point:
         arm=arm,
         speedup=ratio,
         efficiency=None if ratio is None else scaled(ratio, share),
-    )
-
-
-def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """An estimate times a known positive number."""
-    return Estimate(
-        value=estimate.value * factor,
-        low=None if estimate.low is None else estimate.low * factor,
-        high=None if estimate.high is None else estimate.high * factor,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.accounting import Accounting, account
 from analysis.clocks import choose, intervals
 from analysis.differences import Difference, causes, differences, shown
-from analysis.noise import Estimate, ratio_interval, repeats_mean, repeats_ratio
+from analysis.noise import Estimate, ratio_interval, repeats_mean, repeats_ratio, scaled
 from analysis.read.log import RunLog
 from analysis.steady import Steady, steady
 
@@ -133,11 +133,7 @@ def speedup(base: Arm, arm: Arm) -> Estimate | None:
         found = ratio_interval(firsts[0], firsts[1])
     else:
         found = repeats_ratio(_rates(arm), _rates(base))
-    return Estimate(
-        value=found.value * scale,
-        low=None if found.low is None else found.low * scale,
-        high=None if found.high is None else found.high * scale,
-    )
+    return scaled(found, scale)
 
 
 def _rates(arm: Arm) -> np.ndarray[Any, np.dtype[np.float64]]:
