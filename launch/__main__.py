@@ -88,6 +88,31 @@ def parser() -> argparse.ArgumentParser:
     submit.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
     submit.add_argument("--partition", help="short for -- --partition=...")
     submit.set_defaults(action=_submit)
+
+    status = commands.add_parser("status", help="how runs stand: state, steps, job, why it waits")
+    status.add_argument(
+        "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs, or folders of them; LOGS"
+    )
+    form = status.add_mutually_exclusive_group()
+    for name in ("json", "csv"):
+        form.add_argument(
+            f"--{name}",
+            dest="form",
+            action="store_const",
+            const=name,
+            default="text",
+            help=f"{name.upper()} on stdout",
+        )
+    status.set_defaults(action=_status)
+
+    cancel = commands.add_parser("cancel", help="cancel the jobs of runs; what runs saves first")
+    cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN")
+    cancel.set_defaults(action=_cancel)
+
+    tail = commands.add_parser("tail", help="follow what a run says, until it has ended")
+    tail.add_argument("path", type=Path, metavar="RUN")
+    tail.add_argument("-n", "--lines", type=int, default=20, help="so many of those there already")
+    tail.set_defaults(action=_tail)
     return top
 
 
@@ -103,6 +128,35 @@ def _submit(options: argparse.Namespace) -> int:
         site_name=options.site,
         extra=parse_flags([*words, *options.flags], source="after --"),
     )
+
+
+def _status(options: argparse.Namespace) -> int:
+    from configs.run import ROOT
+    from launch.site import logs_of_site
+    from launch.status import rows
+    from launch.table import show
+
+    show(rows(options.paths or [logs_of_site(ROOT)]), options.form)
+    return 0
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    from launch.ending import cancel
+
+    for path in options.paths:
+        cancel(path)
+    return 0
+
+
+def _tail(options: argparse.Namespace) -> int:
+    from configs.run import RunFolder
+    from launch.following import check_run, follow
+
+    run = RunFolder(options.path.resolve())
+    check_run(run)
+    end = follow(run, lines=options.lines)
+    print(f"{end.event}: {run.path}", file=sys.stderr)
+    return int(end.event == "failed")
 
 
 if __name__ == "__main__":

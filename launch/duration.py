@@ -20,7 +20,7 @@ def seconds(text: str) -> int | None:
     return int(match["days"] or 0) * 86400 + hours * 3600 + minutes * 60 + rest
 
 
-def spell(hours: float) -> str:
+def spell(length_s: float) -> str:
     """`H:M:S`, rounded up to a minute, Slurm's own step."""
-    minutes = max(1, math.ceil(hours * 60 - 1e-6))
+    minutes = max(1, math.ceil(length_s / 60 - 1e-6))
     return f"{minutes // 60:02d}:{minutes % 60:02d}:00"

@@ -1,5 +1,7 @@
 """Whether the cluster can do what a job asks for, before it is queued."""
 
+from dataclasses import dataclass
+
 from launch import cluster, duration
 from launch.cluster import Partition, Refused
 from launch.flags import Flags
@@ -36,22 +38,45 @@ _SHAPE = (
 def _check_partition(flags: Flags, known: list[Partition]) -> None:
     named = str(flags.get("partition", "")).split(",")
     chosen = [one for one in known if one.name in named or (named == [""] and one.is_default)]
-    time = duration.seconds(str(flags.get("time", "")))
-    nodes = str(flags.get("nodes", "1")).rpartition("-")[2]
-    count = int(nodes) if nodes.isdigit() else 1
-    if not chosen or any(_fits(one, time, count) for one in chosen):
+    if not chosen and named != [""]:
+        there = ", ".join(one.name for one in known)
+        raise Refused(f"there is no partition {', '.join(named)}; there are {there}")
+    wish = _Wish(
+        time_s=duration.seconds(str(flags.get("time", ""))), nodes=_count(str(flags["nodes"]))
+    )
+    if not chosen or any(_fits(one, wish) for one in chosen):
         return
-    one = chosen[0]
-    if one.most_nodes is not None and count > one.most_nodes:
-        wish, most, key = f"{count} nodes", f"{one.most_nodes}", "resources.nodes"
-    else:
-        wish, most = f"--time={flags['time']}", f"{(one.most_seconds or 0) / 3600:g} hours"
-        key = "resources.hours"
-    others = [other.name for other in known if _fits(other, time, count)]
-    mend = f" or take one that allows it: --partition {', '.join(others)}" if others else ""
-    raise Refused(f"partition {one.name} allows {most}, not {wish}: lower {key}{mend}")
+    others = ", ".join(one.name for one in known if _fits(one, wish))
+    mend = f", or take a partition that allows it: {others}" if others else ""
+    raise Refused(f"{_excess(chosen[0], wish, flags)}{mend}")
 
 
-def _fits(partition: Partition, time: int | None, nodes: int) -> bool:
-    short = partition.most_seconds is None or (time is not None and time <= partition.most_seconds)
-    return short and (partition.most_nodes is None or nodes <= partition.most_nodes)
+@dataclass(frozen=True, kw_only=True)
+class _Wish:
+    time_s: int | None
+    nodes: int
+
+
+def _count(nodes: str) -> int:
+    most = nodes.rpartition("-")[2]
+    return int(most) if most.isdigit() else 1
+
+
+def _excess(partition: Partition, wish: _Wish, flags: Flags) -> str:
+    name = partition.name
+    if partition.most_nodes is not None and wish.nodes > partition.most_nodes:
+        return (
+            f"partition {name} allows {partition.most_nodes} nodes a job, not {wish.nodes}: "
+            "lower resources.nodes"
+        )
+    return (
+        f"partition {name} allows {duration.spell(partition.most_seconds or 0)}, "
+        f"not {flags['time']}: lower resources.hours"
+    )
+
+
+def _fits(partition: Partition, wish: _Wish) -> bool:
+    short = partition.most_seconds is None or (
+        wish.time_s is not None and wish.time_s <= partition.most_seconds
+    )
+    return short and (partition.most_nodes is None or wish.nodes <= partition.most_nodes)

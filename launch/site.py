@@ -28,20 +28,10 @@ class Site:
 
 def ask_site(root: Path, resources: Resources, *, name: str | None) -> Site:
     """The site called `name`, else that of this host, and its flags for these resources."""
-    answer = subprocess.run(
-        [
-            root / "env" / "describe.sh",
-            resources.gpu or "",
-            str(resources.nodes),
-            str(resources.gpus_per_node),
-        ],
-        env=os.environ | ({"SITE": name} if name else {}),
-        capture_output=True,
-        check=False,
+    gpus = str(resources.gpus_per_node)
+    said, logs, umask, venv, *words = _describe(
+        root, resources.gpu or "", str(resources.nodes), gpus, name=name
     )
-    if answer.returncode:
-        raise ConfigError(answer.stderr.decode(errors="replace").strip())
-    said, logs, umask, venv, *words = os.fsdecode(answer.stdout).split("\0")[:-1]
     return Site(
         name=said,
         logs=Path(logs).resolve(),
@@ -49,6 +39,23 @@ def ask_site(root: Path, resources: Resources, *, name: str | None) -> Site:
         venv=Path(venv).absolute(),
         flags=parse_flags(words, source=f"env/sites/{said}.sh"),
     )
+
+
+def logs_of_site(root: Path) -> Path:
+    """Where this host's runs are kept."""
+    return Path(_describe(root, "", "1", "0", name=None)[1]).resolve()
+
+
+def _describe(root: Path, *resources: str, name: str | None) -> list[str]:
+    answer = subprocess.run(
+        [root / "env" / "describe.sh", *resources],
+        env=os.environ | ({"SITE": name} if name else {}),
+        capture_output=True,
+        check=False,
+    )
+    if answer.returncode:
+        raise ConfigError(answer.stderr.decode(errors="replace").strip())
+    return os.fsdecode(answer.stdout).split("\0")[:-1]
 
 
 def check_site(site: Site) -> None:

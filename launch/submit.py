@@ -110,7 +110,7 @@ def _resource_flags(config: Pretrain) -> Flags:
     flags: Flags = {
         "nodes": str(asked.nodes),
         "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),
-        "time": duration.spell(asked.hours),
+        "time": duration.spell(asked.hours * 3600),
     }
     return flags | ({"mem": f"{asked.memory_gb}G"} if asked.memory_gb else {})
 

@@ -1,0 +1,43 @@
+"""Rows as text for people, as JSON or CSV for machines."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Literal
+
+Row = dict[str, str | int | None]
+Form = Literal["text", "json", "csv"]
+
+
+def show(rows: Sequence[Row], form: Form) -> None:
+    """Print the rows; absent values are left out, or empty."""
+    if form == "json":
+        print(json.dumps([_present(row) for row in rows], indent=1))
+    elif form == "csv" and rows:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    elif rows:
+        print(text(rows))
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Rows under their headings, columns aligned."""
+    heads = list(rows[0])
+    lines = [heads, *([_inert(row[head]) for head in heads] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _present(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _inert(value: str | int | None) -> str:
+    """Text that a terminal only shows: a folder's name may hold anything."""
+    shown = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
