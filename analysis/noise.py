@@ -11,8 +11,9 @@ Floats = NDArray[np.float64]
 
 SOKAL_WINDOW = 5.0
 MIN_VALUES = 10
-MIN_EFFECTIVE = 8.0
-MIN_DETRENDED = 30
+MIN_EFFECTIVE = 6.0
+# How many terms of the trend are taken out of how many values: each widens the interval.
+TREND_TERMS = ((100, 4), (30, 2), (0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +74,15 @@ def mean_interval(series: Floats) -> Estimate:
     """The mean of a series that may drift smoothly, with Student's interval from its noise.
 
     Noise is what scatters about a trend in 1, t, t^2 and log t (a constant gap, a gap that grows,
-    and one that shrinks as a loss does); a drift of the series is not mistaken for noise.
+    and one that shrinks as a loss does; the first terms only where values are few): a drift of
+    the series is not mistaken for noise.
     """
     n, mean = len(series), float(series.mean())
     if n < MIN_VALUES:
         return Estimate(value=mean)
     t = np.arange(1, n + 1) / n
-    powers = [np.ones(n), t, t**2, np.log(t)] if n >= MIN_DETRENDED else [np.ones(n)]
+    terms = next(terms for least, terms in TREND_TERMS if n >= least)
+    powers = [np.ones(n), t, t**2, np.log(t)][:terms]
     trend = np.stack(powers, axis=1)
     noise = series - trend @ np.linalg.lstsq(trend, series, rcond=None)[0]
     effective = n / autocorrelation_time(noise, fitted=len(powers))

@@ -10,7 +10,7 @@ from analysis.read.chunks import Chunk
 
 _BAR = re.compile(
     rb"\|\s*(?P<n>\d{1,15})/(?P<total>\d{1,15}) "
-    rb"\[(?P<elapsed>(?:\d+ days?, )?\d+:\d\d(?::\d\d)?)<(?P<left>[^,\]\r\n]{0,30})"
+    rb"\[(?P<elapsed>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<(?P<left>[^,\]\r\n]{0,30})"
     rb"(?P<post>[^\]\r\n]{0,400})\]"
 )
 _LOSS = re.compile(rb"\b(?:loss|avr_loss|step_loss|train_loss)[=:]\s*([-+.\w]+)")
