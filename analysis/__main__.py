@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from analysis.commands import audit, loss, quality, runs, scaling, speed
+from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
 
@@ -44,8 +45,15 @@ def parser() -> argparse.ArgumentParser:
         output = sub.add_mutually_exclusive_group()
         output.add_argument("--json", action="store_true", help="JSON on stdout")
         output.add_argument("--csv", action="store_true", help="CSV on stdout")
+        sub.add_argument(
+            "--fail-if",
+            action="append",
+            default=[],
+            metavar="CONDITION",
+            help='exit 1 where it holds of a row: "speedup_high<0.97", "verdict==different"',
+        )
         command.options(sub)
-        sub.set_defaults(act=command.act)
+        sub.set_defaults(act=command.act, rows=[])
     return top
 
 
@@ -53,7 +61,11 @@ def main(arguments: list[str]) -> int:
     """Carry out one command; the exit code."""
     asked = parser().parse_args(arguments)
     try:
-        return int(asked.act(asked))
+        conditions = [parse_condition(text) for text in asked.fail_if]
+        code = int(asked.act(asked))
+        failed, remarks = failing(asked.rows, conditions)
+        remark(remarks)
+        return 1 if failed else code
     except Unreadable as error:
         remark(f"analysis {asked.command}: {line}" for line in str(error).splitlines())
         return 2

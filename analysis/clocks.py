@@ -25,9 +25,10 @@ FINEST_S, COARSEST_S, WISHED = 20.0, 200.0, 100
 class Intervals:
     """`m` stretches between two records in a row of one attempt, in order.
 
-    `seconds` per step [m], `images` per step [m] (NaN where not recorded), `attempt` [m], and
-    `left_out`, how many stretches held a pause or a clock that did not move on. Where a log
-    prints only tokens per second and device, `unit` is `token/device` and stands for the step.
+    `seconds` per step [m], `images` per step [m] (NaN where not recorded), `attempt` [m], the
+    `row` of the log that each ends with [m], and `left_out`, how many stretches held a pause or a
+    clock that did not move on. Where a log prints only tokens per second and device, `unit` is
+    `token/device` and stands for the step.
     """
 
     clock: str
@@ -35,6 +36,7 @@ class Intervals:
     seconds: Floats
     images: Floats
     attempt: Ints
+    row: Ints
     left_out: int
 
 
@@ -76,6 +78,7 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         seconds=seconds[kept],
         images=images[kept],
         attempt=log.attempt[end][kept],
+        row=end[kept],
         left_out=int((~kept).sum()),
     )
 
@@ -136,5 +139,6 @@ def _printed(log: RunLog) -> Intervals:
         seconds=seconds[kept],
         images=images[kept],
         attempt=log.attempt[kept],
+        row=np.flatnonzero(kept),
         left_out=int((~kept).sum()),
     )

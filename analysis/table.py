@@ -47,7 +47,11 @@ def json_text(value: Any) -> str:
 
 
 def put(rows: Sequence[Row], asked: argparse.Namespace, *, json: Any = None) -> None:
-    """Print rows as they were asked for; `json` where its contract is more than the rows."""
+    """Print rows as they were asked for; `json` where its contract is more than the rows.
+
+    They stay in `asked.rows` for the conditions of `--fail-if`.
+    """
+    asked.rows = list(rows)
     if asked.json:
         print(json_text(rows if json is None else json))
     else:

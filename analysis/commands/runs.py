@@ -1,8 +1,12 @@
 """`runs`: one row per run."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from analysis.table import put, remark
+
+if TYPE_CHECKING:
+    from analysis.read.foreign import Found
 
 DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran"
 EXAMPLE = "python -m analysis runs logs"
@@ -16,6 +20,12 @@ def options(sub: argparse.ArgumentParser) -> None:
         help="instead, one row per foreign text file: how many of its lines were metrics, events, "
         "known noise and unknown",
     )
+    sub.add_argument(
+        "--detect",
+        action="store_true",
+        help="instead, one row per stall, spike, divergence, NaN, rate drop and clock jump; "
+        "exit 1 where there is any",
+    )
 
 
 def act(asked: argparse.Namespace) -> int:
@@ -26,12 +36,28 @@ def act(asked: argparse.Namespace) -> int:
     if asked.ledger:
         return _ledger(asked)
     found = read_all(asked.paths)
+    if asked.detect:
+        return _detect(found, asked)
     rows = [run_row(log) for log in found.logs]
     rows += [{"run": name, "state": "unreadable"} for name, _ in found.unread]
     put(rows, asked)
     remark(why for _, why in found.unread)
     remark(line for log in found.logs for line in log.remarks)
     return 1 if found.unread else 0
+
+
+def _detect(found: "Found", asked: argparse.Namespace) -> int:
+    from analysis.detectors import findings
+
+    rows = [
+        {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
+        | {"detail": one.detail}
+        for log in found.logs
+        for one in findings(log)
+    ]
+    put(rows, asked)
+    remark(why for _, why in found.unread)
+    return 1 if rows or found.unread else 0
 
 
 def _ledger(asked: argparse.Namespace) -> int:

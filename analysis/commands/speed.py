@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from analysis.table import csv_table, inert, json_text, remark, text_table
+from analysis.table import inert, put, remark, text_table
 
 if TYPE_CHECKING:
     from analysis.speed import Arm
@@ -42,11 +42,12 @@ def act(asked: argparse.Namespace) -> int:
     measured = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
     grouped = arms(measured)
     compared = grouped if asked.arms else [Arm(runs=(run,)) for run in measured]
+    found = rows(compared)
     if asked.json or asked.csv:
-        found = rows(compared)
-        print(json_text(found) if asked.json else csv_table(found))
+        put(found, asked)
     else:
         print(_text(compared))
+    asked.rows = found
     remark(line for run in measured for line in run.remarks)
     if not asked.arms and len(measured) > len(grouped) > 1:
         remark(["some of these are alike but for the seed: --arms pools them as repeats"])
