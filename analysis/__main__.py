@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from analysis.commands import audit, loss, quality, runs, scaling, speed
+from analysis.commands import audit, cost, loss, profile, quality, runs, scaling, speed
 from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
@@ -15,6 +15,8 @@ COMMANDS = {
     "scaling": scaling,
     "quality": quality,
     "audit": audit,
+    "cost": cost,
+    "profile": profile,
 }
 EXAMPLES = """examples:
   python -m analysis runs logs

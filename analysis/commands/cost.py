@@ -1,0 +1,31 @@
+"""`cost`: what runs cost."""
+
+import argparse
+from pathlib import Path
+
+from analysis.table import put, remark
+
+DOC = "GPU-hours, money and energy of runs, and the front of time against cost"
+EXAMPLE = "python -m analysis cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """The rates."""
+    sub.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per hour of each GPU")
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print the bills."""
+    from analysis.cost import cost_row, costs, read_rates
+    from analysis.read.find import read_logs
+
+    rates = read_rates(asked.rates) if asked.rates else {}
+    found = costs(read_logs(asked.paths), rates)
+    rows = [cost_row(one) for one in found]
+    put(rows, asked, json={"runs": rows})
+    remark(
+        f"{one.log.name}: no rate for {one.gpu or 'an unknown GPU'}"
+        for one in found
+        if rates and one.money is None
+    )
+    return 0
