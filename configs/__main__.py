@@ -56,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     open_.add_argument("--gpus", type=_count, help="GPUs per node, where that is known yet")
     open_.set_defaults(action=_open)
 
-    close = actions.add_parser("close", help="settle how an attempt ended; print the last event")
+    close = actions.add_parser(
+        "close", help="settle how an attempt ended; print its last event and what is next"
+    )
     close.add_argument("attempt", type=Path, help="the attempt's folder")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.set_defaults(action=_close)
@@ -123,7 +125,7 @@ def _open(options: argparse.Namespace) -> int:
 
 def _close(options: argparse.Namespace) -> int:
     verdict = close_attempt(options.attempt, status=options.status)
-    print(verdict.event)
+    print(verdict.event, "requeue" if verdict.requeue else "end")
     return verdict.exit_code
 
 

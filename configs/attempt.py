@@ -11,12 +11,14 @@ from typing import Any
 from configs.batch import divide
 from configs.disk import replace_file
 from configs.load import load, to_tree
-from configs.records import RecordWriter, Superseded, read_records
+from configs.records import Record, RecordWriter, Superseded
+from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
 from configs.run import (
     ROOT,
     RunFolder,
     claim_attempt,
     find_run,
+    is_restarted,
     job_facts,
     make_run,
     node_name,
@@ -35,10 +37,11 @@ _PATHS = {"path": ("folder", Path.is_dir), "labels": ("file", Path.is_file)}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How an attempt ended: its last event, and the exit code that says so."""
+    """How an attempt ended: its last event, the exit code that says so, and what is next."""
 
     event: str
     exit_code: int
+    requeue: bool = False
 
 
 def open_attempt(
@@ -60,6 +63,10 @@ def open_attempt(
     if found and found.is_done(steps=config.train.steps):
         print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
         return None
+    if found and is_restarted() and is_stalled(found):
+        message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
+        _fail(found, found.attempts()[-1], reason="timeout", message=message)
+        raise ConfigError(f"{found.path}: {message}; see attempts/*/output.log in it")
     run = found or make_run(source.stem, to_tree(config))
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
@@ -84,28 +91,48 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     """
     run = RunFolder(attempt.parent.parent)
     number = int(attempt.name)
-    ended = [
-        record["event"]
-        for _, record in read_records(run.metrics_file)
-        if record.get("attempt") == number and record.get("event") in _EXIT_CODES
-    ]
-    if ended:
-        return Verdict(event=ended[-1], exit_code=_EXIT_CODES[ended[-1]])
-    if run.attempts()[-1] != number:
-        return Verdict(event="superseded", exit_code=1)
-    note = _error_note(attempt)
-    writer = RecordWriter(run.path, attempt=number)
     try:
-        message = note.get("message") or f"the ranks left with status {status} and said nothing"
-        writer.event(
-            "failed", reason=note.get("reason", "crash"), message=message, rank=note.get("rank")
-        )
+        last = _last_event(run, number) or _fail(run, number, **_cause(attempt, status))
+        if last["event"] == "paused" and is_stalled(run):
+            message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
+            last = _fail(run, number, reason="timeout", message=message)
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
+    return Verdict(
+        event=last["event"],
+        exit_code=_EXIT_CODES[last["event"]],
+        requeue=may_requeue(run, last),
+    )
+
+
+def _last_event(run: RunFolder, attempt: int) -> Record | None:
+    """The event that an attempt ended with, where it wrote one."""
+    found = [
+        record
+        for record in run.records()
+        if record.get("attempt") == attempt and record.get("event") in _EXIT_CODES
+    ]
+    return found[-1] if found else None
+
+
+def _fail(run: RunFolder, attempt: int, **why: Any) -> Record:
+    writer = RecordWriter(run.path, attempt=attempt)
+    try:
+        record = writer.event("failed", **why)
     finally:
         writer.close()
-    print(f"failed ({note.get('reason', 'crash')}): {message}", file=sys.stderr)
-    return Verdict(event="failed", exit_code=1)
+    print(f"failed ({why['reason']}): {why['message']}", file=sys.stderr)
+    return record
+
+
+def _cause(attempt: Path, status: int) -> dict[str, Any]:
+    """Reason, message and rank of the first failing rank, as far as it left word."""
+    note = _error_note(attempt)
+    return {
+        "reason": note.get("reason", "crash"),
+        "message": note.get("message") or f"the ranks left with status {status} and said nothing",
+        "rank": note.get("rank"),
+    }
 
 
 def with_absolute_paths(config: Pretrain) -> Pretrain:

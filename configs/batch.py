@@ -8,7 +8,7 @@ from configs.yaml12 import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """The share of one rank: world = replicate x shard, the batch = world x micro x accumulation."""
+    """The share of one rank: world = replicate x shard, batch = world x micro x accumulation."""
 
     world: int
     replicate: int

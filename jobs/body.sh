@@ -50,11 +50,18 @@ start_agents
 status=0
 wait_for_agents || status=$?
 
-# 5. The verdict.
+# 5. The verdict: how it ended, and whether Slurm shall start it again.
 code=0
 verdict=$(python -m configs close "$ATTEMPT" --status "$status") || code=$?
-echo "$verdict: $RUN"
+echo "${verdict% *}: $RUN"
 if ((interrupted)); then
   exit 130
+fi
+if [[ ${ENVIRONMENT-} == BATCH && $verdict == *" requeue" ]]; then
+  echo "requeueing job $SLURM_JOB_ID"
+  # The last act: Slurm ends this script with it.
+  scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+  echo "this site does not requeue; to go on: sbatch [the same flags] $0 $RUN" >&2
+  exit 1
 fi
 exit "$code"

@@ -1,7 +1,7 @@
 """Saves checkpoints in child processes that are killed at random moments, then says what is left.
 
-Usage: python -m tests.train.kill_saves FOLDER KILLS. Each child resumes from the newest checkpoint, checks it,
-and saves on and on until it is killed. The last line printed is the step of the last checkpoint.
+Usage: python -m tests.train.kill_saves FOLDER KILLS. Each child resumes from the newest checkpoint,
+checks it, and saves on and on until it is killed. Printed: the step of the last checkpoint.
 """
 
 import os
@@ -33,11 +33,12 @@ def make_state() -> tuple[TrainingState, torch.nn.Module]:
     ), network
 
 
-def child(folder: Path) -> None:
+def child(folder: Path, ready: int) -> None:
     dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     state, network = make_state()
     load_newest(folder, state)
     while True:
+        os.write(ready, b"!")
         # Every tensor holds the step, so that a mixture of two saves would show.
         for parameter in network.parameters():
             expected = float(state.step)
@@ -53,10 +54,13 @@ def child(folder: Path) -> None:
 def main(folder: Path, kills: int) -> None:
     steps = [0]
     for _ in range(kills):
+        hears, ready = os.pipe()
         pid = os.fork()
         if pid == 0:
-            child(folder)
-        time.sleep(0.15 + 0.35 * random.random())
+            child(folder, ready)
+        for _ in range(random.randint(1, 4)):
+            os.read(hears, 1)
+        time.sleep(0.2 * random.random())  # about what a save takes
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if os.WIFEXITED(status):

@@ -1,0 +1,154 @@
+"""The job body without Slurm: a run begun, stopped, resumed, refused."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.run import RunFolder, find_runs
+from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
+
+
+def begin(*arguments: str | Path, logs: Path, **changes: str) -> subprocess.Popen[str]:
+    """A body in a process group of its own, as a terminal would start it."""
+    return subprocess.Popen(
+        ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
+        env=clean_environment(LOGS=str(logs), **changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_step(logs: Path, step: int) -> RunFolder:
+    """The only run in `logs`, once it has recorded `step`."""
+    for _ in range(600):
+        for run in find_runs(logs):
+            if any(record.get("step", 0) >= step for record in run.records()):
+                return run
+        time.sleep(0.1)
+    raise AssertionError(f"no run reached step {step}")
+
+
+LONG = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=100000")
+
+
+def test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder(tmp_path: Path) -> None:
+    config = tmp_path / "my 'odd\" $(touch x) name.yaml"
+    config.write_text(DIGITS.read_text())
+    logs = tmp_path / "logs of me"
+    keys = [*TINY, "train.steps=6", "log.every=2", "checkpoint.every=4"]
+    done = body(config, *keys, "log.tensorboard=true", logs=logs, LOCAL_NODES="2")
+    run = newest_run(logs)
+    assert run.name.startswith("my 'odd\" $(touch x) name-")
+    assert f"done: {run.path}" in done.stdout
+    assert "step 6/6" in done.stdout
+    assert events(run) == ["started", "saved", "saved", "done"]
+    assert list(losses(run)) == [2, 4, 6]
+    entry = run.manifest()["attempts"][0]
+    assert [place["rank"] for place in entry["placement"]] == [0, 1]
+    assert entry["ranks"] == 2
+    assert entry["training_flops_per_image"] > 0
+    assert (run.samples / "step-000000006.png").stat().st_size > 100
+    assert list(run.tensorboard.iterdir())
+    for rank in (0, 1):
+        log = run.attempt(1) / "ranks" / f"rank-{rank:05d}.log"
+        assert "step 6/6" in log.read_text()
+    assert not Path("x").exists()
+
+
+def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(tmp_path: Path) -> None:
+    body(DIGITS, *TINY, "train.steps=4", logs=tmp_path)
+    run = newest_run(tmp_path)
+    assert "done already" in body(run.path, logs=tmp_path).stderr
+    assert run.attempts() == [1]
+    body(run.path, "train.steps=6", logs=tmp_path)
+    assert run.attempts() == [1, 2]
+    assert events(run)[-1] == "done"
+    assert max(losses(run)) == 6
+
+
+@pytest.mark.parametrize("how", ["STOP", "Ctrl-C", "TERM"])
+def test_a_stopped_run_is_saved_and_can_be_resumed(tmp_path: Path, how: str) -> None:
+    process = begin(DIGITS, *LONG, logs=tmp_path, LOCAL_NODES="2")
+    run = wait_for_step(tmp_path, 3)
+    if how == "STOP":
+        run.stop_file.touch()
+    elif how == "Ctrl-C":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        os.kill(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == {"STOP": 0, "Ctrl-C": 130, "TERM": 0}[how], output
+    assert events(run)[-2:] == ["saved", "stopped"], output
+    stopped_at = max(losses(run))
+    steps = stopped_at + 2
+    body(run.path, f"train.steps={steps}", logs=tmp_path)
+    assert events(run)[-1] == "done"
+    assert sorted(losses(run)) == list(range(1, steps + 1))
+
+
+def test_a_pause_is_saved_under_its_own_name(tmp_path: Path) -> None:
+    process = begin(DIGITS, *LONG, logs=tmp_path)
+    run = wait_for_step(tmp_path, 3)
+    os.kill(process.pid, signal.SIGUSR1)
+    output, _ = process.communicate(timeout=120)
+    assert events(run)[-2:] == ["saved", "paused"], output
+
+
+def test_a_rank_that_is_killed_fails_the_run_with_a_reason(tmp_path: Path) -> None:
+    process = begin(DIGITS, *LONG, logs=tmp_path)
+    run = wait_for_step(tmp_path, 1)
+    found = subprocess.run(
+        ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=True
+    )
+    ranks = [int(pid) for pid in found.stdout.split() if b"torchrun" not in command_line(pid)]
+    os.kill(ranks[-1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "crash")
+
+
+def command_line(pid: str) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "usage: "),
+        (["nowhere.yaml"], "nowhere.yaml: no such file"),
+        ([DIGITS, "train.stepz=3"], "did you mean train.steps?"),
+        ([DIGITS, "train.steps=many"], "train.steps (steps): expected a valid integer"),
+        ([DIGITS, "train.global_batch=7", "resources.ranks_per_node=2"], "does not divide over 2"),
+        ([DIGITS, "layout.shard=2"], "does not make 1 ranks"),
+        (
+            [DIGITS, "data.source=folder", "data.path=/no/where", "data.channels=3"],
+            "/no/where: no such folder",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_with_exit_2_before_a_folder_is_made(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = body(*arguments, logs=tmp_path / "logs", check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_broken_data_set_fails_the_run_with_its_name_and_reason(tmp_path: Path) -> None:
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    (tmp_path / "images" / "cat" / "1.png").write_bytes(b"no image")
+    keys = [f"data.path={tmp_path / 'images'}", "data.source=folder", "data.held_out=0"]
+    done = body(DIGITS, *TINY, *keys, logs=tmp_path / "logs", check=False)
+    assert done.returncode == 1
+    last = list(newest_run(tmp_path / "logs").records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "data")
+    assert "1.png: not a readable image" in last["message"]
+    assert "1.png: not a readable image" in done.stderr

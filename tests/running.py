@@ -1,0 +1,100 @@
+"""Real runs for tests: through the job body, or under torchrun with a number of ranks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.attempt import open_attempt
+from configs.records import read_records, valid
+from configs.run import RunFolder, find_runs
+
+DIGITS = Path("configs/pretrain/digits.yaml")
+# A network and samples so small that a run is over in seconds.
+TINY = (
+    "model.width=32", "model.depth=1", "model.heads=2", "train.global_batch=16",
+    "sample.per_class=1", "sample.steps=2", "log.tensorboard=false",
+)  # fmt: skip
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """This environment less what belongs to a job, with the virtualenv of the tests."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SLURM_", "SBATCH_", "PYTEST_")) and name != "ENVIRONMENT"
+    }
+    # Tests run beside one another: threads that wait by spinning would keep the others waiting.
+    fixed = {"VENV": sys.prefix, "SITE": "local", "OMP_WAIT_POLICY": "passive"}
+    return kept | fixed | changes
+
+
+def body(
+    *arguments: str | Path, logs: Path, check: bool = True, **changes: str
+) -> subprocess.CompletedProcess[str]:
+    """`bash jobs/pretrain.sbatch ARGUMENTS` to its end, without Slurm."""
+    done = subprocess.run(
+        ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
+        env=clean_environment(LOGS=str(logs), **changes),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def newest_run(logs: Path) -> RunFolder:
+    """The run that was made last."""
+    return max(find_runs(logs), key=lambda run: run.config_file.stat().st_mtime_ns)
+
+
+def torchrun(run: RunFolder, *, ranks: int) -> None:
+    """One attempt at a run by `ranks` ranks of one thread each."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, f"--nproc-per-node={ranks}", "-m", "train", str(run.path)],
+        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
+    """A run on digits, trained to its end."""
+    attempt = open_attempt(DIGITS, list(overrides))
+    assert attempt is not None
+    run = RunFolder(attempt.parent.parent)
+    torchrun(run, ranks=ranks)
+    return run
+
+
+def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
+    """A copy of `run` that holds only its checkpoint of `step`, trained on to the end."""
+    copy = RunFolder(logs / f"{run.name}-from-{step}-on-{ranks}")
+    shutil.copytree(run.path, copy.path)
+    for checkpoint in copy.checkpoints.glob("step-*"):
+        if checkpoint.name != f"step-{step:09d}":
+            shutil.rmtree(checkpoint)
+    copy.metrics_file.unlink()
+    assert open_attempt(copy.path, []) is not None
+    torchrun(copy, ranks=ranks)
+    return copy
+
+
+def losses(run: RunFolder) -> dict[int, float]:
+    """The loss of every step that is recorded."""
+    records = valid(record for _, record in read_records(run.metrics_file))
+    return {record["step"]: record["loss"] for record in records if "loss" in record}
+
+
+def events(run: RunFolder) -> list[str]:
+    """The events of a run, in order."""
+    return [record["event"] for record in run.records() if "event" in record]

@@ -1,0 +1,80 @@
+"""The curve of a run does not depend on how many ranks or microbatches carry it."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.run import RunFolder
+from tests.running import losses, resumed, trained
+
+EVERY_STEP = ["log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1"]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def one_rank(logs: Path) -> RunFolder:
+    return trained(logs, ["train.steps=200", *EVERY_STEP])
+
+
+def largest_difference(a: RunFolder, b: RunFolder) -> float:
+    first, second = losses(a), losses(b)
+    assert len(first) == 200
+    assert first.keys() == second.keys()
+    return max(abs(first[step] - second[step]) / first[step] for step in first)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "more"),
+    [
+        (2, []),
+        (4, ["train.micro_batch=16"]),
+        (1, ["train.micro_batch=32"]),
+        (2, ["layout.shard=2"]),
+        (4, ["layout.shard=2"]),
+    ],
+    ids=["2 ranks", "4 ranks, 2 microbatches", "4 microbatches", "FSDP2 on 2", "HSDP on 2 x 2"],
+)
+def test_200_steps_in_fp32_have_the_losses_of_one_rank(
+    logs: Path, one_rank: RunFolder, ranks: int, more: list[str]
+) -> None:
+    other = trained(logs, ["train.steps=200", *EVERY_STEP, *more], ranks=ranks)
+    assert largest_difference(one_rank, other) < 1e-6
+
+
+def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
+    assert losses(trained(logs, ["train.steps=200", *EVERY_STEP])) == losses(one_rank)
+
+
+@pytest.fixture(scope="module", params=[[], ["layout.shard=2"]], ids=["DDP", "FSDP2"])
+def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
+    keys = ["train.steps=60", "checkpoint.every=25", "checkpoint.keep=3"]
+    return trained(logs, [*keys, *EVERY_STEP, *request.param], ranks=2)
+
+
+def test_a_resume_on_as_many_ranks_goes_on_to_the_bit(logs: Path, two_ranks: RunFolder) -> None:
+    again = losses(resumed(two_ranks, step=25, ranks=2, logs=logs))
+    assert again == {step: loss for step, loss in losses(two_ranks).items() if step > 25}
+
+
+def test_a_resume_on_another_number_of_ranks_goes_on_within_rounding(
+    logs: Path, two_ranks: RunFolder
+) -> None:
+    ranks = 4 if two_ranks.config().layout.shard == 2 else 1
+    again, whole = losses(resumed(two_ranks, step=50, ranks=ranks, logs=logs)), losses(two_ranks)
+    assert list(again) == list(range(51, 61))
+    assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
+
+
+def test_clocks_go_on_after_a_resume(logs: Path, two_ranks: RunFolder) -> None:
+    again = resumed(two_ranks, step=50, ranks=2, logs=logs)
+    at_50 = next(record for record in two_ranks.records() if record.get("step") == 50)
+    later = [record for record in again.records() if "train_s" in record]
+    assert all(record["train_s"] > at_50["train_s"] for record in later)
+    assert all(record["images"] == record["step"] * 128 for record in later)
