@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from analysis.commands import audit, cost, loss, profile, quality, runs, scaling, speed
+from analysis.commands import ablation, audit, cost, loss, profile, quality, runs, scaling, speed
 from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
@@ -16,6 +16,7 @@ COMMANDS = {
     "quality": quality,
     "audit": audit,
     "cost": cost,
+    "ablation": ablation,
     "profile": profile,
 }
 EXAMPLES = """examples:

@@ -1,45 +1,69 @@
 """Plots by matplotlib; the same input gives the same bytes."""
 
 from pathlib import Path
+from typing import Any
 
-import matplotlib
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.loss import AXES, Curve
 
-matplotlib.use("Agg")
-matplotlib.rcParams.update({"svg.hashsalt": "ditbench", "svg.fonttype": "none"})
+STYLE: Any = {
+    "svg.hashsalt": "ditbench",
+    "svg.fonttype": "none",
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "font.size": 9,
+}
 
 
-def plot_losses(curves: list[Curve], path: Path, *, by: str) -> None:
+def figure_of(
+    *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
+) -> tuple[Figure, list[Any]]:
+    """A figure of panels one above the other, eight inches wide, and the panels."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, height), layout="constrained")
+        panels = figure.subplots(rows, 1, squeeze=False, sharex=shared, height_ratios=ratios)
+    return figure, list(panels[:, 0])
+
+
+def save(figure: Figure, path: Any) -> None:
+    """Write the figure to a PNG or SVG, a path or (as SVG) a text stream."""
+    svg = not isinstance(path, Path) or path.suffix == ".svg"
+    with mpl.rc_context(STYLE):
+        figure.savefig(
+            path,
+            dpi=150,
+            format="svg" if svg else "png",
+            metadata={"Date": None} if svg else {"Software": None},
+        )
+
+
+def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
     """Loss curves over one axis and, below, their ratio to the first one's; PNG or SVG."""
-    import numpy as np
-    from matplotlib import pyplot as plt
-
-    figure, (top, below) = plt.subplots(
-        2, 1, sharex=True, figsize=(8, 6), height_ratios=[3, 1], layout="constrained"
-    )
+    figure, (top, below) = figure_of(rows=2, height=6, ratios=[3, 1], shared=True)
     first = curves[0]
     for number, curve in enumerate(curves):
-        name = plain(curve.log.name)
-        top.plot(curve.x, curve.loss, lw=1.2, color=f"C{number % 10}", label=name, alpha=0.85)
+        colour, name = f"C{number % 10}", plain(curve.log.name)
+        top.plot(curve.x, curve.loss, lw=1.2, color=colour, label=name, alpha=0.85)
         inside = (curve.x >= first.x[0]) & (curve.x <= first.x[-1])
         if number and inside.any():
             x = curve.x[inside]
-            ratio = curve.loss[inside] / np.interp(x, first.x, first.loss)
-            below.plot(x, ratio, lw=1.2, color=f"C{number % 10}")
+            below.plot(
+                x, curve.loss[inside] / np.interp(x, first.x, first.loss), lw=1.2, color=colour
+            )
     if all((curve.loss > 0).all() for curve in curves):
         top.set_yscale("log")
     top.set_ylabel("loss")
-    top.legend(frameon=False)
+    top.legend()
     below.axhline(1, color="C0", lw=0.8)
     below.set_ylabel("ratio to first")
     below.set_xlabel(AXES[by])
-    for axes in (top, below):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    figure.savefig(path, dpi=150, metadata=metadata)
-    plt.close(figure)
+    save(figure, path)
 
 
 def plain(text: str) -> str:

@@ -1,0 +1,87 @@
+"""The cells of a study: what varies over its runs, and what each cell measured."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.differences import signature
+from analysis.read.log import RunLog
+from analysis.speed import measure
+
+# Repeats differ in these, and nothing is learnt of the clock from them.
+NOT_FACTORS = frozenset(["seed", "train.steps", "optimizer.", "threads of all ranks"])
+METRICS = ("images_per_s", "gpu_gb")
+Levels = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The runs of one combination of levels; a metric is absent where no run measured it.
+
+    `out_of_memory` says that every run of it failed so: it is censored, not missing.
+    """
+
+    name: str
+    levels: Levels
+    measured: Mapping[str, float]
+    out_of_memory: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Factors, in the order of a cell's levels, and the cells; `remarks` on what was left out."""
+
+    factors: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    remarks: tuple[str, ...]
+
+
+def study_of(logs: Sequence[RunLog]) -> Study:
+    """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
+    told = {number: signature(log, without=NOT_FACTORS) for number, log in enumerate(logs)}
+    known = {number: dict(pairs) for number, pairs in told.items() if pairs is not None}
+    names = dict.fromkeys(name for pairs in known.values() for name in pairs)
+    columns = {name: tuple(pairs.get(name, "") for pairs in known.values()) for name in names}
+    varying = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    factors = _in_step(varying)
+    groups: dict[Levels, list[RunLog]] = {}
+    for place, number in enumerate(known):
+        levels = tuple(varying[members[0]][place] for members in factors)
+        groups.setdefault(levels, []).append(logs[number])
+    unknown = [log.name for number, log in enumerate(logs) if number not in known]
+    return Study(
+        factors=tuple(" + ".join(members) for members in factors),
+        cells=tuple(_cell(levels, runs) for levels, runs in groups.items()),
+        remarks=tuple(f"{name}: left out: its config is not known" for name in unknown),
+    )
+
+
+def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
+    """Names grouped: those whose values go one to one over all runs cannot be told apart."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, column in varying.items():
+        order = {value: place for place, value in enumerate(dict.fromkeys(column))}
+        groups.setdefault(tuple(order[value] for value in column), []).append(name)
+    return list(groups.values())
+
+
+def _cell(levels: Levels, runs: Sequence[RunLog]) -> Cell:
+    values: dict[str, list[float]] = {metric: [] for metric in METRICS}
+    for run in runs:
+        rate, memory = measure(run, clock=None).images_per_s, run.column("gpu_gb")
+        if rate:
+            values["images_per_s"].append(rate)
+        if (memory > 0).any():
+            values["gpu_gb"].append(float(np.nanmax(memory)))
+    return Cell(
+        name=runs[0].name,
+        levels=levels,
+        measured={
+            metric: math.exp(float(np.mean(np.log(seen))))
+            for metric, seen in values.items()
+            if seen
+        },
+        out_of_memory=all((run.state or {}).get("reason") == "oom" for run in runs),
+    )
