@@ -59,7 +59,9 @@ start_agents() {
   if [[ -n ${SLURM_JOB_ID-} ]]; then
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
     [[ -n $SRUN_CPUS_PER_TASK ]] || unset SRUN_CPUS_PER_TASK
-    srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=60 \
+    # A session's runs share what it has: without --overlap the second waits for the first to end.
+    srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
+      --kill-on-bad-exit=1 --wait=60 \
       bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
     AGENTS=("$!")
   else

@@ -1,0 +1,301 @@
+"""What `python -m launch` promises, on a real Slurm: snapshots, refusals, cancel, resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster, wait_until
+
+ROOT = SCRIPTS.parents[1]
+SMALLEST = (
+    "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
+    "sample.per_class=1", "sample.steps=2",
+)  # fmt: skip
+A40 = ("resources.gpu=a40", "resources.hours=0.5", "resources.cpus_per_gpu=1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A repository of its own to launch from, and a folder of runs."""
+
+    root: Path
+    logs: Path
+    cluster: Cluster
+
+    def launch(
+        self, *arguments: str | Path, check: bool = True, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.cluster.run(
+            *(sys.executable, "-m", "launch"),
+            *arguments,
+            cwd=self.root,
+            env=self.environment | dict(env or {}),
+            check=check,
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "VENV": sys.prefix,
+            "LOGS": str(self.logs),
+            "SITE": "local",
+            "PYTHONPATH": str(self.root),
+        }
+
+    def submit(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None
+    ) -> tuple[Path, str]:
+        """The run's folder and the job's id."""
+        said = self.launch("submit", *arguments, env=env).stdout.splitlines()
+        run, job = (line.partition(": ")[2] for line in said)
+        return Path(run), job
+
+    def status(self, run: Path, *, env: Mapping[str, str] | None = None) -> dict[str, object]:
+        (row,) = json.loads(self.launch("status", run, "--json", env=env).stdout)
+        return row
+
+
+def events(run: Path) -> list[str]:
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record["event"] for record in records if "event" in record]
+
+
+def manifest(run: Path) -> dict[str, Any]:
+    (attempt,) = json.loads((run / "manifest.json").read_text())["attempts"]
+    return attempt
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A copy of this tree, in folders with the names that people should not choose."""
+    folder = tmp_path_factory.mktemp("launch")
+    root = folder / 'my "check\'out" $(touch hacked); #'
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    for name in os.fsdecode(listed).split("\0")[:-1]:
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "All")):
+        subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
+    return Checkout(root=root, logs=folder / "lo gs; 'x' #$(id) %j", cluster=cluster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """A job that was held while the checkout was edited, and what was submitted."""
+
+    run: Path
+    job: str
+    commit: str
+
+
+@pytest.fixture(scope="module")
+def edited(checkout: Checkout, cluster: Cluster) -> Edited:
+    """A run on two nodes of two GPUs, of a tree with one new line, edited before it started."""
+    body = checkout.root / "jobs" / "body.sh"
+    submitted = body.read_text() + "\n# This line is submitted.\n"
+    body.write_text(submitted)
+    two = ("resources.nodes=2", "resources.gpus_per_node=2")
+    config = checkout.root / "configs" / "pretrain" / "digits.yaml"
+    run, job = checkout.submit(config, *SMALLEST, *A40, *two, "--", "--hold")
+    try:
+        body.write_text("echo This is the edited body.; exit 0\n")
+        plain = cluster.submit(
+            "--output=%x-%j.out", "jobs/pretrain.sbatch", config, cwd=checkout.root
+        )
+        cluster.run("scontrol", "release", job)
+        cluster.wait(plain, "COMPLETED")
+        assert (checkout.root / f"pretrain-{plain}.out").read_text() == (
+            "This is the edited body.\n"
+        )
+        cluster.wait(job, timeout=180)
+    finally:
+        subprocess.run(["git", "checkout", "-q", "jobs/body.sh"], cwd=checkout.root, check=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=checkout.root, capture_output=True, text=True, check=True
+    )
+    return Edited(run=run, job=job, commit=commit.stdout.strip())
+
+
+def test_a_launched_run_on_two_nodes_of_two_gpus_reaches_done(
+    edited: Edited, cluster: Cluster
+) -> None:
+    assert events(edited.run) == ["queued", "started", "saved", "done"]
+    row = cluster.accounted(edited.job, "ExitCode", "NNodes")
+    assert row == {"State": "COMPLETED", "ExitCode": "0:0", "NNodes": "2"}
+
+
+def test_its_manifest_names_the_job_and_both_nodes(edited: Edited) -> None:
+    facts = manifest(edited.run)
+    assert facts["slurm"]["job"] == edited.job
+    assert facts["slurm"]["nodelist"] == "a40-[1-2]"
+    assert {rank["node"] for rank in facts["placement"]} == {"a40-1", "a40-2"}
+
+
+def test_an_edit_after_the_submit_changes_nothing_in_the_job(
+    edited: Edited, checkout: Checkout
+) -> None:
+    output = (checkout.logs / f"{edited.run.name}-{edited.job}.out").read_text()
+    assert "edited" not in output
+    assert output.endswith(f"done: {edited.run}\n")
+
+
+def test_the_commit_and_the_patch_that_were_submitted_are_recorded(edited: Edited) -> None:
+    facts = manifest(edited.run)
+    assert (facts["commit"], facts["dirty"]) == (edited.commit, True)
+    patch = (edited.run / "attempts" / "001" / "code.patch").read_text()
+    assert "+# This line is submitted." in patch
+    assert "edited" not in patch
+
+
+def test_the_script_of_the_job_stays_in_the_run_and_no_pickle_does(
+    edited: Edited, checkout: Checkout
+) -> None:
+    assert [file.name for file in (edited.run / "jobs").iterdir()] == [f"{edited.job}.sbatch"]
+    assert not list(checkout.logs.rglob("*.pkl"))
+
+
+def test_no_name_of_a_folder_reached_a_shell_unquoted(edited: Edited, checkout: Checkout) -> None:
+    found = [path for path in checkout.root.parent.rglob("*hacked") if path != checkout.root]
+    assert found == []
+    assert not Path("hacked").exists()
+
+
+def test_the_carc_spelling_of_gpus_runs(checkout: Checkout, cluster: Cluster) -> None:
+    no_modules = {"BASH_FUNC_module%%": "() { :\n}"}
+    run, job = checkout.submit(
+        "configs/pretrain/digits.yaml", *SMALLEST, *A40, "resources.gpus_per_node=2",
+        "--site=carc-discovery", env=no_modules,
+    )  # fmt: skip
+    script = (run / "jobs" / f"{job}.sbatch").read_text()
+    assert "#SBATCH --gpus-per-task=a40:2\n#SBATCH --job-name=" in script
+    assert "#SBATCH --ntasks-per-node=1\n" in script
+    assert cluster.wait(job, timeout=180) == "COMPLETED"
+    assert events(run)[-1] == "done"
+    assert len(manifest(run)["placement"]) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """A run without end that was looked at, cancelled and resumed, and what was said of it."""
+
+    run: Path
+    jobs: list[str]
+    states: list[dict[str, object]]
+    refused: str
+    followed: str
+
+
+@pytest.fixture(scope="module")
+def story(checkout: Checkout, cluster: Cluster) -> Story:
+    endless = ("train.steps=1000000", "checkpoint.every=1000000", "log.every=1")
+    run, job = checkout.submit("configs/pretrain/digits.yaml", *SMALLEST, *A40, *endless)
+    wait_until(lambda: "started" in events(run), timeout=180, what="the run to start")
+    states = [checkout.status(run)]
+    refused = checkout.launch("submit", run, check=False)
+    checkout.launch("cancel", run)
+    wait_until(lambda: events(run)[-1] == "stopped", timeout=30, what="the run to stop")
+    states.append(checkout.status(run))
+    cluster.wait(job)
+    steps = int(str(states[-1]["steps"]).partition("/")[0]) + 2
+    _, second = checkout.submit(run, f"train.steps={steps}")
+    followed = checkout.launch("tail", run)
+    states.append(checkout.status(run))
+    return Story(
+        run=run,
+        jobs=[job, second],
+        states=states,
+        refused=refused.stderr,
+        followed=followed.stdout + followed.stderr,
+    )
+
+
+def test_status_asks_slurm_where_the_record_has_no_end(story: Story) -> None:
+    running, stopped, done = story.states
+    assert (running["state"], running["job"]) == ("running", story.jobs[0])
+    assert running["nodes"] == "a40-1"
+    assert stopped["state"] == "stopped"
+    assert (done["state"], done["attempts"], done["job"]) == ("done", 2, story.jobs[1])
+
+
+def test_a_cancelled_run_saves_and_is_not_requeued(story: Story, cluster: Cluster) -> None:
+    assert events(story.run)[:4] == ["queued", "started", "saved", "stopped"]
+    assert cluster.accounted(story.jobs[0])["State"].startswith("CANCELLED")
+
+
+def test_a_second_job_for_a_running_run_is_refused(story: Story) -> None:
+    assert f"its job {story.jobs[0]} is RUNNING; wait for its end" in story.refused
+
+
+def test_a_stopped_run_is_resumed_as_a_new_job_where_it_was(story: Story) -> None:
+    assert events(story.run)[4:] == ["queued", "started", "saved", "done"]
+    records = map(json.loads, (story.run / "metrics.jsonl").read_text().splitlines())
+    first, second = [record for record in records if record.get("event") == "saved"]
+    assert second["step"] == first["step"] + 2
+
+
+def test_tail_follows_from_the_queue_to_the_end(story: Story) -> None:
+    assert "attempts/002/output.log <==" in story.followed
+    assert story.followed.endswith(f"done: {story.run}\n")
+
+
+def test_a_pending_run_says_why_and_is_stopped_by_cancel(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    run, job = checkout.submit("configs/pretrain/digits.yaml", *A40, "--", "--begin=now+600")
+    waiting = checkout.status(run)
+    assert (waiting["state"], waiting["why"]) == ("queued", "BeginTime")
+    checkout.launch("cancel", run)
+    assert cluster.wait(job) == "CANCELLED"
+    assert events(run) == ["queued", "stopped"]
+
+
+def test_status_does_without_accounting(checkout: Checkout, cluster: Cluster, tmp_path) -> None:
+    run, job = checkout.submit("configs/pretrain/digits.yaml", *A40, "--", "--hold")
+    broken = tmp_path / "sacct"
+    broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+    broken.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    held = checkout.status(run, env={"PATH": path})
+    assert (held["state"], held["why"]) == ("queued", "JobHeldUser")
+    (run / "jobs" / f"{job}.sbatch").rename(run / "jobs" / "1.sbatch")
+    assert checkout.status(run, env={"PATH": path})["state"] == "queued, then lost"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["resources.gpu=h100"], 1, "node configuration is not available"),
+        (["resources.gpu=a40", "resources.gpus_per_node=4"], 1, "--gpus-per-node=a40:4"),
+        (["resources.gpu=a40", "resources.nodes=4"], 1, "--nodes=4"),
+        (["resources.hours=49"], 1, "partition gpu allows 48:00:00, not 49:00:00: lower"),
+        (["--partition=debug"], 1, "partition debug allows 00:05:00, not 04:00:00"),
+        (["--partition=night"], 1, "there is no partition night; there are gpu, debug"),
+        (["train.global_batch=7", "resources.nodes=2"], 2, "does not divide over 2 ranks"),
+        (["train.stps=1"], 2, "did you mean train.steps?"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_it_is_queued(
+    checkout: Checkout, cluster: Cluster, arguments: list[str], code: int, message: str
+) -> None:
+    before = sorted(checkout.logs.glob("*")) if checkout.logs.exists() else []
+    config = "configs/pretrain/digits.yaml"
+    refused = checkout.launch("submit", config, *arguments, check=False)
+    assert (refused.returncode, refused.stdout) == (code, "")
+    assert message in refused.stderr
+    assert cluster.run("squeue", "-h").stdout == ""
+    assert before == (sorted(checkout.logs.glob("*")) if checkout.logs.exists() else [])

@@ -1,0 +1,96 @@
+"""What `env/interactive.sh` promises, on a real Slurm: several runs in one allocation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster
+from .test_launch import SMALLEST, events
+
+ROOT = SCRIPTS.parents[1]
+CONFIG = ROOT / "configs" / "pretrain" / "digits.yaml"
+
+# Two configs at once, then one of them again.
+SESSION = f"""
+echo "gpu nodes: $SLURM_JOB_NODELIST, python: $(command -v python)"
+body() {{ bash "$PYTHONPATH/jobs/pretrain.sbatch" "$@" {" ".join(SMALLEST)}; }}
+body first.yaml >first.log 2>&1 & first=$!
+body second.yaml >second.log 2>&1 & second=$!
+wait $first || echo failed
+wait $second || echo failed
+body first.yaml >third.log 2>&1 || echo failed
+scontrol show job "$SLURM_JOB_ID" -o
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("salloc")
+    for name in ("first", "second"):
+        (folder / f"{name}.yaml").write_bytes(CONFIG.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(cluster: Cluster, folder: Path) -> str:
+    """What a session on two nodes of one GPU printed."""
+    answer = cluster.run(
+        *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--nodes=2", "--time=00:30:00"),
+        "--cpus-per-task=2",
+        stdin=SESSION,
+        cwd=folder,
+        env={"VENV": sys.prefix, "LOGS": str(folder / "logs"), "SITE": "local"},
+        timeout=300,
+    )
+    return answer.stdout
+
+
+def runs(folder: Path, name: str) -> list[Path]:
+    return sorted((folder / "logs").glob(f"{name}-*"))
+
+
+def test_the_session_is_an_allocation_with_the_environment_activated(session: str) -> None:
+    assert f"gpu nodes: a40-[1-2], python: {sys.prefix}/bin/python\n" in session
+    assert "JobName=interactive" in session
+    assert "TimeLimit=00:30:00" in session
+
+
+def test_two_configs_at_once_and_twice_in_a_row_all_reach_done(session: str, folder: Path) -> None:
+    assert "failed" not in session
+    assert len(runs(folder, "first")) == 2
+    assert len(runs(folder, "second")) == 1
+    for run in (folder / "logs").iterdir():
+        assert events(run) == ["started", "saved", "done"]
+
+
+def test_each_run_of_a_session_spans_both_nodes_under_one_job(session: str, folder: Path) -> None:
+    jobs = set()
+    for run in (folder / "logs").iterdir():
+        (attempt,) = json.loads((run / "manifest.json").read_text())["attempts"]
+        assert {rank["node"] for rank in attempt["placement"]} == {"a40-1", "a40-2"}
+        jobs.add(attempt["slurm"]["job"])
+    assert len(jobs) == 1
+
+
+def test_the_two_at_once_ran_at_once(session: str, folder: Path) -> None:
+    def times(run: Path) -> list[float]:
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["time"] for line in lines]
+
+    first, second = times(runs(folder, "first")[0]), times(runs(folder, "second")[0])
+    assert first[0] < second[-1]
+    assert second[0] < first[-1]
+
+
+def test_misuse_prints_how_to_use_it() -> None:
+    refused = subprocess.run(
+        [ROOT / "env" / "interactive.sh", "a40"], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("A shell with GPUs")
+    assert "env/interactive.sh GPU GPUS_PER_NODE [-- SALLOC_FLAGS]\n" in refused.stderr
