@@ -1,6 +1,7 @@
 """Which code runs: the commit, and where the tree differs from it, the difference."""
 
 import json
+import os
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,7 +37,17 @@ def to_json(of: Version) -> str:
 def git(root: Path, *arguments: str) -> str | None:
     """What a git command prints; None where it fails or there is no git."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            env=without_git_variables(),
+            capture_output=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.decode(errors="backslashreplace")
+
+
+def without_git_variables() -> dict[str, str]:
+    """The environment without what points git at another repository, as in a hook."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.disk import sync_folder
-from configs.version import Version, to_json, version
+from configs.version import Version, to_json, version, without_git_variables
 from configs.yaml12 import ConfigError
 
 # A data set that lies in the checkout unignored shall not be copied for each edit.
@@ -93,7 +93,10 @@ def _listed(root: Path) -> list[bytes]:
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others"]
     try:
         done = subprocess.run(
-            [*command, "--exclude-standard"], capture_output=True, check=True, env=_plain()
+            [*command, "--exclude-standard"],
+            capture_output=True,
+            check=True,
+            env=without_git_variables(),
         )
     except FileNotFoundError:
         raise ConfigError("no git here to list the tree with; load its module") from None
@@ -104,11 +107,6 @@ def _listed(root: Path) -> list[bytes]:
             "submit from a clone, or with sbatch, which runs the folder as it is"
         ) from None
     return sorted(set(done.stdout.split(b"\0")[:-1]))
-
-
-def _plain() -> dict[str, str]:
-    """The environment without what points git at another repository."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
 def _digest(files: list[File], runs: Version | None) -> str:

@@ -1,0 +1,75 @@
+"""A checkout of its own to launch from, and a Slurm that answers what a test lets it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.run import ROOT
+from launch.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site `local` with its runs below `tmp_path`; the folder of runs."""
+    for name in os.environ:
+        if name.startswith(("SLURM_", "SBATCH_")) or name == "ENVIRONMENT":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SITE", "local")
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    monkeypatch.setenv("VENV", sys.prefix)
+    monkeypatch.delenv("UMASK", raising=False)
+    before = os.umask(0o077)
+    os.umask(before)
+    yield tmp_path / "logs"
+    os.umask(before)
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Makes a command of Slurm: its name, and the shell that it runs."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def make(name: str, script: str) -> Path:
+        file = folder / name
+        file.write_text(f"#!/bin/bash\n{script}\n")
+        file.chmod(0o755)
+        return file
+
+    return make
+
+
+@pytest.fixture
+def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs `python -m launch` in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = main([str(word) for word in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A small repository with one commit."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / ".gitignore").write_text("ignored\n")
+    (root / "a.py").write_text("a = 1\n")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "One")
+    return root
+
+
+def git(root: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", root, *words], check=True, capture_output=True)
+
+
+DIGITS = ROOT / "configs" / "pretrain" / "digits.yaml"
