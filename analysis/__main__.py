@@ -3,7 +3,18 @@
 import argparse
 import sys
 
-from analysis.commands import ablation, audit, cost, loss, profile, quality, runs, scaling, speed
+from analysis.commands import (
+    ablation,
+    audit,
+    cost,
+    loss,
+    profile,
+    quality,
+    report,
+    runs,
+    scaling,
+    speed,
+)
 from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
@@ -16,6 +27,7 @@ COMMANDS = {
     "quality": quality,
     "audit": audit,
     "cost": cost,
+    "report": report,
     "ablation": ablation,
     "profile": profile,
 }

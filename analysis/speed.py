@@ -1,6 +1,6 @@
 """Steady rates of runs and their ratios to the first: how fast, by how much, and how sure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,3 +251,27 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
         }
         for item in found
     ]
+
+
+def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of figures as a person reads it."""
+    return {
+        "run": row["run"],
+        "clock": row["clock"],
+        "steps/s": row["steps_per_s"],
+        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "images/s": row["images_per_s"],
+        "speedup": _speedup(row),
+        "verdict": row["verdict"],
+    }
+
+
+def _speedup(row: Mapping[str, Any]) -> str:
+    if row["speedup"] is None:
+        return ""
+    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
+    return f"{row['speedup']:.2f}x {interval}".rstrip()
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

@@ -19,7 +19,7 @@ def inert(text: str) -> str:
 def text_table(rows: Sequence[Row]) -> str:
     """Rows under their headings, columns aligned; numbers to the right, absent values empty."""
     heads = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[inert(_shown(row.get(head))) for head in heads] for row in rows]
+    cells = [[inert(shown(row.get(head))) for head in heads] for row in rows]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
     right = [all(isinstance(row.get(head), int | float | None) for row in rows) for head in heads]
     return "\n".join(
@@ -72,7 +72,8 @@ def _present(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a table shows it; an absent one is empty."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,7 +1,7 @@
 """`speed`: steady rates, and their ratios to the first run's."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.table import inert, put, remark, text_table
 
@@ -56,10 +56,10 @@ def act(asked: argparse.Namespace) -> int:
 
 def _text(compared: "list[Arm]") -> str:
     """The rates, where the time went, and what else differs."""
-    from analysis.speed import attribution, difference_rows, rows, time_rows
+    from analysis.speed import attribution, difference_rows, rows, short_row, time_rows
 
     base = compared[0]
-    parts = [text_table([_short(row) for row in rows(compared)])]
+    parts = [text_table([short_row(row) for row in rows(compared)])]
     if spent := time_rows(compared):
         parts.append("where the time went, in seconds\n" + text_table(spent))
     for arm in compared[1:]:
@@ -67,27 +67,3 @@ def _text(compared: "list[Arm]") -> str:
         differing = difference_rows(base, arm)
         parts.append(head + ("\n" + text_table(differing) if differing else ""))
     return "\n\n".join(parts)
-
-
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of figures as a person reads it."""
-    return {
-        "run": row["run"],
-        "clock": row["clock"],
-        "steps/s": row["steps_per_s"],
-        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
-        "images/s": row["images_per_s"],
-        "speedup": _speedup(row),
-        "verdict": row["verdict"],
-    }
-
-
-def _speedup(row: dict[str, Any]) -> str:
-    if row["speedup"] is None:
-        return ""
-    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
-    return f"{row['speedup']:.2f}x {interval}".rstrip()
-
-
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

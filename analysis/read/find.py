@@ -1,5 +1,7 @@
 """Finds the runs, ours and others', under the paths that a person named."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from analysis.read import Unreadable
@@ -20,7 +22,22 @@ def read_logs(paths: list[str]) -> list[RunLog]:
 def read_all(paths: list[str]) -> Found:
     """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
     seen: set[Path] = set()
-    return gather(_under(_existing(path), seen) for path in paths)
+    found = gather(_under(_existing(path), seen) for path in paths)
+    return replace(found, logs=_named_apart(found.logs))
+
+
+def _named_apart(logs: tuple[RunLog, ...]) -> tuple[RunLog, ...]:
+    """Runs of one name get the name of their folder in front, then a number."""
+    counts = Counter(log.name for log in logs)
+    longer = [
+        f"{log.path.parent.name}/{log.name}" if counts[log.name] > 1 else log.name for log in logs
+    ]
+    repeats, again = Counter(longer), Counter[str]()
+    names = []
+    for name in longer:
+        again[name] += 1
+        names.append(f"{name} ({again[name]})" if repeats[name] > 1 else name)
+    return tuple(replace(log, name=name) for log, name in zip(logs, names, strict=True))
 
 
 def text_files(paths: list[str]) -> list[Path]:

@@ -1,0 +1,40 @@
+"""Sample grids of runs as data addresses: the newest one of each, made small."""
+
+import base64
+import io
+import warnings
+from pathlib import Path
+
+from PIL import Image
+
+WIDEST = 360
+LARGEST_FILE = 1 << 25
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+
+
+def newest_grid(run: Path) -> Path | None:
+    """The last image by name in a run's `samples` folder."""
+    folder = run / "samples"
+    if not folder.is_dir():
+        return None
+    found = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
+    return max(found, default=None)
+
+
+def data_address(path: Path) -> str | None:
+    """The image as a `data:` address of a PNG at most `WIDEST` wide; None for no sound image."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                small = image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+        return None
+    if small.width > WIDEST:
+        height = max(1, round(small.height * WIDEST / small.width))
+        small = small.resize((WIDEST, height), Image.Resampling.LANCZOS)
+    out = io.BytesIO()
+    small.quantize(128).save(out, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()

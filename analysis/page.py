@@ -1,0 +1,119 @@
+"""The pieces of a self-contained HTML page: all text is escaped, nothing is fetched, no script."""
+
+import html
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from analysis.table import inert, shown
+
+STYLE = """
+:root{--ink:#1d2733;--soft:#5b6b7c;--line:#dfe5ec;--paper:#fff;--back:#f4f6f9;--mark:#1f5fbf}
+*{box-sizing:border-box}
+body{margin:0;background:var(--back);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+header,main,footer{max-width:1120px;margin:0 auto;padding:0 24px}
+header{padding-top:40px}h1{margin:0 0 4px;font-size:28px;letter-spacing:-.02em}
+header p,footer{color:var(--soft)}footer{padding:8px 24px 48px;font-size:13px}
+nav{margin:14px 0 26px}nav a{margin-right:18px;color:var(--mark);text-decoration:none}
+section{background:var(--paper);border:1px solid var(--line);border-radius:10px;
+padding:20px 24px 24px;margin:0 0 20px}
+h2{margin:0 0 12px;font-size:18px}h3{margin:18px 0 6px;font-size:15px}
+.verdicts{padding:0;margin:0;list-style:none}
+.verdicts li{padding:10px 14px;margin:0 0 8px;border-left:4px solid var(--mark);
+background:var(--back);border-radius:0 6px 6px 0}
+.verdicts b{font-variant-numeric:tabular-nums}
+.aside{color:var(--soft);font-size:13px;margin:6px 0 0}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13.5px;width:100%}
+th{color:var(--soft);font-weight:600;text-align:left;border-bottom:2px solid var(--line)}
+th,td{padding:5px 12px 5px 0;vertical-align:top}td{border-bottom:1px solid var(--line)}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+td a{color:inherit;text-decoration:underline dotted var(--soft)}
+figure{margin:14px 0 0}figure svg{width:100%;max-width:860px;height:auto;display:block}
+figcaption{color:var(--soft);font-size:13px;margin-top:4px}
+.grids{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:16px}
+.grids img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
+@media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}nav{display:none}}
+"""
+
+
+def text(value: object) -> str:
+    """A value as text that a browser only shows."""
+    return html.escape(inert(str(value)))
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], *, link: Callable[[str, Any], str | None] | None = None
+) -> str:
+    """Rows under headings; `link(column, row)` may give the address of a cell's source."""
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    numeric = {head for head in heads if all(_is_number(row.get(head)) for row in rows)}
+    top = "".join(f"<th{_class(head in numeric)}>{text(head)}</th>" for head in heads)
+    lines = [
+        "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
+        for row in rows
+    ]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table>\n<tr>{top}</tr>\n{body}\n</table></div>'
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _class(number: bool) -> str:
+    return ' class="n"' if number else ""
+
+
+def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
+    value = row.get(head)
+    said = text(shown(value))
+    address = link(head, row) if link and value is not None else None
+    if address:
+        said = f'<a href="{html.escape(address)}">{said}</a>'
+    return f"<td{_class(number)}>{said}</td>"
+
+
+def section(name: str, title: str, *parts: str) -> str:
+    """A titled part of the page that the navigation points to."""
+    inside = "\n".join(part for part in parts if part)
+    return f'<section id="{name}">\n<h2>{text(title)}</h2>\n{inside}\n</section>'
+
+
+def aside(said: str) -> str:
+    """A remark in small print."""
+    return f'<p class="aside">{text(said)}</p>'
+
+
+def figure(svg: str, caption: str) -> str:
+    """A plot of matplotlib's, inline, with its caption."""
+    clean = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    return f"<figure>{clean.strip()}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def page(title: str, subtitle: str, sections: Mapping[str, str]) -> str:
+    """The whole page; `sections` by name, in order."""
+    names = [(name, body) for name, body in sections.items() if body]
+    links = "".join(f'<a href="#{name}">{text(name)}</a>' for name, _ in names)
+    bodies = "\n".join(body for _, body in names)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>{text(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
+<main>
+{bodies}
+</main>
+<footer>Intervals are 95 %. Rates are medians over steady intervals; each names its clock.
+A ratio is taken within one clock only. Numbers link to the file and line they come from.</footer>
+</body>
+</html>
+"""
