@@ -67,6 +67,7 @@ def open_attempt(
         message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
         _fail(found, found.attempts()[-1], reason="timeout", message=message)
         raise ConfigError(f"{found.path}: {message}; see attempts/*/output.log in it")
+    _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(source.stem, to_tree(config))
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
@@ -133,6 +134,17 @@ def _cause(attempt: Path, status: int) -> dict[str, Any]:
         "message": note.get("message") or f"the ranks left with status {status} and said nothing",
         "rank": note.get("rank"),
     }
+
+
+def _warn_of_allocation(config: Pretrain, *, nodes: int, gpus: int | None) -> None:
+    """Say where a Slurm job has other resources than its config names; the allocation wins."""
+    asked = (config.resources.nodes, config.resources.gpus_per_node)
+    if job_facts() and gpus is not None and asked != (nodes, gpus):
+        print(
+            f"warning: the config asks for {asked[0]} x {asked[1]} GPUs (nodes x per node), the "
+            f"allocation has {nodes} x {gpus}; the allocation wins",
+            file=sys.stderr,
+        )
 
 
 def with_absolute_paths(config: Pretrain) -> Pretrain:

@@ -1,5 +1,6 @@
 """What the manifest tells of where a run ran, allow-listed: never the environment."""
 
+import os
 import platform
 import socket
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ def placement(ranks: Ranks) -> list[object] | None:
     """Node, address and device of every rank, in order, on rank 0; None elsewhere."""
     cuda = ranks.device.type == "cuda"
     mine: dict[str, Any] = {"rank": ranks.rank, "node": node_name(), "host": socket.gethostname()}
+    mine["local_rank"] = ranks.local_rank
     mine["threads"] = torch.get_num_threads()
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        mine["visible_gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
     if cuda:
         properties = torch.cuda.get_device_properties(ranks.device)
         mine["gpu"] = properties.name

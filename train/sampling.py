@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 from PIL import Image
 from torch import Tensor, nn
-from torchvision.utils import make_grid
 
 from configs.disk import sync_folder
 from configs.schema import Pretrain
@@ -61,6 +60,9 @@ def grid_labels(config: Pretrain) -> Tensor:
 
 def save_grid(images: Tensor, path: Path, *, columns: int) -> None:
     """Write images in -1..1 as one PNG, small ones enlarged to be seen; one channel is grey."""
+    # Imported where wanted: it costs a second that most ranks need not spend.
+    from torchvision.utils import make_grid
+
     scale = max(1, 48 // images.shape[-1])
     images = images[:, :3] if images.shape[1] >= 3 else images[:, :1]
     large = images.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)

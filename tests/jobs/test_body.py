@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,33 @@ import pytest
 from configs.run import RunFolder, find_runs
 from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
 
+Begin = Callable[..., subprocess.Popen[str]]
+LONG = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=100000")
 
-def begin(*arguments: str | Path, logs: Path, **changes: str) -> subprocess.Popen[str]:
-    """A body in a process group of its own, as a terminal would start it."""
-    return subprocess.Popen(
-        ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
-        env=clean_environment(LOGS=str(logs), **changes),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts a body in a process group of its own, as a terminal would; none outlives the test."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str | Path, **changes: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
+            env=clean_environment(LOGS=str(tmp_path), **changes),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            for run in find_runs(tmp_path):
+                run.stop_file.touch()
+            process.communicate(timeout=60)
 
 
 def wait_for_step(logs: Path, step: int) -> RunFolder:
@@ -32,9 +49,6 @@ def wait_for_step(logs: Path, step: int) -> RunFolder:
                 return run
         time.sleep(0.1)
     raise AssertionError(f"no run reached step {step}")
-
-
-LONG = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=100000")
 
 
 def test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder(tmp_path: Path) -> None:
@@ -73,8 +87,8 @@ def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(tmp_pat
 
 
 @pytest.mark.parametrize("how", ["STOP", "Ctrl-C", "TERM"])
-def test_a_stopped_run_is_saved_and_can_be_resumed(tmp_path: Path, how: str) -> None:
-    process = begin(DIGITS, *LONG, logs=tmp_path, LOCAL_NODES="2")
+def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path, how: str) -> None:
+    process = begin(DIGITS, *LONG, LOCAL_NODES="2")
     run = wait_for_step(tmp_path, 3)
     if how == "STOP":
         run.stop_file.touch()
@@ -92,16 +106,16 @@ def test_a_stopped_run_is_saved_and_can_be_resumed(tmp_path: Path, how: str) -> 
     assert sorted(losses(run)) == list(range(1, steps + 1))
 
 
-def test_a_pause_is_saved_under_its_own_name(tmp_path: Path) -> None:
-    process = begin(DIGITS, *LONG, logs=tmp_path)
+def test_a_pause_is_saved_under_its_own_name(begin: Begin, tmp_path: Path) -> None:
+    process = begin(DIGITS, *LONG)
     run = wait_for_step(tmp_path, 3)
     os.kill(process.pid, signal.SIGUSR1)
     output, _ = process.communicate(timeout=120)
     assert events(run)[-2:] == ["saved", "paused"], output
 
 
-def test_a_rank_that_is_killed_fails_the_run_with_a_reason(tmp_path: Path) -> None:
-    process = begin(DIGITS, *LONG, logs=tmp_path)
+def test_a_rank_that_is_killed_fails_the_run_with_a_reason(begin: Begin, tmp_path: Path) -> None:
+    process = begin(DIGITS, *LONG)
     run = wait_for_step(tmp_path, 1)
     found = subprocess.run(
         ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=True

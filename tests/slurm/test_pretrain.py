@@ -1,0 +1,215 @@
+"""Pretraining on a real Slurm: two nodes, the time limit, scancel, requeue, a lost node."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from configs.disk import replace_file
+from configs.run import RunFolder
+from tests.running import DIGITS, TINY, events, losses, trained
+
+from .cluster import Cluster, wait_until
+
+# No decay: the curve does not depend on how many steps there are to be.
+ENDLESS = (
+    *TINY, "train.steps=1000000", "optimizer.decay=0", "log.every=1", "checkpoint.every=50",
+)  # fmt: skip
+TWO_BY_TWO = ("--nodes=2", "--gpus-per-node=a40:2")
+ONE = ("--nodes=1", "--gpus-per-node=a40:1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs:
+    """Submits pretraining jobs to the one-machine Slurm, with a folder of runs of their own."""
+
+    cluster: Cluster
+    logs: Path
+
+    def submit(self, *arguments: str | Path, flags: tuple[str, ...] = ONE) -> str:
+        """Plain sbatch from the checkout; the job's id."""
+        output = f"--output={self.logs}/%x-%j.out"
+        return self.cluster.submit(
+            "--cpus-per-task=1", "--time=10", output, *flags, "jobs/pretrain.sbatch",
+            *map(str, arguments), cwd=Path.cwd(), env=self.environment,
+        )  # fmt: skip
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "VENV": sys.prefix,
+            "SITE": "local",
+            "LOGS": str(self.logs),
+            "OMP_WAIT_POLICY": "passive",
+        }
+
+    def run_of(self, job: str) -> RunFolder:
+        """The folder that the job made."""
+        wait_until(lambda: list(self.logs.glob(f"*-{job}/config.yaml")), timeout=60)
+        return RunFolder(next(self.logs.glob(f"*-{job}")))
+
+    def at_step(self, job: str, step: int, *, attempt: int = 1) -> RunFolder:
+        """The job's run, once the attempt has recorded the step."""
+        run = self.run_of(job)
+
+        def is_there() -> bool:
+            return any(
+                record["attempt"] == attempt and record.get("loss") and record["step"] >= step
+                for record in run.records()
+            )
+
+        wait_until(is_there, timeout=90, what=f"step {step} of attempt {attempt}: {self.said(job)}")
+        return run
+
+    def said(self, job: str) -> str:
+        """What the job itself printed."""
+        return "".join(path.read_text() for path in self.logs.glob(f"*-{job}.out"))
+
+    def state(self, job: str) -> str:
+        """The job's final state and exit code, from the accounting."""
+        row = self.cluster.accounted(job, "State", "ExitCode")
+        return f"{row['State'].split()[0]} {row['ExitCode']}"
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("LOGS", str(logs))
+    return Jobs(cluster=cluster, logs=logs)
+
+
+def end_at(run: RunFolder, step: int) -> None:
+    """Let the next attempt be done at `step`, as giving the run `train.steps` would."""
+    replace_file(run.attempt(run.attempts()[-1]) / "overrides.yaml", f"train: {{steps: {step}}}\n")
+
+
+def expect_same_curve(run: RunFolder, reference: RunFolder) -> None:
+    """The same losses to the bit on all the steps that both have."""
+    found, expected = losses(run), losses(reference)
+    common = found.keys() & expected.keys()
+    assert len(common) >= 50
+    assert sorted(found) == list(range(1, max(found) + 1))
+    assert {step: found[step] for step in common} == {step: expected[step] for step in common}
+
+
+def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *TINY, "train.steps=10", flags=TWO_BY_TWO)
+    jobs.cluster.wait(job, timeout=120)
+    run = jobs.run_of(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert events(run) == ["started", "saved", "done"]
+    entry = run.manifest()["attempts"][0]
+    places = entry["placement"]
+    assert [place["rank"] for place in places] == [0, 1, 2, 3]
+    assert {place["node"] for place in places} == {"a40-1", "a40-2"}
+    assert {(place["local_rank"], place["visible_gpus"]) for place in places} == {
+        (0, "0,1"),
+        (1, "0,1"),
+    }
+    assert entry["slurm"]["job"] == job
+    assert jobs.said(job).count("warning: the config asks for 1 x 1 GPUs") == 1
+
+    again = jobs.submit(run.path, flags=TWO_BY_TWO)
+    jobs.cluster.wait(again, timeout=60)
+    assert jobs.state(again) == "COMPLETED 0:0"
+    assert "done already" in jobs.said(again)
+    assert run.attempts() == [1]
+
+
+@pytest.mark.parametrize(("flags", "ranks"), [(ONE, 1), (TWO_BY_TWO, 4)], ids=["1", "4 ranks"])
+def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
+    jobs: Jobs, flags: tuple[str, ...], ranks: int
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=flags)
+    run = jobs.at_step(job, 20)
+    jobs.cluster.warn(job)
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+    assert events(run)[-2:] == ["saved", "paused"]
+    end_at(run, max(losses(run)) + 40)
+    jobs.cluster.end_requeue_hold(job)
+    jobs.cluster.wait(job, timeout=120)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert events(run)[-1] == "done"
+    assert run.attempts() == [1, 2]
+    reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
+    expect_same_curve(run, reference)
+
+
+def test_a_real_time_limit_is_survived(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--time=1", "--signal=B:USR1@60"))
+    run = jobs.run_of(job)
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=120)
+    paused_at = max(losses(run))
+    assert events(run)[-2:] == ["saved", "paused"]
+    end_at(run, paused_at + 10)
+    jobs.cluster.wait(job, timeout=120)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert sorted(losses(run)) == list(range(1, paused_at + 11))
+
+
+def test_scancel_leaves_a_checkpoint_and_no_requeue(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=2", "--gpus-per-node=a40:1"))
+    run = jobs.at_step(job, 5)
+    jobs.cluster.cancel(job)
+    jobs.cluster.wait(job, timeout=60)
+    assert jobs.state(job).startswith("CANCELLED")
+    wait_until(lambda: events(run)[-1] == "stopped", timeout=30)
+    assert events(run)[-2:] == ["saved", "stopped"]
+    assert jobs.cluster.restarts(job) == 0
+
+
+def test_a_job_that_is_requeued_by_hand_comes_back_by_itself(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 60)
+    jobs.cluster.requeue(job)
+    jobs.cluster.end_requeue_hold(job)
+    jobs.at_step(job, 70, attempt=2)
+    began = [record["step"] for record in run.records() if record.get("event") == "started"]
+    lost = max(r["step"] for r in run.records() if r["attempt"] == 1) - began[1]
+    assert 0 <= lost <= run.config().checkpoint.every
+
+
+def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothing(
+    jobs: Jobs,
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=2", "--gpus-per-node=a40:1"))
+    run = jobs.at_step(job, 60)
+    lost, kept = jobs.cluster.nodes(job)
+    assert lost != kept
+    jobs.cluster.lose_node(lost)
+    try:
+        jobs.cluster.restore_node(lost)
+        wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+        jobs.cluster.end_requeue_hold(job)
+        jobs.at_step(job, 70, attempt=2)
+        run.stop_file.touch()
+        jobs.cluster.wait(job, timeout=60)
+    finally:
+        jobs.cluster.restore_node(lost)
+    records = list(run.records())
+    second = next(i for i, record in enumerate(records) if record["attempt"] == 2)
+    assert {record["attempt"] for record in records[second:]} == {2}
+    lost_steps = max(r["step"] for r in records[:second] if "step" in r) - records[second]["step"]
+    assert 0 <= lost_steps <= run.config().checkpoint.every
+    assert events(run)[-2:] == ["saved", "stopped"]
+    reference = trained(jobs.logs, [*ENDLESS, "train.steps=70"], ranks=2)
+    expect_same_curve(run, reference)
+
+
+def test_three_attempts_that_save_nothing_end_the_run_as_failed(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.run_of(job)
+    for attempt in (1, 2, 3):
+        wait_until(lambda number=attempt: run.attempt(number).is_dir(), timeout=60)
+        jobs.cluster.requeue(job)
+        jobs.cluster.end_requeue_hold(job)
+    jobs.cluster.wait(job, timeout=60)
+    assert jobs.state(job) == "FAILED 2:0", jobs.said(job)
+    assert run.attempts() == [1, 2, 3]
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "timeout")
+    assert "3 attempts in a row saved nothing new" in jobs.said(job)
