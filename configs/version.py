@@ -50,4 +50,8 @@ def git(root: Path, *arguments: str) -> str | None:
 
 def without_git_variables() -> dict[str, str]:
     """The environment without what points git at another repository, as in a hook."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("GIT_CONFIG") or not name.startswith("GIT_")
+    }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from configs.yaml12 import ConfigError
 from launch.cluster import Refused, misleading_variables
-from launch.flags import Flags
+from launch.flags import Flags, fits_a_directive
 
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
@@ -34,6 +34,7 @@ class BatchScript:
 
 def sbatch_text(script: BatchScript) -> str:
     """The batch script, whole."""
+    assert all(fits_a_directive(str(value)) for value in script.flags.values()), script.flags
     text: str = _slurm_executor(Path("/"), script)._make_submission_file_text(_line(script), "")
     return text
 

@@ -14,9 +14,10 @@ from configs.load import load, to_tree
 from configs.records import RecordWriter
 from configs.run import ROOT, RunFolder, is_run, make_run, new_id, resume_config
 from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
 from launch import cluster, duration, limits, slurm, snapshot, submission
 from launch.cluster import Refused
-from launch.flags import Flags, spell, template_flags
+from launch.flags import Flags, fits_a_directive, spell, template_flags
 from launch.site import Site, ask_site, check_site
 from launch.slurm import BatchScript
 
@@ -80,6 +81,8 @@ def _config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Pr
     else:
         config = with_absolute_paths(load(source, overrides))
     check_paths(config)
+    if not fits_a_directive(source.stem):
+        raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
     asked = config.resources
     divide(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
     return config
