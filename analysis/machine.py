@@ -6,7 +6,9 @@ from typing import Any
 from configs.load import flatten
 
 # What names one attempt and would differ between any two runs.
-IDENTITY = frozenset(["attempt", "time", "source", "command", "host", "slurm", "placement"])
+IDENTITY = frozenset([
+    "attempt", "time", "source", "command", "host", "slurm", "placement", "commit", "dirty",
+])  # fmt: skip
 # What follows from the config and the number of ranks.
 DERIVED = frozenset([
     "parameters", "macs_per_image", "training_flops_per_image", "replicate", "shard",
@@ -24,6 +26,7 @@ def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
         "cpu": _models(places, "cpu"),
         "nodes": len({place.get("node") for place in places}) or None,
         "threads of all ranks": _threads(places),
+        "code": _code(facts),
     }
     return {name: fact for name, fact in (seen | flatten(kept)).items() if fact is not None}
 
@@ -51,6 +54,14 @@ def where(facts: Mapping[str, Any]) -> str | None:
     nodes = dict.fromkeys(str(place["node"]) for place in places if place.get("node"))
     said = [_models(places, "gpu") or _models(places, "cpu"), ",".join(nodes)]
     return " on ".join(part for part in said if part) or None
+
+
+def _code(facts: Mapping[str, Any]) -> str | None:
+    """The commit, marked where the tree differed from it."""
+    commit = facts.get("commit")
+    if not isinstance(commit, str):
+        return None
+    return commit[:12] + (" with changes" if facts.get("dirty") else "")
 
 
 def _models(places: list[dict[str, Any]], name: str) -> str | None:

@@ -11,7 +11,6 @@ Floats = NDArray[np.float64]
 
 SOKAL_WINDOW = 5.0
 MIN_VALUES = 10
-MIN_EFFECTIVE = 6.0
 # How many terms of the trend are taken out of how many values: each widens the interval.
 TREND_TERMS = ((100, 4), (30, 2), (0, 1))
 
@@ -57,15 +56,14 @@ def median_interval(series: Floats) -> Estimate:
     """The median and its interval by order statistics, widened by the autocorrelation.
 
     Ranks n/2 +- t sqrt(n tau) / 2, where tau is the autocorrelation time of being above the
-    median: no shape of the distribution is assumed.
+    median: no shape of the distribution is assumed. Of a series that wanders so much that few
+    of its values are independent the interval is its whole range.
     """
     middle = float(np.median(series))
     if len(series) < MIN_VALUES:
         return Estimate(value=middle)
     effective = len(series) / autocorrelation_time((series > middle).astype(np.float64))
-    if effective < MIN_EFFECTIVE:
-        return Estimate(value=middle)
-    half = stdtrit(effective - 1, 0.975) / math.sqrt(effective) / 2
+    half = _student(effective) / math.sqrt(effective) / 2
     low, high = np.quantile(series, [max(0.0, 0.5 - half), min(1.0, 0.5 + half)])
     return Estimate(value=middle, low=float(low), high=float(high))
 
@@ -86,11 +84,14 @@ def mean_interval(series: Floats) -> Estimate:
     trend = np.stack(powers, axis=1)
     noise = series - trend @ np.linalg.lstsq(trend, series, rcond=None)[0]
     effective = n / autocorrelation_time(noise, fitted=len(powers))
-    if effective < MIN_EFFECTIVE:
-        return Estimate(value=mean)
     deviation = math.sqrt(float((noise**2).sum()) / (n - len(powers)))
-    half = float(stdtrit(effective - 1, 0.975)) * deviation / math.sqrt(effective)
+    half = _student(effective) * deviation / math.sqrt(effective)
     return Estimate(value=mean, low=mean - half, high=mean + half)
+
+
+def _student(effective: float) -> float:
+    """The 97.5 % quantile for so many independent values, at least two."""
+    return float(stdtrit(max(effective - 1, 1.0), 0.975))
 
 
 def ratio_interval(above: Estimate, below: Estimate) -> Estimate:

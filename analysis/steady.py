@@ -11,6 +11,7 @@ MIN_SEGMENT = 10
 CHANGE = 4.0
 CLIP = 3.0
 GUARD = 4
+LONGEST_WARMUP = 0.4
 MOST_CORRELATED = 2.0
 OUTLIER = 5.0
 SIGMA_OF_MAD = 1.4826
@@ -46,7 +47,7 @@ def steady(seconds: Floats, segment: NDArray[np.int64]) -> Steady:
 
 
 def warmup_end(seconds: Floats) -> int:
-    """How many leading intervals are not yet steady: at most half of them.
+    """How many leading intervals are slower than the steady ones: at most `LONGEST_WARMUP`.
 
     The second half says what is steady. Logs, clipped at `CLIP` robust deviations so that
     outliers weigh little, are searched for the most significant step (a CUSUM against the
@@ -64,21 +65,21 @@ def warmup_end(seconds: Floats) -> int:
     deviation = (
         max(float(tail.std()), 0.5) * min(autocorrelation_time(above), MOST_CORRELATED) ** 0.5
     )
-    cut = 0
-    while (more := _step(scores[cut:], n // 2 - cut, deviation)) > 0:
+    cut, most = 0, int(LONGEST_WARMUP * n)
+    while (more := _slow_head(scores[cut:], most - cut, deviation)) > 0:
         cut += more
-    return min(cut + cut // GUARD, n // 2)
+    return min(cut + cut // GUARD, most)
 
 
-def _step(scores: Floats, most: int, deviation: float) -> int:
-    """The length, up to `most`, of the head that differs most from the rest; 0 if none does."""
+def _slow_head(scores: Floats, most: int, deviation: float) -> int:
+    """The length, up to `most`, of the head that is most surely slower than the rest, else 0."""
     if most < 1:
         return 0
     n = len(scores)
     heads = np.arange(1, most + 1)
     sums = np.cumsum(scores)
     gap = sums[: len(heads)] / heads - (sums[-1] - sums[: len(heads)]) / (n - heads)
-    strength = np.abs(gap) * np.sqrt(heads * (n - heads) / n) / deviation
+    strength = gap * np.sqrt(heads * (n - heads) / n) / deviation
     best = int(np.argmax(strength))
     return int(heads[best]) if strength[best] > CHANGE else 0
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 DOC = "steady rate of each run and its speedup over the first, with 95 % intervals"
 EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
+MOST_LISTED = 4
 CLOCKS = ("train", "compute", "wall", "bar", "printed")
 
 
@@ -65,5 +66,6 @@ def _text(compared: "list[Arm]") -> str:
     for arm in compared[1:]:
         head = inert(f"{arm.name} against {base.name}: {attribution(base, arm)}")
         differing = difference_rows(base, arm)
-        parts.append(head + ("\n" + text_table(differing) if differing else ""))
+        listed = differing and len(compared) <= MOST_LISTED
+        parts.append(head + ("\n" + text_table(differing) if listed else ""))
     return "\n\n".join(parts)
