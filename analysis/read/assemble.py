@@ -1,19 +1,16 @@
 """Tells ranks, attempts and runs apart in the rows of one file, and makes a log of each run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from analysis.noise import Floats
+from analysis.read.attempts import attempts
 from analysis.read.batch import Batch
 from analysis.read.endings import Ending, root_cause
 from analysis.read.log import Ints, RunLog
-
-SAME_MOMENT_S = 5.0
-DISPLACED = 3
 
 
 def join(batches: Sequence[Batch]) -> Batch:
@@ -35,7 +32,9 @@ def join(batches: Sequence[Batch]) -> Batch:
 
 
 def select(rows: Batch, kept: Ints) -> Batch:
-    """Some rows of a batch, by index."""
+    """Some rows of a batch, by index; the batch itself where these are all of them in order."""
+    if len(kept) == len(rows) and (np.diff(kept) == 1).all():
+        return rows
     return Batch(
         step=rows.step[kept],
         line=rows.line[kept],
@@ -70,54 +69,6 @@ def main_group(rows: Batch) -> Batch:
     return select(rows, np.flatnonzero(rows.group == best))
 
 
-@dataclass(kw_only=True)
-class _Attempts:
-    """Which rows stand, while a file is read from top to bottom."""
-
-    step: Ints
-    clock: Floats
-    seen: dict[int, int] = field(default_factory=dict)
-    attempt: int = 1
-    highest: int = -1
-    of: dict[int, int] = field(default_factory=dict)
-    begun: list[int] = field(default_factory=list)
-    duplicates: int = 0
-
-    def read(self) -> None:
-        for row in range(len(self.step)):
-            step = int(self.step[row])
-            earlier = self.seen.get(step)
-            if earlier is not None and self._is_again(earlier, row):
-                self.duplicates += 1
-                continue
-            if earlier is not None or self._has_fallen_back(step):
-                self._begin(row, step)
-            self.seen[step] = row
-            self.of[row] = self.attempt
-            self.highest = max(self.highest, step)
-
-    def _is_again(self, earlier: int, row: int) -> bool:
-        """Whether a step seen before is only told again (another rank, a bar redrawn)."""
-        if self.step[row - 1] == self.step[row]:
-            return True
-        gap = abs(self.clock[row] - self.clock[earlier])
-        return bool(gap <= SAME_MOMENT_S)
-
-    def _has_fallen_back(self, step: int) -> bool:
-        """Whether a new, lower step is more than a line out of order."""
-        if step >= self.highest:
-            return False
-        recent = list(self.seen)[-DISPLACED - 1 :]
-        return len(recent) > DISPLACED and all(step < old for old in recent)
-
-    def _begin(self, row: int, step: int) -> None:
-        self.attempt += 1
-        self.begun.append(row)
-        self.seen = {old: at for old, at in self.seen.items() if old < step}
-        self.of = {at: self.of[at] for at in self.seen.values()}
-        self.highest = step
-
-
 def assemble(
     rows: Batch, told: Sequence[Ending], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
@@ -145,11 +96,9 @@ def _clock(rows: Batch) -> Floats:
 
 def _restarts(rows: Batch) -> list[int]:
     """The first row of each run in a file."""
-    step, firsts = rows.step, [0]
-    reader = _Attempts(step=step, clock=_clock(rows))
-    reader.read()
-    for row in reader.begun:
-        if step[row] <= step[firsts[-1]]:
+    firsts = [0]
+    for row in attempts(rows.step, _clock(rows)).begun:
+        if rows.step[row] <= rows.step[firsts[-1]]:
             firsts.append(row)
     return firsts
 
@@ -157,23 +106,23 @@ def _restarts(rows: Batch) -> list[int]:
 def _log(
     rows: Batch, told: Sequence[Ending], remarks: list[str], *, path: Path, name: str, kind: str
 ) -> RunLog:
-    reader = _Attempts(step=rows.step, clock=_clock(rows))
-    reader.read()
-    standing = np.array(sorted(reader.of, key=lambda row: int(rows.step[row])), dtype=np.int64)
+    found = attempts(rows.step, _clock(rows))
+    standing = np.flatnonzero(found.of)
+    standing = standing[np.argsort(rows.step[standing], kind="stable")]
     kept = select(rows, standing)
     said = [*remarks]
-    said += [f"line {rows.line[row]}: the step falls: another attempt" for row in reader.begun]
-    said += [f"{reader.duplicates} rows told twice"] if reader.duplicates else []
+    said += [f"line {rows.line[row]}: the step falls: another attempt" for row in found.begun]
+    said += [f"{found.twice} rows told twice"] if found.twice else []
     return RunLog(
         name=name,
         path=path,
         format=kind,
         step=kept.step,
-        attempt=np.array([reader.of[int(row)] for row in standing], dtype=np.int64),
+        attempt=found.of[standing],
         line=kept.line,
         values={n: c for n, c in kept.values.items() if not np.isnan(c).all()},
-        events=_events(rows, told, reader.attempt),
-        attempts=reader.attempt,
+        events=_events(rows, told, found.count),
+        attempts=found.count,
         remarks=tuple(f"{name}: {remark}" for remark in said),
     )
 
