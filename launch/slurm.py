@@ -53,13 +53,17 @@ def submit(script: BatchScript) -> str:
             raise ConfigError("no sbatch here; --local runs it on this machine") from None
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder whose name the local executor would change."""
+    if any(tag in str(folder) for tag in ("%j", "%t", "%a", "%A")):
+        raise ConfigError(f"{folder}: submitit takes % and a letter for a pattern; rename it")
+
+
 def start_here(script: BatchScript, folder: Path) -> int:
     """Start the job on this machine, in the background; the pid of what watches over it.
 
     Its output goes to `<pid>_0_log.out` in `folder`. It outlives this process and its terminal.
     """
-    if any(tag in str(folder) for tag in ("%j", "%t", "%a", "%A")):
-        raise ConfigError(f"{folder}: submitit takes % and a letter for a pattern; rename it")
     from submitit import LocalExecutor
 
     executor = LocalExecutor(folder)

@@ -156,10 +156,15 @@ def _queue(request: Request) -> None:
 
 
 def _start(request: Request) -> None:
+    slurm.check_folder(request.run)
     run = _prepare(request)
     folder = submission.folder(run)
     folder.mkdir(exist_ok=True)
-    pid = slurm.start_here(batch_script(request, run.path), folder)
+    try:
+        pid = slurm.start_here(batch_script(request, run.path), folder)
+    except Refused:
+        _withdraw(request, run)
+        raise
     print(f"run: {run.path}\nprocess: {pid}")
     print(f"follow it: python -m launch tail {shlex.quote(str(run.path))}", file=sys.stderr)
 
@@ -177,7 +182,7 @@ def _prepare(request: Request) -> RunFolder:
 def _withdraw(request: Request, run: RunFolder) -> None:
     """Undo what was prepared for a job that sbatch did not take."""
     if request.resumes:
-        _record(run, "failed", reason="config", message="sbatch refused the job")
+        _record(run, "failed", reason="config", message="the job was not taken")
     else:
         shutil.rmtree(run.path)
 

@@ -28,7 +28,7 @@ MODULES=()
 # A checkout of ai-toolkit, for fine-tuning with it.
 #   AI_TOOLKIT=$HOME/ai-toolkit
 
-# Flags that the launcher and env/interactive.sh give to every job, each one word.
+# Flags that the launcher gives to sbatch and env/interactive.sh to salloc, each one word.
 # shellcheck disable=SC2034
 JOB_FLAGS=()
 #   JOB_FLAGS=(--account=lab_123 --partition=gpu)

@@ -1,0 +1,109 @@
+"""Site files: what each says of a job, how one is chosen, and that modules are loaded."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from configs.run import ROOT
+
+SITES = ROOT / "env" / "sites"
+# An installation of environment modules that writes down what it was asked.
+MODULES = {"BASH_FUNC_module%%": '() { echo "module $*" >&2\n}'}
+
+
+def shell(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
+    }
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script, "bash", *arguments],
+        env=environment | variables, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def describe(site: str, gpu: str, nodes: int, gpus: int, **variables: str) -> list[str]:
+    answer = shell(
+        'env/describe.sh "$@"', gpu, str(nodes), str(gpus), **({"SITE": site} | variables)
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("site", "flags"),
+    [
+        ("local", ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=a40:4"]),
+        ("generic", ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=a40:4"]),
+        ("example", ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=a40:4"]),
+        (
+            "carc-discovery",
+            ["--partition=gpu", "--nodes=2", "--ntasks-per-node=1", "--gpus-per-task=a40:4"],
+        ),
+    ],
+)
+def test_each_site_spells_its_gpus(site: str, flags: list[str]) -> None:
+    assert describe(site, "a40", 2, 4)[4:] == flags
+
+
+def test_every_site_takes_any_gpu_and_none() -> None:
+    for file in SITES.glob("*.sh"):
+        one = describe(file.stem, "", 1, 2)[4:]
+        assert any(flag.startswith("--gpu") and flag.endswith("=2") for flag in one)
+        assert not any("gpu" in flag for flag in describe(file.stem, "a40", 1, 0)[-2:])
+
+
+def test_runs_go_where_the_site_says_unless_the_person_does() -> None:
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    assert describe("carc-discovery", "", 1, 1)[1] == f"/scratch1/{user}/ditbench"
+    assert describe("carc-discovery", "", 1, 1, LOGS="/elsewhere")[1] == "/elsewhere"
+    assert describe("local", "", 1, 1)[:4] == ["local", f"{ROOT}/logs", "077", f"{ROOT}/.venv"]
+
+
+def test_carc_loads_its_modules_and_leaves_the_shell_as_it_was() -> None:
+    script = (
+        'source env/site.sh; read_site env/sites; set +u; load_modules; echo "$- $UNSET_VARIABLE"'
+    )
+    answer = shell(script, SITE="carc-discovery", **MODULES)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr == "module load gcc/12.3.0 python/3.11.4 git\n"
+    assert "u" not in answer.stdout.split()[0]
+
+
+def test_a_site_with_modules_needs_the_command() -> None:
+    answer = shell("source env/site.sh; read_site env/sites; load_modules", SITE="carc-discovery")
+    assert answer.returncode == 2
+    assert "has no 'module' command" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("discovery1.usc.edu", "carc-discovery"),
+        ("d05-10.hpc.usc.edu", "carc-discovery"),
+        ("login.cluster.example.edu", "example"),
+        ("laptop", "local"),
+    ],
+)
+def test_a_site_is_chosen_by_the_name_of_the_host(host: str, site: str, tmp_path: Path) -> None:
+    (tmp_path / "hostname").write_text(f"#!/bin/sh\necho {host}\n")
+    (tmp_path / "hostname").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    answer = shell('source env/site.sh; read_site env/sites; echo "$SITE"', PATH=path)
+    assert answer.stdout == f"{site}\n"
+
+
+def test_flags_for_every_job_come_from_one_line_of_a_copy(tmp_path: Path) -> None:
+    text = (SITES / "example.sh").read_text()
+    (tmp_path / "mine.sh").write_text(text.replace("JOB_FLAGS=()", "JOB_FLAGS=(--account=a --x=1)"))
+    script = f"source env/site.sh; read_site {tmp_path}; job_flags a100 1 2"
+    assert shell(script, SITE="mine").stdout.splitlines() == [
+        "--account=a", "--x=1", "--nodes=1", "--ntasks-per-node=1", "--gpus-per-node=a100:2",
+    ]  # fmt: skip
+
+
+def test_a_site_that_is_not_there_is_misuse() -> None:
+    answer = shell("env/describe.sh a40 1 1", SITE="nowhere")
+    assert answer.returncode == 2
+    assert "copy env/sites/example.sh to it, or unset SITE" in answer.stderr

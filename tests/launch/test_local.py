@@ -1,0 +1,59 @@
+"""`--local` runs a config on this machine, in the background."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.run import ROOT, RunFolder
+
+from .conftest import DIGITS
+
+SMALLEST = (
+    "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
+    "sample.per_class=1", "sample.steps=2",
+)  # fmt: skip
+
+
+@pytest.fixture
+def started(site: Path) -> RunFolder:
+    """A run started by a launcher that has left."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    run, process = answer.stdout.splitlines()
+    assert process.startswith("process: ")
+    return RunFolder(Path(run.removeprefix("run: ")))
+
+
+def test_it_goes_on_after_the_launcher_left_until_it_is_done(started: RunFolder, launch) -> None:
+    deadline = time.monotonic() + 240
+    while (events := [one["event"] for one in started.records() if "event" in one])[-1] != "done":
+        assert time.monotonic() < deadline, (events, log(started))
+        time.sleep(0.2)
+    assert events == ["queued", "started", "saved", "done"]
+    _, said, _ = launch("status", started.path, "--json")
+    (row,) = json.loads(said)
+    assert (row["state"], row["steps"], row["attempts"]) == ("done", "10/10", 1)
+    assert launch("tail", started.path)[0] == 0
+    assert not list(started.path.parent.rglob("*.pkl"))
+
+
+def log(run: RunFolder) -> str:
+    return "".join(file.read_text() for file in (run.path / "jobs").glob("*.out"))
+
+
+def test_a_folder_that_submitit_takes_for_a_pattern_is_refused(
+    launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "100%task"))
+    code, _, remarks = launch("submit", DIGITS, "--local")
+    assert code == 2
+    assert "submitit takes % and a letter for a pattern" in remarks
+    assert not (tmp_path / "100%task").exists()
