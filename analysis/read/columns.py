@@ -1,11 +1,13 @@
 """Logs from rows of named numbers, in which each step may be told in several rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from analysis.read.log import RunLog
+from analysis.noise import Floats
+from analysis.read.log import Ints, RunLog
 from analysis.read.names import STEP, column_of, preference
 
 Rows = Sequence[tuple[int, dict[str, float]]]
@@ -43,12 +45,62 @@ def from_rows(rows: Rows, *, path: Path, name: str, kind: str) -> list[RunLog]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """What was told under one foreign name: steps, lines, values and times, each [n]."""
+
+    step: Ints
+    line: Ints
+    value: Floats
+    time: Floats
+
+
+def from_series(
+    told: Mapping[str, Series], *, path: Path, name: str, kind: str, remarks: tuple[str, ...] = ()
+) -> list[RunLog]:
+    """One log of series by foreign name, laid side by side on all their steps; none of none.
+
+    Of a step told twice the last stands.
+    """
+    chosen = _preferred(told)
+    kept = {column: told[key] for key, column in chosen.items() if len(told[key].step)}
+    if not kept:
+        return []
+    steps = np.unique(np.concatenate([series.step for series in kept.values()]))
+    steps = steps[(steps >= 0) & (steps < 1 << 53)]
+    values = {column: np.full(len(steps), np.nan) for column in ("time", *kept)}
+    line = np.zeros(len(steps), dtype=np.int64)
+    # The loss comes last, so that a row's line and time are those of its loss.
+    for column, series in sorted(kept.items(), key=lambda item: item[0] == "loss"):
+        inside = (series.step >= 0) & (series.step < 1 << 53)
+        at = np.searchsorted(steps, series.step[inside])
+        finite = np.isfinite(series.value[inside])
+        values[column][at] = np.where(finite, series.value[inside], np.nan)
+        values["time"][at], line[at] = series.time[inside], series.line[inside]
+    return [
+        RunLog(
+            name=name,
+            path=path,
+            format=kind,
+            step=steps,
+            attempt=np.ones(len(steps), dtype=np.int64),
+            line=line,
+            values={key: value for key, value in values.items() if not np.isnan(value).all()},
+            remarks=remarks,
+        )
+    ]
+
+
 def _chosen(rows: Rows) -> dict[str, str]:
+    """The columns of every name in rows but the step's."""
+    names = dict.fromkeys(key for _, values in rows for key in values)
+    return _preferred([name for name in names if name.lower() not in STEP])
+
+
+def _preferred(names: Iterable[str]) -> dict[str, str]:
     """For each foreign name the column that it fills: one name per column, the preferred one."""
     best: dict[str, str] = {}
-    for key in dict.fromkeys(key for _, values in rows for key in values):
-        if key.lower() in STEP:
-            continue
+    for key in names:
         column = column_of(key)
         if column not in best or preference(key) < preference(best[column]):
             best[column] = key

@@ -169,8 +169,20 @@ def _varint(value: int) -> bytes:
     return out + bytes([value])
 
 
+def _checksum(body: bytes) -> bytes:
+    """TensorBoard's masked CRC-32C, bit by bit."""
+    state = 0xFFFFFFFF
+    for byte in body:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    state ^= 0xFFFFFFFF
+    return struct.pack("<I", ((state >> 15 | state << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
 def _record(body: bytes) -> bytes:
-    return struct.pack("<Q", len(body)) + b"\0\0\0\0" + body + b"\0\0\0\0"
+    head = struct.pack("<Q", len(body))
+    return head + _checksum(head) + body + _checksum(body)
 
 
 def tensorboard(told: Story) -> bytes:

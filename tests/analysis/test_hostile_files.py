@@ -120,6 +120,16 @@ def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
     assert pieces.column("loss").tolist() == whole.column("loss").tolist()
 
 
+def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
+    data = bytearray(write.tensorboard(story(n=50)))
+    data[len(data) // 2] ^= 4
+    (tmp_path / "x").write_bytes(data)
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.column("loss") == pytest.approx(story(n=50).loss[: len(log)])
+    assert 20 < len(log) < 30
+    assert "is damaged" in log.remarks[0]
+
+
 def test_a_damaged_database_is_named(tmp_path):
     write.database(story(n=25), tmp_path / "db")
     data = bytearray((tmp_path / "db").read_bytes())
