@@ -23,6 +23,10 @@ SMALLEST = (
 )  # fmt: skip
 A40 = ("resources.gpu=a40", "resources.hours=0.5", "resources.cpus_per_gpu=1")
 
+CARC = ("--site=carc-discovery",)
+# What a cluster with modules exports to its shells.
+NO_MODULES = {"BASH_FUNC_module%%": "() { :\n}"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
@@ -175,23 +179,9 @@ def test_no_name_of_a_folder_reached_a_shell_unquoted(edited: Edited, checkout: 
     assert not Path("hacked").exists()
 
 
-def test_the_carc_spelling_of_gpus_runs(checkout: Checkout, cluster: Cluster) -> None:
-    no_modules = {"BASH_FUNC_module%%": "() { :\n}"}
-    run, job = checkout.submit(
-        "configs/pretrain/digits.yaml", *SMALLEST, *A40, "resources.gpus_per_node=2",
-        "--site=carc-discovery", env=no_modules,
-    )  # fmt: skip
-    script = (run / "jobs" / f"{job}.sbatch").read_text()
-    assert "#SBATCH --gpus-per-task=a40:2\n#SBATCH --job-name=" in script
-    assert "#SBATCH --ntasks-per-node=1\n" in script
-    assert cluster.wait(job, timeout=180) == "COMPLETED"
-    assert events(run)[-1] == "done"
-    assert len(manifest(run)["placement"]) == 2
-
-
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """A run without end that was looked at, cancelled and resumed, and what was said of it."""
+    """A run on CARC's site: looked at while it ran, cancelled, resumed; what was said of it."""
 
     run: Path
     jobs: list[str]
@@ -203,7 +193,8 @@ class Story:
 @pytest.fixture(scope="module")
 def story(checkout: Checkout, cluster: Cluster) -> Story:
     endless = ("train.steps=1000000", "checkpoint.every=1000000", "log.every=1")
-    run, job = checkout.submit("configs/pretrain/digits.yaml", *SMALLEST, *A40, *endless)
+    asked = (*SMALLEST, *A40, *endless, "resources.gpus_per_node=2", *CARC)
+    run, job = checkout.submit("configs/pretrain/digits.yaml", *asked, env=NO_MODULES)
     wait_until(lambda: "started" in events(run), timeout=180, what="the run to start")
     states = [checkout.status(run)]
     refused = checkout.launch("submit", run, check=False)
@@ -212,7 +203,7 @@ def story(checkout: Checkout, cluster: Cluster) -> Story:
     states.append(checkout.status(run))
     cluster.wait(job)
     steps = int(str(states[-1]["steps"]).partition("/")[0]) + 2
-    _, second = checkout.submit(run, f"train.steps={steps}")
+    _, second = checkout.submit(run, f"train.steps={steps}", *CARC, env=NO_MODULES)
     followed = checkout.launch("tail", run)
     states.append(checkout.status(run))
     return Story(
@@ -222,6 +213,15 @@ def story(checkout: Checkout, cluster: Cluster) -> Story:
         refused=refused.stderr,
         followed=followed.stdout + followed.stderr,
     )
+
+
+def test_the_carc_spelling_gives_the_task_of_a_node_all_its_gpus(story: Story) -> None:
+    for job in story.jobs:
+        script = (story.run / "jobs" / f"{job}.sbatch").read_text()
+        assert "#SBATCH --gpus-per-task=a40:2\n#SBATCH --job-name=" in script
+        assert "#SBATCH --ntasks-per-node=1\n" in script
+    for attempt in json.loads((story.run / "manifest.json").read_text())["attempts"]:
+        assert [rank["node"] for rank in attempt["placement"]] == ["a40-1", "a40-1"]
 
 
 def test_status_asks_slurm_where_the_record_has_no_end(story: Story) -> None:
