@@ -1,11 +1,48 @@
 """One row per run: how far it is, how it does, and where it ran."""
 
+from pathlib import Path
 from typing import Any
 
+from analysis.cache import through_cache
 from analysis.machine import ranks, where
+from analysis.read import Unreadable
+from analysis.read.find import named_apart, places, read_others
 from analysis.read.ledger import Ledger
 from analysis.read.log import RunLog
+from analysis.read.ours import read_ours
 from analysis.speed import measure
+from configs.run import RunFolder
+
+
+def overview(paths: list[str]) -> list[dict[str, Any]]:
+    """A row and remarks of every run under `paths`; rows of our folders come through a cache."""
+    found: list[tuple[dict[str, Any], Path]] = []
+    for place in places(paths):
+        entries = through_cache(place.path, place.ours, _entry_of) if place.ours else []
+        found += [(entry, run.path) for entry, run in zip(entries, place.ours, strict=True)]
+        others = read_others(place)
+        found += [(_entry(log), log.path) for log in others.logs]
+        found += [(_unreadable(name, why), place.path / name) for name, why in others.unread]
+    names = named_apart([(entry["row"]["run"], path) for entry, path in found])
+    return [
+        entry | {"row": entry["row"] | {"run": name}}
+        for (entry, _), name in zip(found, names, strict=True)
+    ]
+
+
+def _entry_of(run: RunFolder) -> dict[str, Any]:
+    try:
+        return _entry(read_ours(run))
+    except Unreadable as error:
+        return _unreadable(run.name, str(error))
+
+
+def _entry(log: RunLog) -> dict[str, Any]:
+    return {"row": run_row(log), "remarks": list(log.remarks)}
+
+
+def _unreadable(name: str, why: str) -> dict[str, Any]:
+    return {"row": {"run": name, "state": "unreadable"}, "remarks": [why]}
 
 
 def run_row(log: RunLog) -> dict[str, Any]:

@@ -31,19 +31,16 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print the table; 1 where a run could not be read."""
     from analysis.read.find import read_all
-    from analysis.runs import run_row
+    from analysis.runs import overview
 
     if asked.ledger:
         return _ledger(asked)
-    found = read_all(asked.paths)
     if asked.detect:
-        return _detect(found, asked)
-    rows = [run_row(log) for log in found.logs]
-    rows += [{"run": name, "state": "unreadable"} for name, _ in found.unread]
-    put(rows, asked)
-    remark(why for _, why in found.unread)
-    remark(line for log in found.logs for line in log.remarks)
-    return 1 if found.unread else 0
+        return _detect(read_all(asked.paths), asked)
+    entries = overview(asked.paths)
+    put([entry["row"] for entry in entries], asked)
+    remark(line for entry in entries for line in entry["remarks"])
+    return 1 if any(entry["row"].get("state") == "unreadable" for entry in entries) else 0
 
 
 def _detect(found: "Found", asked: argparse.Namespace) -> int:

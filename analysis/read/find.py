@@ -1,7 +1,8 @@
 """Finds the runs, ours and others', under the paths that a person named."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.read import Unreadable
@@ -9,6 +10,29 @@ from analysis.read.foreign import Found, gather, is_text, read_folder, read_one,
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
 from configs.run import RunFolder, find_runs, is_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What stands under one path: run folders of ours, and whether others' logs may stand there."""
+
+    path: Path
+    ours: tuple[RunFolder, ...]
+    has_others: bool
+
+
+def places(paths: list[str]) -> list[Place]:
+    """The paths with their run folders, each folder once; `Unreadable` where a path is missing."""
+    seen: set[Path] = set()
+    found = []
+    for path in map(_existing, paths):
+        ours = _our_runs(path) if path.is_dir() else []
+        new = tuple(run for run in ours if run.path.resolve() not in seen)
+        is_own = any(run.path.resolve() == path.resolve() for run in ours)
+        has_others = not is_own and path.resolve() not in seen
+        found.append(Place(path=path, ours=new, has_others=has_others))
+        seen.update([path.resolve(), *(run.path.resolve() for run in ours)])
+    return found
 
 
 def read_logs(paths: list[str]) -> list[RunLog]:
@@ -21,23 +45,48 @@ def read_logs(paths: list[str]) -> list[RunLog]:
 
 def read_all(paths: list[str]) -> Found:
     """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
-    seen: set[Path] = set()
-    found = gather(_under(_existing(path), seen) for path in paths)
-    return replace(found, logs=_named_apart(found.logs))
+    parts = []
+    for place in places(paths):
+        found = gather([*(_ours(run) for run in place.ours), read_others(place)])
+        _refuse_empty(place, found)
+        parts.append(found)
+    found = gather(parts)
+    names = named_apart([(log.name, log.path) for log in found.logs])
+    logs = (replace(log, name=name) for log, name in zip(found.logs, names, strict=True))
+    return replace(found, logs=tuple(logs))
 
 
-def _named_apart(logs: tuple[RunLog, ...]) -> tuple[RunLog, ...]:
-    """Runs of one name get the name of their folder in front, then a number."""
-    counts = Counter(log.name for log in logs)
-    longer = [
-        f"{log.path.parent.name}/{log.name}" if counts[log.name] > 1 else log.name for log in logs
-    ]
+def _refuse_empty(place: Place, found: Found) -> None:
+    if place.has_others and not found.logs and not found.unread and not place.ours:
+        raise Unreadable(
+            f"{place.path}: no run in it: neither a run folder nor a log that is known"
+        )
+
+
+def read_others(place: Place) -> Found:
+    """The runs of others under a path."""
+    if not place.has_others:
+        return Found()
+    if not place.path.is_dir():
+        return read_one(place.path, name=place.path.name)
+    own = {run.path.resolve() for run in place.ours} | {
+        run.path.resolve() for run in _our_runs(place.path)
+    }
+    found = read_folder(place.path, without=own)
+    _refuse_empty(place, found)
+    return found
+
+
+def named_apart(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """Names by which runs can be told apart: with their folder's in front, then with a number."""
+    counts = Counter(name for name, _ in named)
+    longer = [f"{path.parent.name}/{name}" if counts[name] > 1 else name for name, path in named]
     repeats, again = Counter(longer), Counter[str]()
     names = []
     for name in longer:
         again[name] += 1
         names.append(f"{name} ({again[name]})" if repeats[name] > 1 else name)
-    return tuple(replace(log, name=name) for log, name in zip(logs, names, strict=True))
+    return names
 
 
 def text_files(paths: list[str]) -> list[Path]:
@@ -57,28 +106,6 @@ def _existing(name: str) -> Path:
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}: cannot be read ({error})") from None
     raise Unreadable(f"{name}: no such file or folder")
-
-
-def _under(path: Path, seen: set[Path]) -> Found:
-    """What stands under one path, apart from what was `seen` under another."""
-    if path.resolve() in seen:
-        return Found()
-    if not path.is_dir():
-        seen.add(path.resolve())
-        found = read_one(path, name=path.name)
-    else:
-        ours = _our_runs(path)
-        new = [run for run in ours if run.path.resolve() not in seen]
-        seen.update(run.path.resolve() for run in ours)
-        seen.add(path.resolve())
-        own = [run.path.resolve() for run in ours]
-        others = Found() if path.resolve() in own else read_folder(path, without=own)
-        found = gather([*(_ours(run) for run in new), others])
-        if ours and not new:
-            return found
-    if not found.logs and not found.unread:
-        raise Unreadable(f"{path}: no run in it: neither a run folder nor a log that is known")
-    return found
 
 
 def _our_runs(path: Path) -> list[RunFolder]:
