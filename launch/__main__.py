@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 PLAIN = argparse.RawDescriptionHelpFormatter
 
@@ -61,7 +62,16 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m launch", description=__doc__, epilog=EXAMPLES, formatter_class=PLAIN
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_submit(commands)
+    _add_status(commands)
+    _add_cancel_and_tail(commands)
+    return top
 
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_submit(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
         help="queue a config as a new run, or resume a run",
@@ -89,6 +99,8 @@ def parser() -> argparse.ArgumentParser:
     submit.add_argument("--partition", help="short for -- --partition=...")
     submit.set_defaults(action=_submit)
 
+
+def _add_status(commands: Commands) -> None:
     status = commands.add_parser("status", help="how runs stand: state, steps, job, why it waits")
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs, or folders of them; LOGS"
@@ -105,6 +117,8 @@ def parser() -> argparse.ArgumentParser:
         )
     status.set_defaults(action=_status)
 
+
+def _add_cancel_and_tail(commands: Commands) -> None:
     cancel = commands.add_parser("cancel", help="cancel the jobs of runs; what runs saves first")
     cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN")
     cancel.set_defaults(action=_cancel)
@@ -113,7 +127,6 @@ def parser() -> argparse.ArgumentParser:
     tail.add_argument("path", type=Path, metavar="RUN")
     tail.add_argument("-n", "--lines", type=int, default=20, help="so many of those there already")
     tail.set_defaults(action=_tail)
-    return top
 
 
 def _submit(options: argparse.Namespace) -> int:

@@ -4,50 +4,19 @@ import shlex
 import shutil
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from configs.attempt import check_paths, with_absolute_paths
-from configs.batch import divide
-from configs.load import load, to_tree
+from configs.load import to_tree
 from configs.records import RecordWriter
-from configs.run import ROOT, RunFolder, is_run, make_run, new_id, resume_config
-from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
-from launch import cluster, duration, limits, slurm, snapshot, submission
+from configs.run import ROOT, RunFolder, is_run, make_run, new_id
+from launch import cluster, limits, slurm, snapshot, submission
 from launch.cluster import Refused
-from launch.flags import Flags, fits_a_directive, spell, template_flags
-from launch.site import Site, ask_site, check_site
-from launch.slurm import BatchScript
+from launch.flags import Flags
+from launch.request import Request, batch_script, by_hand, resolve_config
+from launch.site import ask_site, check_site
 
 How = Literal["slurm", "local", "dry"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One run to submit: what was asked, checked, and where it will go."""
-
-    source: Path
-    overrides: list[str]
-    config: Pretrain
-    resumes: RunFolder | None
-    identity: str
-    site: Site
-    tree: snapshot.Tree
-    flags: Flags
-
-    @property
-    def template(self) -> Path:
-        """The job's file, in the tree."""
-        return Path("jobs", f"{self.config.kind}.sbatch")
-
-    @property
-    def run(self) -> Path:
-        """The run's folder, made or not."""
-        if self.resumes:
-            return self.resumes.path
-        return self.site.logs / f"{self.source.stem}-{self.identity}"
 
 
 def submit(
@@ -55,7 +24,7 @@ def submit(
 ) -> int:
     """Submit, start here, or only print; 0 where that was done. Raises ConfigError and Refused."""
     resumes = RunFolder(source.resolve()) if is_run(source) else None
-    config = _config(source, overrides, resumes)
+    config = resolve_config(source, overrides, resumes)
     if resumes and resumes.is_done(steps=config.train.steps):
         print(f"{source}: done already; raise train.steps to go on", file=sys.stderr)
         return 0
@@ -73,59 +42,6 @@ def submit(
     )
     {"slurm": _queue, "local": _start, "dry": _show}[how](request)
     return 0
-
-
-def _config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Pretrain:
-    if resumes:
-        config = resume_config(resumes, overrides)
-    else:
-        config = with_absolute_paths(load(source, overrides))
-    check_paths(config)
-    if not fits_a_directive(source.stem):
-        raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
-    asked = config.resources
-    divide(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
-    return config
-
-
-def batch_script(request: Request, run: Path) -> BatchScript:
-    """The job of a request whose run's folder is `run`."""
-    code = request.tree.folder(request.site.logs)
-    flags = template_flags(ROOT / request.template)
-    # % begins a pattern in the path of the output.
-    logs = str(request.site.logs).replace("%", "%%")
-    flags |= {
-        "job-name": run.name,
-        "chdir": str(code),
-        "output": f"{logs}/{Path(str(flags['output'])).name}",
-    }
-    flags |= _resource_flags(request.config) | request.site.flags | request.flags
-    changes = request.overrides if request.resumes else []
-    return BatchScript(
-        flags=flags,
-        exports=request.site.exports(),
-        command=["bash", str(code / request.template), str(run), *changes],
-    )
-
-
-def _resource_flags(config: Pretrain) -> Flags:
-    asked = config.resources
-    flags: Flags = {
-        "nodes": str(asked.nodes),
-        "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),
-        "time": duration.spell(asked.hours * 3600),
-    }
-    return flags | ({"mem": f"{asked.memory_gb}G"} if asked.memory_gb else {})
-
-
-def by_hand(request: Request) -> str:
-    """The command that submits the same without the launcher: the checkout, not a snapshot."""
-    flags = batch_script(request, request.run).flags
-    known = template_flags(ROOT / request.template) | {"chdir": flags["chdir"]}
-    other = {name: value for name, value in flags.items() if known.get(name) != value}
-    del other["job-name"]
-    words = [*spell(other), str(request.template), str(request.source), *request.overrides]
-    return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])
 
 
 def _show(request: Request) -> None:

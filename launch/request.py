@@ -1,0 +1,96 @@
+"""One run to submit: the config that was asked for, and the batch script that it becomes."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.attempt import check_paths, with_absolute_paths
+from configs.batch import divide
+from configs.load import load
+from configs.run import ROOT, RunFolder, resume_config
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
+from launch import duration, snapshot
+from launch.flags import Flags, fits_a_directive, spell, template_flags
+from launch.site import Site
+from launch.slurm import BatchScript
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One run to submit: what was asked, checked, and where it will go."""
+
+    source: Path
+    overrides: list[str]
+    config: Pretrain
+    resumes: RunFolder | None
+    identity: str
+    site: Site
+    tree: snapshot.Tree
+    flags: Flags
+
+    @property
+    def template(self) -> Path:
+        """The job's file, in the tree."""
+        return Path("jobs", f"{self.config.kind}.sbatch")
+
+    @property
+    def run(self) -> Path:
+        """The run's folder, made or not."""
+        if self.resumes:
+            return self.resumes.path
+        return self.site.logs / f"{self.source.stem}-{self.identity}"
+
+
+def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Pretrain:
+    """The config that will run, checked as far as can be without the cluster."""
+    if resumes:
+        config = resume_config(resumes, overrides)
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    check_paths(config)
+    if not fits_a_directive(source.stem):
+        raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
+    asked = config.resources
+    divide(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
+    return config
+
+
+def batch_script(request: Request, run: Path) -> BatchScript:
+    """The job of a request whose run's folder is `run`."""
+    code = request.tree.folder(request.site.logs)
+    flags = template_flags(ROOT / request.template)
+    # % begins a pattern in the path of the output.
+    logs = str(request.site.logs).replace("%", "%%")
+    flags |= {
+        "job-name": run.name,
+        "chdir": str(code),
+        "output": f"{logs}/{Path(str(flags['output'])).name}",
+    }
+    flags |= _resource_flags(request.config) | request.site.flags | request.flags
+    changes = request.overrides if request.resumes else []
+    return BatchScript(
+        flags=flags,
+        exports=request.site.exports(),
+        command=["bash", str(code / request.template), str(run), *changes],
+    )
+
+
+def _resource_flags(config: Pretrain) -> Flags:
+    asked = config.resources
+    flags: Flags = {
+        "nodes": str(asked.nodes),
+        "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),
+        "time": duration.spell(asked.hours * 3600),
+    }
+    return flags | ({"mem": f"{asked.memory_gb}G"} if asked.memory_gb else {})
+
+
+def by_hand(request: Request) -> str:
+    """The command that submits the same without the launcher: the checkout, not a snapshot."""
+    flags = batch_script(request, request.run).flags
+    known = template_flags(ROOT / request.template) | {"chdir": flags["chdir"]}
+    other = {name: value for name, value in flags.items() if known.get(name) != value}
+    del other["job-name"]
+    words = [*spell(other), str(request.template), str(request.source), *request.overrides]
+    return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])
