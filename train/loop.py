@@ -51,6 +51,7 @@ class Trainer:
         agreement = Agreement()
         interval = _Interval(self.ranks.device)
         saved_at = self.state.step
+        self.rehearse()
         self.clocks.lap("setup", drain=True)
         wish, norm = Wish.GO_ON, None
         while self.state.step < steps and wish is Wish.GO_ON:
@@ -73,6 +74,22 @@ class Trainer:
                 self.record(interval, norm)
             self.save()
         return wish
+
+    def rehearse(self) -> None:
+        """One backward whose gradients are thrown away, before the first step of an attempt.
+
+        DDP orders its buckets anew after the first backward, and the order in which gradients
+        are summed over more than two ranks follows the buckets: without it the first step after
+        a resume would differ in its last bits. What compiles, compiles here, outside `train_s`.
+        """
+        data = self.config.data
+        image = torch.zeros(
+            self.division.micro_batch, data.channels, data.size, data.size, device=self.ranks.device
+        )
+        label = torch.zeros(len(image), dtype=torch.long, device=self.ranks.device)
+        with self.autocast():
+            flow_loss(self.model, image, image, label.float(), label).sum().backward()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def record(self, interval: "_Interval", norm: Tensor) -> None:
         """Record the interval that ends with this step."""

@@ -176,16 +176,16 @@ def test_a_job_that_is_requeued_by_hand_comes_back_by_itself(jobs: Jobs) -> None
 def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothing(
     jobs: Jobs,
 ) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=2", "--gpus-per-node=a40:1"))
+    # Untyped: the job can start again on another node while the lost one's ranks train on.
+    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=1", "--gpus-per-node=1"))
     run = jobs.at_step(job, 60)
-    lost, kept = jobs.cluster.nodes(job)
-    assert lost != kept
+    (lost,) = jobs.cluster.nodes(job)
     jobs.cluster.lose_node(lost)
     try:
-        jobs.cluster.restore_node(lost)
         wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
         jobs.cluster.end_requeue_hold(job)
         jobs.at_step(job, 70, attempt=2)
+        assert jobs.cluster.nodes(job) != [lost]
         run.stop_file.touch()
         jobs.cluster.wait(job, timeout=60)
     finally:
@@ -196,7 +196,7 @@ def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothi
     lost_steps = max(r["step"] for r in records[:second] if "step" in r) - records[second]["step"]
     assert 0 <= lost_steps <= run.config().checkpoint.every
     assert events(run)[-2:] == ["saved", "stopped"]
-    reference = trained(jobs.logs, [*ENDLESS, "train.steps=70"], ranks=2)
+    reference = trained(jobs.logs, [*ENDLESS, "train.steps=70"])
     expect_same_curve(run, reference)
 
 
