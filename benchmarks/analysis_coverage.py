@@ -1,0 +1,78 @@
+"""How often the intervals cover the truth, and how right the detectors are, on planted runs.
+
+python -m benchmarks.analysis_coverage [--cases 2000]
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from analysis.noise import Estimate, Floats, mean_interval, repeats_ratio
+from analysis.steady import steady
+from tests.analysis.planted import Truth, durations, noise
+from tests.analysis.test_detectors import scores
+
+
+def rate_interval(seconds: Floats) -> Estimate:
+    """The steady duration with warm-up and outliers cut, as `speed` takes it."""
+    return steady(seconds, np.zeros(len(seconds), dtype=np.int64)).seconds
+
+
+def coverage(
+    cases: int, n: int, rho: float, interval: Callable[[Floats], Estimate]
+) -> tuple[float, float]:
+    """The share of intervals that hold the planted 1, and their mean width."""
+    rng = np.random.default_rng(0)
+    found = [interval(1 + 0.03 * noise(rng, n, rho=rho)) for _ in range(cases)]
+    ends = [(one.low, one.high) for one in found if one.low is not None and one.high is not None]
+    held = sum(low <= 1 <= high for low, high in ends)
+    return held / cases, float(np.mean([high - low for low, high in ends]))
+
+
+def worst_errors(cases: int, **planted: float) -> tuple[float, float]:
+    """The 99 % quantile of the rate's relative error, and the share within 1 %."""
+    errors = []
+    for seed in range(cases):
+        truth = Truth(seed=seed, intervals=500, cv=0.03, **planted)  # type: ignore[arg-type]
+        spent = durations(truth, np.random.default_rng(seed)) / truth.every
+        errors.append(abs(1 / rate_interval(spent).value / truth.steps_per_s - 1))
+    return float(np.quantile(errors, 0.99)), float(np.mean(np.array(errors) < 0.01))
+
+
+def power(cases: int, slower: float) -> float:
+    """How often five runs per arm with 1 % of variation between runs find a slow-down."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(cases):
+        base, other = np.exp(0.01 * rng.standard_normal((2, 5)))
+        high = repeats_ratio(other / (1 + slower), base).high
+        found += high is not None and high < 1
+    return found / cases
+
+
+def main() -> None:
+    """Print every figure that the analysis promises."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--cases", type=int, default=2000)
+    cases = options.parse_args().cases
+    for name, interval in (("steady rate", rate_interval), ("mean difference", mean_interval)):
+        for n, rho in ((500, 0.0), (500, 0.3), (1000, 0.15), (3000, 0.3), (200, 0.5)):
+            share, width = coverage(cases, n, rho, interval)
+            print(f"{name}: {n} intervals, autocorrelation {rho}: {share:.1%}, width {width:.4f}")
+    for slower in (0.1, 0.5, 5.0):
+        p99, within = worst_errors(cases, outliers=0.2, warmup=0.3, warmup_slower=slower)
+        print(f"20 % outliers, 30 % warm-up {slower:+.0%}: within 1 % {within:.1%}, 99 % {p99:.4f}")
+    print(f"3 % regression, five runs per arm: found {power(cases, 0.03):.1%}")
+    print(f"no regression: claimed {power(cases, 0.0):.1%}")
+    with tempfile.TemporaryDirectory() as folder:
+        alarms, table = scores(100, Path(folder))
+    print(f"detectors: {alarms} false alarms in 100 clean runs")
+    for kind, (precision, recall) in table.items():
+        print(f"  {kind}: precision {precision:.3f}, recall {recall:.3f}")
+
+
+if __name__ == "__main__":
+    main()

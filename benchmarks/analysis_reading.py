@@ -1,0 +1,110 @@
+"""How fast logs are read, as ratios in one run to a bare line-reading loop and to tbparse.
+
+python -m benchmarks.analysis_reading        (tbparse is compared where it is installed)
+"""
+
+import importlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from analysis.read.find import read_all
+from analysis.read.text import read_text
+from analysis.read.tfevents import read_events
+from analysis.report import report
+from tests.analysis import foreign_logs as write
+from tests.analysis.planted import Truth, plant
+
+ROUNDS = 3
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU time of the best of a few rounds: other load on the machine does not count."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        work()
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+def bare(path: Path) -> int:
+    """Only reads lines."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return sum(1 for _ in file)
+
+
+def text_logs(folder: Path) -> None:
+    """Dense logs, where every line is a metric, and sparse ones, where one in a hundred is."""
+    dense = write.dit(write.story(n=100_000, every=1))
+    chatter = b"2024-01-01 00:00:00 INFO what a library says that a person seldom reads, at length"
+    sparse = b"\n".join(
+        line for metric in dense.split(b"\n")[:2000] for line in [*[chatter] * 99, metric]
+    )
+    for name, data in (("dense DiT", dense), ("sparse DiT", sparse)):
+        path = folder / name
+        path.write_bytes(data)
+        ratio = seconds(lambda path=path: read_text(path, name="x")) / seconds(
+            lambda path=path: bare(path)
+        )
+        print(f"{name}: {len(data) / 1e6:.0f} MB, {ratio:.1f} times a bare loop over its lines")
+
+
+def bars(folder: Path) -> None:
+    """A log of a million bars, read in a process of its own: peak memory."""
+    path = folder / "bars"
+    path.write_bytes(write.ai_toolkit(write.story(n=1_000_000, every=1, steps_per_s=0.5)))
+    code = (
+        "import resource, sys, time; from pathlib import Path\n"
+        "from analysis.read.text import read_text\n"
+        "[log] = read_text(Path(sys.argv[1]), name='x')\n"
+        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "print(f'{len(log):,} bars: {time.process_time():.1f} s of CPU, peak {peak:.0f} MB')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+
+
+def event_files(folder: Path) -> None:
+    """TensorBoard's own writer, five tags; beside tbparse where it is there."""
+    writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(folder / "tb"))
+    for step in range(10_000):
+        for tag in ("loss", "lr", "grad_norm", "train_s", "gpu_gb"):
+            writer.add_scalar(tag, step * 0.5, step)
+    writer.close()
+    [path] = (folder / "tb").glob("events*")
+    ours = seconds(lambda: read_events(path, name="x"))
+    print(f"event file: {50_000 / ours:,.0f} scalars per second")
+    try:
+        peer = importlib.import_module("tbparse")
+    except ImportError:
+        print("  tbparse is not installed")
+        return
+    theirs = seconds(lambda: peer.SummaryReader(str(folder / "tb")).scalars)
+    print(f"  {theirs / ours:.1f} times as fast as tbparse")
+
+
+def fifty_runs(folder: Path) -> None:
+    """50 runs of 10,000 steps to a report."""
+    for number in range(50):
+        plant(folder / "logs" / f"run{number}", Truth(intervals=1000, seed=number))
+    begun = time.perf_counter()
+    made = report(read_all([str(folder / "logs")]), title="Runs", beside=folder, margin=0.01)
+    spent = time.perf_counter() - begun
+    print(f"report of 50 runs of 10,000 steps: {spent:.1f} s, {len(made.html) / 1e6:.2f} MB")
+
+
+def main() -> None:
+    """Every measurement, in one process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text_logs(folder)
+        event_files(folder)
+        fifty_runs(folder)
+        bars(folder)
+
+
+if __name__ == "__main__":
+    main()
