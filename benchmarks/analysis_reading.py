@@ -58,10 +58,11 @@ def bars(folder: Path) -> None:
     path = folder / "bars"
     path.write_bytes(write.ai_toolkit(write.story(n=1_000_000, every=1, steps_per_s=0.5)))
     code = (
-        "import resource, sys, time; from pathlib import Path\n"
+        "import sys, time; from pathlib import Path\n"
         "from analysis.read.text import read_text\n"
         "[log] = read_text(Path(sys.argv[1]), name='x')\n"
-        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "status = Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]\n"
+        "peak = int(status) / 1024\n"
         "print(f'{len(log):,} bars: {time.process_time():.1f} s of CPU, peak {peak:.0f} MB')"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
