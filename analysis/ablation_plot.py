@@ -53,6 +53,8 @@ def _curves(axes: Axes, study: Study, index: int, metric: str) -> None:
             lines.setdefault(rest, []).append((float(cell.levels[index]), cell.measured[metric]))
     for points in lines.values():
         axes.plot(*zip(*sorted(points), strict=True), "o-", lw=1, ms=3)
+    batches = sorted({x for points in lines.values() for x, _ in points})
     axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
     axes.set_xlabel("batch")
     axes.set_ylabel(NAMES[metric])

@@ -3,16 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from analysis.noise import Floats
 from analysis.read.chunks import Chunk
 from analysis.read.log import Ints
+from analysis.read.stamps import stamps_before
 
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?")
-_STAMP_US = re.compile(rb"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)")
 _RANK = re.compile(rb"(?i)\[rank ?(\d{1,6})\]")
 _TASK = re.compile(rb"^(\d{1,6}): ")
 LARGEST_STEP = 1 << 53
@@ -60,15 +58,13 @@ def from_matches(
     starts = np.array([match.start() for match in matches], dtype=np.int64)[kept]
     group = columns.pop("group", np.zeros(len(step)))[kept].astype(np.int64)
     values = {name: column[kept] for name, column in columns.items()}
-    heads: list[bytes] | None = None
     if "time" not in values:
-        heads = [chunk.head(int(start)) for start in starts]
-        values["time"] = stamps(heads)
+        values["time"] = stamps_before(chunk, starts)
     return Batch(
         step=step[kept].astype(np.int64),
         line=chunk.line_numbers(starts),
         place=chunk.offset + starts,
-        rank=_ranks(chunk, starts, heads),
+        rank=_ranks(chunk, starts),
         group=group,
         values={name: column for name, column in values.items() if not np.isnan(column).all()},
     )
@@ -76,7 +72,7 @@ def from_matches(
 
 def numbers(texts: Iterable[bytes | None]) -> Floats:
     """Numbers as printed; `1,710` and `23.5%` too; what is none, or not finite, is NaN."""
-    listed = list(texts)
+    listed = [text or b"nan" for text in texts]
     try:
         found = np.array(listed, dtype="S").astype(np.float64)
     except ValueError:
@@ -85,53 +81,17 @@ def numbers(texts: Iterable[bytes | None]) -> Floats:
     return found
 
 
-def _number(text: bytes | None) -> float:
-    if not text:
-        return np.nan
+def _number(text: bytes) -> float:
     try:
         return float(text.replace(b",", b"").rstrip(b"%."))
     except ValueError:
         return np.nan
 
 
-def stamps(texts: Sequence[bytes]) -> Floats:
-    """Seconds since 1970 of the last time stamp in each text (taken as UTC); NaN without one."""
-    found = [_stamp(text) for text in texts]
-    return np.array(found, dtype=np.float64)
-
-
-def _stamp(text: bytes) -> float:
-    match = _STAMP.search(text)
-    if match:
-        day, clock, fraction = match.groups()
-    else:
-        american = _STAMP_US.search(text)
-        if not american:
-            return np.nan
-        month, date, year, clock = american.groups()
-        day, fraction = b"-".join((year, month, date)), None
-    hours, minutes, seconds = int(clock[:2]), int(clock[3:5]), int(clock[6:])
-    if hours > 23 or minutes > 59 or seconds > 60:
-        return np.nan
-    whole = _midnight(day) + hours * 3600 + minutes * 60 + seconds
-    return whole + (float(b"0." + fraction) if fraction else 0.0)
-
-
-@lru_cache(maxsize=1024)
-def _midnight(day: bytes) -> float:
-    """Seconds since 1970 at the beginning of a day, NaN for a day that is in no calendar."""
-    try:
-        return float(np.datetime64(day.decode(), "s").astype(np.int64))
-    except ValueError:
-        return np.nan
-
-
-def _ranks(chunk: Chunk, starts: Ints, heads: list[bytes] | None) -> Ints:
+def _ranks(chunk: Chunk, starts: Ints) -> Ints:
     """The rank that a line's prefix names (`[rank3]:`, `[RANK 3]`, srun's `3: `), else -1."""
     pattern = _RANK if b"[rank" in chunk.data or b"[RANK " in chunk.data else _TASK
-    if heads is None:
-        if pattern is _TASK and not _TASK.search(chunk.head(int(starts[0]))):
-            return np.full(len(starts), -1)
-        heads = [chunk.head(int(start)) for start in starts]
-    found = map(pattern.search, heads)
+    if pattern is _TASK and not _TASK.search(chunk.head(int(starts[0]))):
+        return np.full(len(starts), -1)
+    found = (pattern.search(chunk.head(start)) for start in starts.tolist())
     return np.array([int(match[1]) if match else -1 for match in found], dtype=np.int64)

@@ -247,3 +247,28 @@ def test_a_file_that_is_no_log_is_misuse(tmp_path):
     (tmp_path / "x").write_bytes(bytes(range(256)) * 50)
     with pytest.raises(Unreadable, match="no run in it"):
         read_logs([str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize(
+    ("head", "seconds"),
+    [
+        ("[2023-05-16 08:53:04] ", 1684227184.0),
+        ("0: [rank0]:2024-11-27 14:29:40,378 - root - INFO - ", 1732717780.378),
+        ("2024-11-27T14:29:40.378123 ", 1732717780.378123),
+        ("11/27/2024 14:29:40 - INFO - ", 1732717780.0),
+        ("2024-13-27 14:29:40 ", None),
+        ("2024-11-27 25:29:40 ", None),
+        ("", None),
+    ],
+)
+def test_time_stamps_are_read_alike_alone_and_among_others(head, seconds, tmp_path):
+    lines = [f"{head}step: {step}  loss: 1.5" for step in range(1, 20)]
+    lines.insert(5, "2024-01-01 00:00:00 another line")
+    lines[9] = "longer " + lines[9]
+    (tmp_path / "x").write_text("\n".join(lines))
+    times = read(tmp_path / "x").column("time")
+    assert len(times) == 19
+    if seconds is None:
+        assert np.isnan(times).all()
+    else:
+        assert times == pytest.approx(seconds, abs=1e-6)
