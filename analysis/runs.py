@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from analysis.cache import through_cache
 from analysis.machine import ranks, where
 from analysis.read import Unreadable
@@ -58,12 +60,19 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "steps": config.get("train.steps"),
         "loss": log.last("loss"),
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,
-        "images_per_s": rate.images_per_s,
+        "images_per_s": rate.images_per_s or _printed(log, "images_per_s"),
+        "tokens_per_s_per_device": _printed(log, "tokens_per_s"),
         "ranks": ranks(log.facts),
         "attempts": log.attempts,
         "where": where(log.facts),
         "format": log.format,
     }
+
+
+def _printed(log: RunLog, name: str) -> float | None:
+    """The median of a throughput as a log prints it: images are global, tokens of one device."""
+    told = log.column(name)[~np.isnan(log.column(name))]
+    return float(np.median(told)) if len(told) else None
 
 
 def ledger_row(ledger: Ledger) -> dict[str, Any]:

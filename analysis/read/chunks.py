@@ -15,6 +15,7 @@ from analysis.read.log import Ints
 PIECE = 1 << 22
 LONGEST_LINE = 1 << 23
 LONGEST_HEAD = 400
+COMMON_CODES = 12
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
 _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-_])")
 
@@ -55,13 +56,23 @@ def chunks(path: Path) -> Iterator[Chunk]:
             end = len(piece) if not block else _line_end(piece)
             data, rest = piece[:end], piece[end:]
             if data:
-                clean = _TERMINAL.sub(b"", data) if b"\x1b" in data else data
+                clean = _without_codes(data)
                 newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
                 yield Chunk(data=clean, line=line, offset=offset, newlines=newlines)
                 line += len(newlines)
                 offset += len(clean)
             if not block:
                 return
+
+
+def _without_codes(data: bytes) -> bytes:
+    """The data without terminal codes: a few colours are most of them, and are replaced first."""
+    for _ in range(COMMON_CODES):
+        code = _TERMINAL.search(data)
+        if code is None:
+            return data
+        data = data.replace(code[0], b"")
+    return _TERMINAL.sub(b"", data)
 
 
 def _line_end(piece: bytes) -> int:

@@ -39,11 +39,11 @@ class Ending:
     place: int
 
 
-def endings(chunk: Chunk) -> list[Ending]:
-    """Every such line of a piece, in order, each line once."""
+def endings(chunk: Chunk, *, start: int = 0) -> list[Ending]:
+    """Every such line of a piece from a place on, in order, each line once."""
     found: dict[int, Ending] = {}
     for token in _TOKENS:
-        place = chunk.data.find(token)
+        place = chunk.data.find(token, start)
         while place >= 0:
             ending = _ending(chunk, token, place)
             found.setdefault(ending.line, ending)

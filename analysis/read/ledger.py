@@ -37,7 +37,7 @@ def read_ledger(path: Path) -> Ledger:
     """The ledger of a text file."""
     lines = metrics = events = noise = unknown = 0
     sample, kinds = b"", Counter[str]()
-    for piece in scan(path):
+    for piece in scan(path, whole=True):
         rows = {number for batch in piece.rows.values() for number in batch.line.tolist()}
         told = {ending.line for ending in piece.told} - rows
         kinds.update({kind: len(batch) for kind, batch in piece.rows.items()})
