@@ -24,7 +24,7 @@ def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
         "gpu": _models(places, "gpu"),
         "gpu_memory_gb": _models(places, "gpu_memory_gb"),
         "cpu": _models(places, "cpu"),
-        "nodes": len({place.get("node") for place in places}) or None,
+        "nodes": len({str(place.get("node")) for place in places}) or None,
         "threads of all ranks": _threads(places),
         "code": _code(facts),
     }

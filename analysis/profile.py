@@ -6,6 +6,7 @@ stand they count the same microsecond several times; self time leaves an event's
 
 import gzip
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as file:
             tree = json.loads(file.read(LARGEST_TRACE))
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise Unreadable(f"{path}: no Chrome trace ({type(error).__name__})") from None
     events = tree.get("traceEvents") if isinstance(tree, dict) else tree
     if not isinstance(events, list):

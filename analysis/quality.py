@@ -69,8 +69,8 @@ class Group:
     @property
     def images_per_s(self) -> float | None:
         """Olympic mean of the throughput up to the target, while training where that is known."""
-        spent = [one.busy_s or one.seconds for one in self.arrivals]
-        return olympic(np.array([o.images / s for o, s in zip(self.arrivals, spent, strict=True)]))
+        spent = [(one.images, one.busy_s or one.seconds) for one in self.arrivals]
+        return olympic(np.array([images / s for images, s in spent if s > 0]))
 
 
 def parse_target(text: str) -> Target:

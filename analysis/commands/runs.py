@@ -59,8 +59,13 @@ def _detect(found: "Found", asked: argparse.Namespace) -> int:
 
 def _ledger(asked: argparse.Namespace) -> int:
     from analysis.read.find import text_files
+    from analysis.read.foreign import named
     from analysis.read.ledger import read_ledger
     from analysis.runs import ledger_row
 
-    put([ledger_row(read_ledger(path)) for path in text_files(asked.paths)], asked)
+    rows = []
+    for path in text_files(asked.paths):
+        with named(path):
+            rows.append(ledger_row(read_ledger(path)))
+    put(rows, asked)
     return 0

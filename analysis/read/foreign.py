@@ -3,6 +3,7 @@
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +78,17 @@ def _name(path: Path, folder: Path) -> str:
 
 def read_file(path: Path, *, name: str) -> list[RunLog]:
     """The runs in one file; none where it is no log. `Unreadable` where a known one is damaged."""
-    try:
+    with named(path):
         with open_bytes(path) as file:
             start = file.read(PEEK)
         return _read(path, start, name=name)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name the file whose bytes cannot be had: no permission, a damaged gzip."""
+    try:
+        yield
     except (OSError, EOFError, zlib.error) as error:
         raise Unreadable(f"{path}: cannot be read ({error})") from None
 
@@ -106,8 +114,8 @@ def _has_history(path: Path, start: bytes) -> bool:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file is a text whose lines a ledger can be kept of."""
-    with open_bytes(path) as file:
+    """Whether a file is a text whose lines a ledger can be kept of; `Unreadable` where damaged."""
+    with named(path), open_bytes(path) as file:
         start = file.read(PEEK)
     return not _is_binary(start) and not header_of(start) and start.lstrip()[:1] != b"{"
 

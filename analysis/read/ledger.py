@@ -34,7 +34,7 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """The ledger of a text file."""
+    """The ledger of a text file; `Unreadable` where it is damaged."""
     lines = metrics = events = noise = unknown = 0
     sample, kinds = b"", Counter[str]()
     for piece in scan(path, whole=True):

@@ -21,7 +21,8 @@ class RunLog:
     (`train_s`, `data_s`, `save_s`, ...). `config` is flat (dotted keys) and None where it is not
     known; `facts` are those of the machine, of the last attempt; `events` and `lost` are as
     recorded: `lost` are steps that a resume did again. `evaluations` are records with a step, a
-    time and what was evaluated.
+    time and what was evaluated. `otherwise` are attempts that ran on another machine, or with
+    other keys that affect the clock, than the last one, and say nothing of its rate.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RunLog:
     lost: tuple[Mapping[str, Any], ...] = ()
     evaluations: tuple[Mapping[str, Any], ...] = ()
     attempts: int = 1
+    otherwise: frozenset[int] = frozenset()
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:

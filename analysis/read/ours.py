@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from analysis.machine import machine
 from analysis.noise import Floats
 from analysis.read import Unreadable
 from analysis.read.log import RunLog
 from configs.load import flatten
 from configs.records import Record, read_records, valid
 from configs.run import RunFolder
+from configs.schema import KINDS, keys
 from configs.yaml12 import ConfigError
 
 LARGEST_STEP = 2**53
@@ -21,9 +23,10 @@ def read_ours(run: RunFolder) -> RunLog:
     """The log of a run folder; `Unreadable` where its config or manifest is damaged."""
     try:
         config = flatten(run.asked())
+        facts = _facts(run)
+        otherwise = _otherwise(run, facts)
     except (ConfigError, RecursionError) as error:
         raise Unreadable(str(error)) from None
-    facts = _facts(run)
     lines: dict[int, int] = {}
     records: list[Record] = []
     number = 0
@@ -52,8 +55,42 @@ def read_ours(run: RunFolder) -> RunLog:
             record | {"line": lines[id(record)]} for record in standing if not _is_step(record)
         ),
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
-        remarks=(passed_over,) if odd else (),
+        otherwise=frozenset(otherwise),
+        remarks=(
+            *((passed_over,) if odd else ()),
+            *(
+                f"{run.name}: attempt {n} ran otherwise ({why}) and is left out of the rate"
+                for n, why in otherwise.items()
+            ),
+        ),
     )
+
+
+def _otherwise(run: RunFolder, facts: list[dict[str, Any]]) -> dict[int, str]:
+    """Attempts unlike the last one in what affects the clock, and in what."""
+    numbers = run.attempts()
+    if len(numbers) < 2:
+        return {}
+    told = {entry["attempt"]: entry for entry in facts if type(entry.get("attempt")) is int}
+    seen = {n: _clock_keys(run, n) | machine(told.get(n, {})) for n in numbers}
+    last = seen[numbers[-1]]
+    found = {}
+    for number in numbers[:-1]:
+        names = [
+            name for name in {**seen[number], **last} if seen[number].get(name) != last.get(name)
+        ]
+        if names and told.get(number) and told.get(numbers[-1]):
+            found[number] = ", ".join(names)
+    return found
+
+
+def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
+    """The keys of an attempt's config that affect the clock and are not only asked for."""
+    config = flatten(run.asked(number))
+    kind = config.get("kind")
+    spec = keys(kind) if isinstance(kind, str) and kind in KINDS else {}
+    clock = (name for name, info in spec.items() if "clock" in info.affects)
+    return {n: config.get(n) for n in clock if "resources" not in spec[n].affects}
 
 
 def _is_step(record: Record) -> bool:

@@ -3,25 +3,30 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import analysis.__main__ as command_line
 from analysis.__main__ import main
 from analysis.table import csv_table, text_table
 from tests.analysis.planted import Truth, plant
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ["runs", "speed", "loss"]
+ALL = list(command_line.COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ALL)
 def test_a_missing_path_is_misuse(command, tmp_path, capsys):
-    assert main([command, str(tmp_path / "nowhere")]) == 2
+    more = ["--target", "loss<=1"] if command == "quality" else []
+    assert main([command, str(tmp_path / "nowhere"), *more]) == 2
     output = capsys.readouterr()
-    assert output.err == f"analysis {command}: {tmp_path}/nowhere: no such file or folder\n"
+    assert output.err.startswith(f"analysis {command}: {tmp_path}/nowhere: no such file")
+    assert output.err.count("\n") == 1
     assert output.out == ""
 
 
@@ -43,6 +48,27 @@ def test_a_damaged_file_is_named(command, file, tmp_path, capsys):
     (bad / file).write_bytes(b"\x00\xff{[")
     assert main([command, str(good), str(bad)]) == 2
     assert f"b/{file}" in capsys.readouterr().err
+
+
+ODD = [None, 5, "x", [], {}, [[1]], {"a": {"b": []}}, True, -1, 1e300, "\x1b[31m", float("nan")]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_facts_and_keys_of_odd_types_are_survived(odd, tmp_path, capsys):
+    good, bad = plant(tmp_path / "a", Truth(intervals=20)), tmp_path / "b"
+    for name in ("attempt", "placement", "ranks", "commit", "versions", "dtypes"):
+        shutil.rmtree(bad, ignore_errors=True)
+        plant(bad, Truth(intervals=20, resume_at=10))
+        (bad / "attempts" / "002").mkdir()
+        manifest = json.loads((bad / "manifest.json").read_text())
+        manifest["attempts"][1][name] = [{"node": odd, "gpu": odd}] if name == "placement" else odd
+        (bad / "manifest.json").write_text(json.dumps(manifest))
+        for command in COMMANDS:
+            assert main([command, str(good), str(bad)]) in (0, 1, 2)
+    for text in (f"kind: {json.dumps(odd)}", f"train: {json.dumps(odd)}"):
+        (bad / "config.yaml").write_text(text)
+        for command in (*COMMANDS, "scaling", "cost", "ablation"):
+            assert main([command, str(good), str(bad)]) in (0, 1, 2)
 
 
 def test_runs_shows_a_damaged_run_beside_the_others(tmp_path, capsys):
@@ -121,7 +147,7 @@ def test_no_command_imports_torch_or_pandas(tmp_path):
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ALL)
 def test_help_shows_an_example(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])

@@ -21,6 +21,12 @@ HOSTILE = [
     b'"', b"\x1f\x8b\x08",
 ]  # fmt: skip
 
+QUESTIONS = [
+    ["runs"], ["runs", "--detect"], ["runs", "--ledger"], ["speed"], ["speed", "--arms"], ["loss"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
+    ["quality", "--target", "loss<=1"], ["profile"],
+]  # fmt: skip
+
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
     """The bytes with one to six cuts, copies, flips, swaps or insertions of hostile text."""
@@ -51,9 +57,8 @@ def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
     for number in range(count):
         path = tmp_path / f"{number % 2}"
         path.write_bytes(mutate(rng.choice(originals), rng))
-        command = rng.choice(["runs", "speed", "loss"])
-        pair = [str(path), str(tmp_path / "1")] if command == "loss" and number else [str(path)]
-        assert main([command, *pair]) in (0, 1, 2)
+        pair = [str(path), str(tmp_path / "1")] if number else [str(path)]
+        assert main([*rng.choice(QUESTIONS), *pair]) in (0, 1, 2)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
 
@@ -75,8 +80,7 @@ def mutated_runs(count: int, tmp_path, capsys, *, seed: int) -> None:
     for _ in range(count):
         name = rng.choice(["metrics.jsonl", "metrics.jsonl", "config.yaml", "manifest.json"])
         (bad / name).write_bytes(mutate(files[name], rng))
-        command = rng.choice(["runs", "speed", "loss"])
-        assert main([command, str(good), str(bad)]) in (0, 1, 2)
+        assert main([*rng.choice(QUESTIONS), str(good), str(bad)]) in (0, 1, 2)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
         (bad / name).write_bytes(files[name])

@@ -1,5 +1,7 @@
 """The steady rate is found under warm-up, outliers and pauses."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,24 @@ def test_the_steady_rate_spans_no_resume(tmp_path):
     found = intervals(log, clock="train")
     assert list(np.unique(found.attempt)) == [1, 2]
     assert len(found.seconds) == 98
+
+
+def test_an_attempt_on_another_machine_is_left_out_of_the_rate(tmp_path):
+    run = plant(tmp_path / "a", Truth(resume_at=50, intervals=100))
+    (run / "attempts" / "002").mkdir()
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["attempts"][0]["ranks"] = 2
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    log = read_ours(RunFolder(run))
+    assert set(intervals(log, clock="train").attempt) == {2}
+    assert "attempt 1 ran otherwise (ranks) and is left out of the rate" in log.remarks[0]
+
+
+def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
+    run = plant(tmp_path / "a", Truth(resume_at=50, intervals=100))
+    (run / "attempts" / "002").mkdir()
+    (run / "attempts" / "002" / "overrides.yaml").write_text("train: {micro_batch: 8}\n")
+    assert set(intervals(read_ours(RunFolder(run)), clock="train").attempt) == {2}
 
 
 def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
