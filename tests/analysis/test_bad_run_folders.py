@@ -50,7 +50,7 @@ def test_a_damaged_file_is_named(command, file, tmp_path, capsys):
     assert f"b/{file}" in capsys.readouterr().err
 
 
-ODD = [None, 5, "x", [], {}, [[1]], {"a": {"b": []}}, True, -1, 1e300, "\x1b[31m", float("nan")]
+ODD = [None, 5, "\x1b[31m", [[1]], {"a": {"b": []}}, True, float("nan")]
 
 
 @pytest.mark.parametrize("odd", ODD)

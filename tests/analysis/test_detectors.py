@@ -79,7 +79,7 @@ def scores(cases: int, folder) -> tuple[int, dict[str, tuple[float, float]]]:
 
 
 def test_detectors_are_right_in_a_small_draw(tmp_path):
-    alarms, table = scores(25, tmp_path)
+    alarms, table = scores(15, tmp_path)
     assert alarms <= 1
     assert all(precision >= 0.9 and recall >= 0.9 for precision, recall in table.values()), table
 

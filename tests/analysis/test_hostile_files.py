@@ -64,7 +64,7 @@ def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
 
 
 def test_mutated_logs_are_survived_in_a_small_draw(tmp_path, capsys):
-    survive(300, tmp_path, capsys, seed=0)
+    survive(120, tmp_path, capsys, seed=0)
 
 
 @pytest.mark.long
@@ -87,7 +87,7 @@ def mutated_runs(count: int, tmp_path, capsys, *, seed: int) -> None:
 
 
 def test_mutated_run_folders_are_survived_in_a_small_draw(tmp_path, capsys):
-    mutated_runs(150, tmp_path, capsys, seed=2)
+    mutated_runs(60, tmp_path, capsys, seed=2)
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ import html.parser
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -15,9 +16,10 @@ from tests.analysis.planted import Truth, plant
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.fixture
-def runs(tmp_path):
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
     """Runs of ours, one with samples and one with a hostile name, and a foreign log."""
+    tmp_path = tmp_path_factory.mktemp("report")
     names = ["one", "two", "<img src=x onerror=alert(1)>\x1b[31m"]
     folders = [
         plant(tmp_path / name, Truth(seed=seed, save_every=20, steps_per_s=4 + seed, intervals=80))
@@ -31,9 +33,9 @@ def runs(tmp_path):
     return [*map(str, folders), str(tmp_path / "theirs.txt")]
 
 
-@pytest.fixture
-def page(runs, tmp_path):
-    out = tmp_path / "out" / "report.html"
+@pytest.fixture(scope="module")
+def page(runs):
+    out = Path(runs[0]).parent / "out" / "report.html"
     out.parent.mkdir()
     assert main(["report", *runs, "--out", str(out)]) == 0
     return out
@@ -65,7 +67,7 @@ def test_hostile_names_are_text(page):
     assert "&lt;img src=x onerror=alert(1)&gt;" in source
 
 
-def test_the_same_runs_give_the_same_bytes(page, runs, tmp_path):
+def test_the_same_runs_give_the_same_bytes(page, runs):
     before = page.read_bytes()
     main(["report", *runs, "--out", str(page)])
     assert page.read_bytes() == before
