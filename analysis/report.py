@@ -17,7 +17,8 @@ from analysis.read.foreign import Found
 from analysis.read.log import RunLog
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.runs import run_row
-from analysis.speed import Arm, attribution, difference_rows, measure, rows, short_row, time_rows
+from analysis.speed import Arm, attribution, measure
+from analysis.speed_table import difference_rows, rows, short_row, time_rows
 
 MOST_GRIDS = 24
 MOST_FINDINGS = 200

@@ -1,6 +1,6 @@
-"""Steady rates of runs and their ratios to the first: how fast, by how much, and how sure."""
+"""Steady rates of runs and the ratios of arms: how fast, by how much, and how sure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.accounting import Accounting, account
 from analysis.clocks import choose, intervals
-from analysis.differences import Difference, causes, differences, shown
+from analysis.differences import causes, differences
 from analysis.noise import Estimate, ratio_interval, repeats_mean, repeats_ratio, scaled
 from analysis.read.log import RunLog
 from analysis.steady import Steady, steady
@@ -183,35 +183,6 @@ def attribution(base: Arm, arm: Arm) -> str:
     return f"{len(found)} things differ ({names}): no speedup of any one of them"
 
 
-def rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """One row per arm, the first the baseline; absent values are None."""
-    base = compared[0]
-    return [_row(base, arm) for arm in compared]
-
-
-def _row(base: Arm, arm: Arm) -> dict[str, Any]:
-    ratio = None if arm is base else speedup(base, arm)
-    rate = pooled_rate(arm)
-    per_step = arm.runs[0].images_per_step
-    return {
-        "run": arm.name,
-        "clock": arm.runs[0].clock,
-        "steps_per_s": rate.value if rate else None,
-        "steps_per_s_low": rate.low if rate else None,
-        "steps_per_s_high": rate.high if rate else None,
-        "images_per_s": rate.value * per_step if rate and per_step else None,
-        "speedup": ratio.value if ratio else None,
-        "speedup_low": ratio.low if ratio else None,
-        "speedup_high": ratio.high if ratio else None,
-        "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
-    }
-
-
-def _base_verdict(arm: Arm) -> str:
-    rate = arm.runs[0].rate
-    return "baseline" if rate is not None and rate.is_determined else "undetermined"
-
-
 def pooled_rate(arm: Arm) -> Estimate | None:
     """The arm's steps per second: its run's own interval, or one from the scatter of its runs."""
     if len(arm.runs) == 1:
@@ -220,58 +191,3 @@ def pooled_rate(arm: Arm) -> Estimate | None:
     if len(rates) < 2 or arm.runs[0].unit != "step":
         return None
     return repeats_mean(rates)
-
-
-def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Where the time of each run went, in seconds, and its end-to-end rate."""
-    found = []
-    for run in (run for arm in compared for run in arm.runs):
-        if run.accounting is None:
-            continue
-        parts = run.accounting.seconds.items()
-        spent = {f"{name}_s": round(value, 3) for name, value in parts if value >= 0.0005}
-        row: dict[str, Any] = {
-            "run": run.log.name,
-            "end_to_end_steps_per_s": run.accounting.steps_per_s,
-            "wall_s": run.accounting.wall_s,
-        }
-        found.append(row | spent)
-    return found
-
-
-def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
-    """What else differs between an arm and the baseline."""
-    found: list[Difference] = differences(base.runs[0].log, arm.runs[0].log)
-    return [
-        {
-            "differs": item.name,
-            "affects": " ".join(sorted(item.affects)) or "nothing",
-            "from": shown(item.a),
-            "to": shown(item.b),
-        }
-        for item in found
-    ]
-
-
-def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of figures as a person reads it."""
-    return {
-        "run": row["run"],
-        "clock": row["clock"],
-        "steps/s": row["steps_per_s"],
-        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
-        "images/s": row["images_per_s"],
-        "speedup": _speedup(row),
-        "verdict": row["verdict"],
-    }
-
-
-def _speedup(row: Mapping[str, Any]) -> str:
-    if row["speedup"] is None:
-        return ""
-    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
-    return f"{row['speedup']:.2f}x {interval}".rstrip()
-
-
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

@@ -36,7 +36,8 @@ def act(asked: argparse.Namespace) -> int:
     """Print the comparison; 2 where nothing can be read."""
     from analysis.clocks import choose
     from analysis.read.find import read_logs
-    from analysis.speed import Arm, arms, measure, rows
+    from analysis.speed import Arm, arms, measure
+    from analysis.speed_table import rows
 
     logs = read_logs(asked.paths)
     clocks = [asked.clock] * len(logs) if asked.clock else choose(logs)
@@ -57,7 +58,8 @@ def act(asked: argparse.Namespace) -> int:
 
 def _text(compared: "list[Arm]") -> str:
     """The rates, where the time went, and what else differs."""
-    from analysis.speed import attribution, difference_rows, rows, short_row, time_rows
+    from analysis.speed import attribution
+    from analysis.speed_table import difference_rows, rows, short_row, time_rows
 
     base = compared[0]
     parts = [text_table([short_row(row) for row in rows(compared)])]

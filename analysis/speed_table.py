@@ -1,0 +1,91 @@
+"""The tables of a comparison of speed: rates, where the time went, and what differs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis.differences import Difference, differences, shown
+from analysis.speed import Arm, pooled_rate, speedup, verdict
+
+
+def rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
+    """One row per arm, the first the baseline; absent values are None."""
+    base = compared[0]
+    return [_row(base, arm) for arm in compared]
+
+
+def _row(base: Arm, arm: Arm) -> dict[str, Any]:
+    ratio = None if arm is base else speedup(base, arm)
+    rate = pooled_rate(arm)
+    per_step = arm.runs[0].images_per_step
+    return {
+        "run": arm.name,
+        "clock": arm.runs[0].clock,
+        "steps_per_s": rate.value if rate else None,
+        "steps_per_s_low": rate.low if rate else None,
+        "steps_per_s_high": rate.high if rate else None,
+        "images_per_s": rate.value * per_step if rate and per_step else None,
+        "speedup": ratio.value if ratio else None,
+        "speedup_low": ratio.low if ratio else None,
+        "speedup_high": ratio.high if ratio else None,
+        "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
+    }
+
+
+def _base_verdict(arm: Arm) -> str:
+    rate = arm.runs[0].rate
+    return "baseline" if rate is not None and rate.is_determined else "undetermined"
+
+
+def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Where the time of each run went, in seconds, and its end-to-end rate."""
+    found = []
+    for run in (run for arm in compared for run in arm.runs):
+        if run.accounting is None:
+            continue
+        parts = run.accounting.seconds.items()
+        spent = {f"{name}_s": round(value, 3) for name, value in parts if value >= 0.0005}
+        row: dict[str, Any] = {
+            "run": run.log.name,
+            "end_to_end_steps_per_s": run.accounting.steps_per_s,
+            "wall_s": run.accounting.wall_s,
+        }
+        found.append(row | spent)
+    return found
+
+
+def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
+    """What else differs between an arm and the baseline."""
+    found: list[Difference] = differences(base.runs[0].log, arm.runs[0].log)
+    return [
+        {
+            "differs": item.name,
+            "affects": " ".join(sorted(item.affects)) or "nothing",
+            "from": shown(item.a),
+            "to": shown(item.b),
+        }
+        for item in found
+    ]
+
+
+def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of figures as a person reads it."""
+    return {
+        "run": row["run"],
+        "clock": row["clock"],
+        "steps/s": row["steps_per_s"],
+        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "images/s": row["images_per_s"],
+        "speedup": _speedup(row),
+        "verdict": row["verdict"],
+    }
+
+
+def _speedup(row: Mapping[str, Any]) -> str:
+    if row["speedup"] is None:
+        return ""
+    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
+    return f"{row['speedup']:.2f}x {interval}".rstrip()
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
