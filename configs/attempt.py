@@ -11,7 +11,7 @@ from typing import Any
 from configs.batch import divide
 from configs.disk import replace_file
 from configs.load import load, to_tree
-from configs.records import Record, RecordWriter, Superseded
+from configs.records import Record, RecordWriter, Superseded, state
 from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
 from configs.run import (
     ROOT,
@@ -53,13 +53,12 @@ def open_attempt(
     is wrong with the config raises `ConfigError` before a folder is made.
     """
     found = find_run(source)
-    if found:
-        config = resume_config(found, overrides)
-    else:
-        config = with_absolute_paths(load(source, overrides))
-    check_paths(config)
-    if gpus is not None:
-        divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
+    try:
+        config = _checked_config(found, source, overrides, nodes=nodes, gpus=gpus)
+    except ConfigError as error:
+        if found and _is_awaited(found):
+            _fail(found, max(found.attempts(), default=0), reason="config", message=str(error))
+        raise
     if found and found.is_done(steps=config.train.steps):
         print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
         return None
@@ -134,6 +133,25 @@ def _cause(attempt: Path, status: int) -> dict[str, Any]:
         "message": note.get("message") or f"the ranks left with status {status} and said nothing",
         "rank": note.get("rank"),
     }
+
+
+def _checked_config(
+    found: RunFolder | None, source: Path, overrides: list[str], *, nodes: int, gpus: int | None
+) -> Pretrain:
+    if found:
+        config = resume_config(found, overrides)
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    check_paths(config)
+    if gpus is not None:
+        divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
+    return config
+
+
+def _is_awaited(run: RunFolder) -> bool:
+    """Whether somebody waits for this very job to take the run up, and must hear if it cannot."""
+    last = state(run.records())
+    return bool(job_facts()) and last is not None and last["event"] in ("queued", "paused")
 
 
 def _warn_of_allocation(config: Pretrain, *, nodes: int, gpus: int | None) -> None:

@@ -123,6 +123,17 @@ def test_a_done_run_is_left_alone_until_it_is_given_more_steps(config: Path) -> 
     assert run.attempts() == [1, 2]
 
 
+def test_a_queued_run_that_its_job_cannot_take_up_has_failed(config: Path, monkeypatch) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event("queued")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    with pytest.raises(ConfigError, match="does not divide over 3 ranks"):
+        begin(run.path, gpus=3)
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "config")
+    assert "does not divide" in last["message"]
+
+
 def test_starting_a_stopped_run_takes_its_stop_file_away(config: Path) -> None:
     run = begin(config)
     run.stop_file.touch()
