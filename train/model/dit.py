@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.model.rope import rope_table, rotate
+from train.model.attention import Attention
+from train.model.linear import Linear
+from train.model.rope import rope_table
 
 FREQUENCIES = 256
 
@@ -29,8 +31,8 @@ class DiT(nn.Module):
     ) -> None:
         super().__init__()
         self.patch, self.channels, self.null_label = patch, channels, classes
-        self.patches_in = nn.Linear(channels * patch**2, width)
-        time_in, time_out = nn.Linear(FREQUENCIES, width), nn.Linear(width, width)
+        self.patches_in = Linear(channels * patch**2, width)
+        time_in, time_out = Linear(FREQUENCIES, width), Linear(width, width)
         self.time = nn.Sequential(time_in, nn.SiLU(), time_out)
         self.label = nn.Embedding(classes + 1, width)
         blocks = [
@@ -38,8 +40,8 @@ class DiT(nn.Module):
             for _ in range(depth)
         ]
         self.blocks = nn.ModuleList(blocks)
-        self.modulation_out = nn.Linear(width, 2 * width)
-        self.patches_out = nn.Linear(width, channels * patch**2)
+        self.modulation_out = Linear(width, 2 * width)
+        self.patches_out = Linear(width, channels * patch**2)
         self.register_buffer("rope", rope_table(size // patch, width // heads), persistent=False)
         self.apply(_xavier)
         for linear in (time_in, time_out):
@@ -73,11 +75,9 @@ class Block(nn.Module):
 
     def __init__(self, *, width: int, heads: int, hidden: int, qk_norm: bool) -> None:
         super().__init__()
-        self.modulation = nn.Linear(width, 6 * width)
+        self.modulation = Linear(width, 6 * width)
         self.attention = Attention(width=width, heads=heads, qk_norm=qk_norm)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, hidden), nn.GELU(approximate="tanh"), nn.Linear(hidden, width)
-        )
+        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), Linear(hidden, width))
 
     def forward(self, x: Tensor, condition: Tensor, rope: Tensor) -> Tensor:
         """`x` `[B, T, d]`, `condition` `[B, d]` after its SiLU."""
@@ -85,26 +85,6 @@ class Block(nn.Module):
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = parts
         x = torch.addcmul(x, gate_a, self.attention(modulate(x, shift_a, scale_a), rope))
         return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
-
-
-class Attention(nn.Module):
-    """Bidirectional multi-head attention with rotary positions."""
-
-    def __init__(self, *, width: int, heads: int, qk_norm: bool) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        head_dim = width // heads
-        self.q_norm = nn.RMSNorm(head_dim, eps=1e-6) if qk_norm else nn.Identity()
-        self.k_norm = nn.RMSNorm(head_dim, eps=1e-6) if qk_norm else nn.Identity()
-
-    def forward(self, x: Tensor, rope: Tensor) -> Tensor:
-        """`x` `[B, T, d]`."""
-        q, k, v = self.qkv(x).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = rotate(self.q_norm(q), rope), rotate(self.k_norm(k), rope)
-        mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v)
-        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 def _xavier(module: nn.Module) -> None:
