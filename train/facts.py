@@ -29,7 +29,7 @@ def placement(ranks: Ranks) -> list[object] | None:
         mine["gpu"] = properties.name
         mine["gpu_memory_gb"] = round(properties.total_memory / 1e9, 3)
     else:
-        mine["cpu"] = _cpu_model()
+        mine["cpu"] = cpu_model()
     return to_rank_0(mine)
 
 
@@ -72,7 +72,8 @@ def training_facts(
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor as the kernel names it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = [line for line in file if line.startswith("model name")]
