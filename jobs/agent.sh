@@ -22,8 +22,6 @@ asked=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-$cores}}
 # Always set: torchrun sets 1 for several ranks and leaves one rank all cores.
 threads=$((cores / ranks))
 export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
-# Threads that spin while they wait stall one another where others use the machine too.
-[[ -n ${SLURM_JOB_ID-} ]] || export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 arguments=(
   --nnodes="$AGENT_NODES"

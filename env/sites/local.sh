@@ -5,3 +5,6 @@
 site_flags() {
   printf '%s\n' "--nodes=$2" --ntasks-per-node=1 "--gpus-per-node=${1:+$1:}$3"
 }
+
+# Threads that spin while they wait stall one another on a machine that is used for more than this.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
