@@ -1,0 +1,1 @@
+"""Ours beside a peer, or beside less, in one run."""

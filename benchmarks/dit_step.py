@@ -1,0 +1,121 @@
+"""Our training step beside diffusers' `DiTTransformer2DModel`, eager and compiled, fp32 and bf16.
+
+    python -m benchmarks.dit_step [--rounds 10] [--only "bf16 compiled"] [--device cuda] [--json]
+
+The same on both sides: width, depth, heads, patch, tokens, MLP ratio, number of classes, batch,
+rectified-flow loss, gradient clipping at 1, fused AdamW with the same settings, autocast, compile
+by block, no dropout (nor of labels), weights in float32. One setting more on theirs: weights,
+gradients and optimizer in bf16, as its best may be that. What differs is the model's own: ours
+has rotary positions, normalised queries and keys, and the exact GELU; theirs a fixed table of
+positions, the tanh GELU, and a timestep and label embedding in each block. In float32 on a CPU
+our linear layers call oneDNN and theirs MKL (`train/model/linear.py`); in bf16 our attention
+there is two products and a softmax, theirs the flash kernel (`train/model/attention.py`).
+
+A ratio is their time over ours: above 1, ours is the faster. "best bf16" sets the bf16 setting
+with the least median on each side against the other's.
+"""
+
+import argparse
+import statistics
+import sys
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
+from benchmarks.peer import diffusers_dit
+from configs.load import resolve
+from configs.schema import Pretrain
+from train.network import build_network
+from train.objective import flow_loss
+from train.optimizer import clip, make_optimizer
+
+SETTINGS = ("fp32 eager", "fp32 compiled", "bf16 eager", "bf16 compiled")
+PURE = ("bf16 weights eager", "bf16 weights compiled")
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and report."""
+    options = parser(__doc__, rounds=10)
+    options.add_argument("--device", default="cpu", help="cpu or cuda")
+    options.add_argument("--only", choices=SETTINGS, action="append", help="this setting")
+    chosen = options.parse_args(arguments)
+    torch.set_num_threads(chosen.threads)
+    # The compiler warns of what a machine lacks; the figures are what counts here.
+    warnings.simplefilter("ignore")
+    settings = chosen.only or list(SETTINGS)
+    device = torch.device(chosen.device)
+    arms = arms_of(settings, _config(chosen), device)
+    watch = Stopwatch(clock=chosen.clock, device=device)
+    seconds = interleave(arms, rounds=chosen.rounds, warmup=2, watch=watch)
+    ratios = [ratio(name, seconds[f"theirs {name}"], seconds[f"ours {name}"]) for name in settings]
+    if any("bf16" in name for name in settings):
+        ours, theirs = (_best(seconds, side) for side in ("ours bf16", "theirs bf16"))
+        ratios.append(ratio(f"best bf16: {theirs} / {ours}", seconds[theirs], seconds[ours]))
+    report(ratios, taken=conditions(device=device, options=chosen), as_json=chosen.json)
+    return 0
+
+
+def _config(chosen: argparse.Namespace) -> Pretrain:
+    model = {name: getattr(chosen, name) for name in ("width", "depth", "heads")}
+    data = {"source": "dummy", "size": 32, "channels": 4, "classes": 1000}
+    train = {"global_batch": chosen.batch}
+    return resolve({"model": model, "data": data, "train": train}, source="benchmarks.dit_step")
+
+
+def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> dict[str, Arm]:
+    """A step of either side for each setting, and of the peer with bf16 weights."""
+    arms: dict[str, Arm] = {}
+    for name in settings:
+        ours, theirs = build_network(config), diffusers_dit(config)
+        arms[f"ours {name}"] = step_of(ours, ours.blocks, name, config, device)
+        arms[f"theirs {name}"] = step_of(theirs, theirs.blocks, name, config, device)
+    for name in PURE:
+        if name.replace(" weights", "") in settings:
+            theirs = diffusers_dit(config)
+            arms[f"theirs {name}"] = step_of(theirs, theirs.blocks, name, config, device)
+    return arms
+
+
+def step_of(
+    network: nn.Module, blocks: nn.ModuleList, setting: str, config: Pretrain, device: torch.device
+) -> Arm:
+    """A training step of `network` as `setting` names it."""
+    dtype = torch.bfloat16 if "weights" in setting else torch.float32
+    network.to(device, dtype)
+    if "compiled" in setting:
+        for block in blocks:
+            block.compile()
+    batch = _batch(config, device, dtype)
+    optimizer = make_optimizer(network, config.optimizer)
+    autocast = setting.startswith("bf16") and dtype is torch.float32
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            losses = flow_loss(network, *batch)
+        losses.mean().backward()
+        clip(network, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def _batch(config: Pretrain, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """Image, noise, t and label."""
+    size, batch = config.data.size, config.train.global_batch
+    image, noise = torch.randn(2, batch, config.data.channels, size, size)
+    label = torch.randint(config.data.classes, (batch,))
+    floats = [each.to(device, dtype) for each in (image, noise, torch.rand(batch))]
+    return [*floats, label.to(device)]
+
+
+def _best(seconds: dict[str, list[float]], side: str) -> str:
+    """The arm of a side with the least median."""
+    of_side = [name for name in seconds if name.startswith(side)]
+    return min(of_side, key=lambda name: statistics.median(seconds[name]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""What the training loop costs over a bare forward, backward and optimizer step.
+
+    python -m benchmarks.loop [--rounds 20] [--json]
+
+The loop is the trainer's own, started as a run is: loader, clocks, gradient clipping, schedule,
+EMA, watch, records and TensorBoard; checkpoints and sampling are left out. Between each two of
+its steps stands a bare one, of another network like it on a batch that is already there.
+DiT-S/2 at 32x32x4, batch 16, fp32. The ratio is loop / bare.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.interleave import Arm, Stopwatch, conditions, parser, ratio, report
+from configs.load import resolve, to_tree
+from configs.run import RunFolder, claim_attempt, make_run
+from configs.schema import Pretrain
+from train.dist import read_ranks
+from train.network import build_network
+from train.optimizer import make_optimizer
+from train.pretrain import pretrain
+from train.stopping import Watch, Wish
+
+WARMUP = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and report."""
+    options = parser(__doc__, rounds=20).parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    device = read_ranks().device
+    config = resolve(
+        {
+            "model": {"width": options.width, "depth": options.depth, "heads": options.heads},
+            "data": {"source": "dummy", "size": 32, "channels": 4, "classes": 1000},
+            "train": {"global_batch": options.batch, "precision": "fp32", "steps": 10**6},
+            "checkpoint": {"every": 10**6},
+        },
+        source="benchmarks.loop",
+    )
+    turns = Turns(
+        bare=bare_step(config, device),
+        watch=Stopwatch(clock=options.clock, device=device),
+        rounds=options.rounds,
+    )
+    run_loop(config, turns)
+    counted = slice(WARMUP, WARMUP + options.rounds)
+    found = ratio("loop / bare step", turns.loop_s[counted], turns.bare_s[counted])
+    report([found], taken=conditions(device=device, options=options), as_json=options.json)
+    return 0
+
+
+def bare_step(config: Pretrain, device: torch.device) -> Arm:
+    """Forward, backward and step of the network that `config` trains, and nothing else."""
+    network = build_network(config).to(device)
+    optimizer = make_optimizer(network, config.optimizer)
+    size, batch = config.data.size, config.train.global_batch
+    x, target = torch.randn(2, batch, config.data.channels, size, size, device=device)
+    t = torch.rand(batch, device=device)
+    label = torch.randint(config.data.classes, (batch,), device=device)
+
+    def step() -> None:
+        F.mse_loss(network(x, t, label), target).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+class Turns:
+    """Takes a bare step whenever the loop asks whether to go on."""
+
+    def __init__(self, *, bare: Arm, watch: Stopwatch, rounds: int) -> None:
+        self._bare, self._watch, self._rounds = bare, watch, rounds
+        self._mark = watch.now()
+        self.loop_s: list[float] = []
+        self.bare_s: list[float] = []
+
+    def take(self) -> Wish:
+        """The loop's step ends here, and its next one begins."""
+        self.loop_s.append(self._watch.now() - self._mark)
+        self.bare_s.append(self._watch.time(self._bare))
+        self._mark = self._watch.now()
+        # To leave is the one wish that saves nothing.
+        return Wish.LEAVE if len(self.loop_s) >= WARMUP + self._rounds else Wish.GO_ON
+
+
+def run_loop(config: Pretrain, turns: Turns) -> None:
+    """Carry out a run in a temporary folder, its watch handing the turn to the bare step."""
+
+    class TurningWatch(Watch):
+        def wish(self) -> Wish:
+            return max(super().wish(), turns.take())
+
+    with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
+        run = new_run(config, Path(logs))
+        with mock.patch("train.pretrain.Watch", TurningWatch):
+            code = pretrain(run, attempt=claim_attempt(run, config))
+        logging.shutdown()
+    if code:
+        raise RuntimeError("the run failed; its log is above")
+
+
+def new_run(config: Pretrain, logs: Path) -> RunFolder:
+    """A run folder in `logs`."""
+    tree: dict[str, Any] = to_tree(config)
+    with mock.patch.dict(os.environ, {"LOGS": str(logs)}):
+        return make_run("benchmark", tree)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
