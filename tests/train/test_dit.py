@@ -40,7 +40,7 @@ def awake(config: Pretrain) -> DiT:
     network = build_network(config)
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter += 0.05 * torch.randn_like(parameter)
+            parameter.add_(0.05 * torch.randn_like(parameter))
     return network
 
 
