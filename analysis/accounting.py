@@ -11,6 +11,7 @@ from analysis.read.log import RunLog
 PARTS = (
     "queue", "setup", "train", "data", "save", "sample", "eval", "lost", "between", "other",
 )  # fmt: skip
+ENDS = ("paused", "stopped", "done", "failed")
 COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s")
 
 
@@ -93,8 +94,13 @@ def _begin(started: float, inside: list[dict[str, Any]], base: Mapping[str, Any]
 
 
 def _moments(log: RunLog, inside: list[dict[str, Any]], number: int) -> list[float]:
-    told = [event["time"] for event in log.events if event["attempt"] == number]
-    return [*told, *(row["time"] for row in inside)]
+    """Times up to which the attempt ran: to its last event, or its last sign of life.
+
+    What was evaluated after its end, by hand, is no time of the run.
+    """
+    told = [event for event in log.events if event["attempt"] == number]
+    ends = [event["time"] for event in told if event.get("event") in ENDS]
+    return ends or [*(event["time"] for event in told), *(row["time"] for row in inside)]
 
 
 def _rows(log: RunLog) -> list[dict[str, Any]]:

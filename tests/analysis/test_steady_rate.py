@@ -114,3 +114,17 @@ def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
     assert trained == pytest.approx(100 * per_interval, rel=0.02)
     spent = sum(value for name, value in found.seconds.items() if name != "queue")
     assert spent == pytest.approx(found.wall_s, rel=1e-6)
+
+
+def test_what_is_evaluated_after_the_end_is_no_time_of_the_run(tmp_path):
+    folder = plant(tmp_path / "a", Truth())
+    before = account(read_ours(RunFolder(folder)))
+    last = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
+    later = {"time": last["time"] + 3600, "attempt": last["attempt"]}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(later | {"step": 2000, "images": 128000, "recognised": 0.9}) + "\n")
+        file.write(json.dumps(later | {"event": "evaluated", "step": 2000}) + "\n")
+    after = account(read_ours(RunFolder(folder)))
+    assert before is not None
+    assert after is not None
+    assert after.wall_s == before.wall_s
