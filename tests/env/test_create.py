@@ -1,0 +1,54 @@
+"""`env/create.sh` leaves alone what is there, and completes what is half made."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import clean_environment
+
+COMPLETE = Path(sys.prefix) / ".installed-requirements-dev"
+
+
+def create(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["env/create.sh", *arguments],
+        env=clean_environment(**changes),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.mark.skipif(not COMPLETE.exists(), reason="this virtualenv was not made by env/create.sh")
+def test_a_second_time_changes_nothing() -> None:
+    before = COMPLETE.stat().st_mtime_ns
+    done = create("dev")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert COMPLETE.stat().st_mtime_ns == before
+
+
+def test_a_half_made_one_is_completed_and_a_failing_install_is_not_taken_for_one(
+    tmp_path: Path,
+) -> None:
+    venv = tmp_path / "a venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
+    (venv / "bin" / "python").chmod(0o755)
+    # What installs at once: a package that is there, from no index at all.
+    wanted = {"VENV": str(venv), "TORCH": "pip", "TORCH_INDEX": "file:///nowhere"}
+    done = create(**wanted, PIP_NO_INDEX="1")
+    assert done.returncode != 0
+    assert (venv / ".installed-torch").read_text().startswith("pip\n--index-url\n")
+    assert not (venv / ".installed-requirements").exists()
+    version = subprocess.run([venv / "bin" / "python", "--version"], check=False)
+    assert version.returncode == 0
+
+
+def test_an_unknown_site_is_named_with_the_mend() -> None:
+    done = create(SITE="nowhere")
+    assert done.returncode == 2
+    assert "SITE=nowhere" in done.stderr
+    assert "env/sites/" in done.stderr
