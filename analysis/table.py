@@ -17,8 +17,11 @@ def inert(text: str) -> str:
 
 
 def text_table(rows: Sequence[Row]) -> str:
-    """Rows under their headings, columns aligned; numbers to the right, absent values empty."""
-    heads = list(dict.fromkeys(name for row in rows for name in row))
+    """Rows under their headings, columns aligned; numbers to the right, absent values empty.
+
+    A column that is empty in every row is left out.
+    """
+    heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
     cells = [[inert(shown(row.get(head))) for head in heads] for row in rows]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
     right = [all(isinstance(row.get(head), int | float | None) for row in rows) for head in heads]
