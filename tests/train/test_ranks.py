@@ -7,6 +7,9 @@ import pytest
 from configs.run import RunFolder
 from tests.running import losses, resumed, trained
 
+# One worker: the runs that others are compared with are made once.
+pytestmark = pytest.mark.xdist_group("ranks")
+
 EVERY_STEP = ["log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1"]
 
 
