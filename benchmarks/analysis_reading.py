@@ -38,13 +38,16 @@ def bare(path: Path) -> int:
 
 
 def text_logs(folder: Path) -> None:
-    """Dense logs, where every line is a metric, and sparse ones, where one in a hundred is."""
+    """Dense logs, where every line is a metric, a sparse one, where one in a hundred is."""
     dense = write.dit(write.story(n=100_000, every=1))
     chatter = b"2024-01-01 00:00:00 INFO what a library says that a person seldom reads, at length"
     sparse = b"\n".join(
         line for metric in dense.split(b"\n")[:2000] for line in [*[chatter] * 99, metric]
     )
-    for name, data in (("dense DiT", dense), ("sparse DiT", sparse)):
+    told = write.story(n=30_000, every=1)
+    others = [("torchtitan", write.titan(told)), ("HF dicts", write.trainer_console(told))]
+    others += [("MLPerf", write.mlperf(told))]
+    for name, data in (("dense DiT", dense), ("sparse DiT", sparse), *others):
         path = folder / name
         path.write_bytes(data)
         ratio = seconds(lambda path=path: read_text(path, name="x")) / seconds(

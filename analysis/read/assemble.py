@@ -8,41 +8,9 @@ import numpy as np
 
 from analysis.noise import Floats
 from analysis.read.attempts import attempts
-from analysis.read.batch import Batch
+from analysis.read.batch import Batch, select
 from analysis.read.endings import Ending, root_cause
-from analysis.read.log import Ints, RunLog
-
-
-def join(batches: Sequence[Batch]) -> Batch:
-    """Batches of one file as one, in the order of the file."""
-    names = dict.fromkeys(name for batch in batches for name in batch.values)
-    return Batch(
-        step=np.concatenate([batch.step for batch in batches]),
-        line=np.concatenate([batch.line for batch in batches]),
-        place=np.concatenate([batch.place for batch in batches]),
-        rank=np.concatenate([batch.rank for batch in batches]),
-        group=np.concatenate([batch.group for batch in batches]),
-        values={
-            name: np.concatenate(
-                [batch.values.get(name, np.full(len(batch), np.nan)) for batch in batches]
-            )
-            for name in names
-        },
-    )
-
-
-def select(rows: Batch, kept: Ints) -> Batch:
-    """Some rows of a batch, by index; the batch itself where these are all of them in order."""
-    if len(kept) == len(rows) and (np.diff(kept) == 1).all():
-        return rows
-    return Batch(
-        step=rows.step[kept],
-        line=rows.line[kept],
-        place=rows.place[kept],
-        rank=rows.rank[kept],
-        group=rows.group[kept],
-        values={name: column[kept] for name, column in rows.values.items()},
-    )
+from analysis.read.log import RunLog
 
 
 def one_rank(rows: Batch) -> tuple[Batch, list[str]]:

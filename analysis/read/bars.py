@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from analysis.noise import Floats
-from analysis.read.batch import Batch, Format, from_matches, numbers
-from analysis.read.chunks import Chunk
+from analysis.read.batch import Field, Format
+from analysis.read.shapes import Texts, decimals, integers
 
 _BAR = re.compile(
     rb"\|\s*(?P<n>\d{1,15})/(?P<total>\d{1,15}) "
@@ -15,58 +15,42 @@ _BAR = re.compile(
 )
 _LOSS = re.compile(rb"\b(?:loss|avr_loss|step_loss|train_loss)[=:]\s*([-+.\w]+)")
 _LR = re.compile(rb"\blr[=:]\s*([-+.\w]+)")
-_RATE = re.compile(rb"^,\s*([.\d]+)(s/it|it/s)")
+_RATE = re.compile(rb"^,\s*([.\d]+(?:s/it|it/s))")
 
 
-def _read(chunk: Chunk) -> Batch | None:
-    matches = list(_BAR.finditer(chunk.data))
-    if not matches:
-        return None
-    matches = _last_of_each(matches)
-    n, total, elapsed, _, post = zip(*(match.groups() for match in matches), strict=True)
-    columns = {
-        "step": numbers(n),
-        "group": numbers(total),
-        "bar_s": np.array([_seconds(text) for text in elapsed]),
-        "loss": _found(_LOSS, post),
-        "lr": _found(_LR, post),
-        "steps_per_s": np.array([_rate(text) for text in post]),
-        "time": np.full(len(n), np.nan),
-    }
-    return from_matches(chunk, matches, columns)
-
-
-def _last_of_each(matches: list[re.Match[bytes]]) -> list[re.Match[bytes]]:
-    """Of a bar that is redrawn at one step, the last drawing, whose loss is that step's."""
-    keys = [match.group(1, 2) for match in matches]
-    return [
-        match
-        for match, key, following in zip(matches, keys, [*keys[1:], None], strict=True)
-        if key != following
-    ]
-
-
-def _found(pattern: re.Pattern[bytes], texts: tuple[bytes, ...]) -> Floats:
-    found = map(pattern.search, texts)
-    return numbers(match[1] if match else None for match in found)
-
-
-def _seconds(text: bytes) -> float:
+def _seconds(texts: Texts) -> Floats:
     """`MM:SS`, `H:MM:SS` or `D days, H:MM:SS` in seconds."""
-    days, _, clock = text.rpartition(b", ")
-    total = 0
+    first = texts[0].tobytes()
+    clock = first.rpartition(b", ")[2]
+    begin = len(first) - len(clock)
+    total = np.zeros(len(texts))
     for part in clock.split(b":"):
-        total = total * 60 + int(part)
-    return float(total + 86400 * int(days.split()[0]) if days else total)
+        total = total * 60 + integers(texts[:, begin : begin + len(part)])
+        begin += len(part) + 1
+    days = first.partition(b" day")[0] if clock != first else b""
+    return total + 86400 * integers(texts[:, : len(days)]) if days else total
 
 
-def _rate(post: bytes) -> float:
-    """The printed rate in steps per second."""
-    match = _RATE.search(post)
-    if not match:
-        return np.nan
-    value = float(numbers([match[1]])[0])
-    return value if match[2] == b"it/s" else 1 / value if value else np.nan
+def _rate(texts: Texts) -> Floats:
+    """The printed rate (`4.2it/s`, `1.3s/it`) in steps per second."""
+    value = decimals(texts[:, : -len(b"it/s")])
+    if texts[0].tobytes().endswith(b"it/s"):
+        return value
+    return np.divide(1, value, out=np.full(len(value), np.nan), where=value > 0)
 
 
-BARS = Format(name="tqdm", token=b"<", read=_read)
+BARS = Format(
+    name="tqdm",
+    token=b"<",
+    pattern=_BAR,
+    fields={
+        "step": Field(group="n"),
+        "group": Field(group="total"),
+        "bar_s": Field(group="elapsed", convert=_seconds),
+        "loss": Field(group="post", inner=_LOSS),
+        "lr": Field(group="post", inner=_LR),
+        "steps_per_s": Field(group="post", inner=_RATE, convert=_rate),
+    },
+    has_stamps=False,
+    is_redrawn=True,
+)

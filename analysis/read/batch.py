@@ -1,19 +1,17 @@
 """Rows found in one piece of a log, before ranks and attempts are told apart."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.noise import Floats
-from analysis.read.chunks import Chunk
 from analysis.read.log import Ints
-from analysis.read.stamps import stamps_before
 
-_RANK = re.compile(rb"(?i)\[rank ?(\d{1,6})\]")
-_TASK = re.compile(rb"^(\d{1,6}): ")
 LARGEST_STEP = 1 << 53
+Span = tuple[int, int]
+NOWHERE: Span = (-1, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,63 +33,106 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Field:
+    """Where a column's text stands: a group of the format's pattern, or group 1 of one in it."""
+
+    group: str
+    inner: re.Pattern[bytes] | None = None
+    convert: Callable[[np.ndarray], Floats] | None = None
+    per: float = 1.0
+
+    def span(self, match: re.Match[bytes]) -> Span:
+        """The text's (start, end) where a row was matched; `NOWHERE` where it is absent."""
+        start, end = match.span(self.group)
+        if self.inner is None or start < 0:
+            return start, end
+        found = self.inner.search(match[self.group])
+        return (start + found.start(1), start + found.end(1)) if found else NOWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
 class Format:
-    """A kind of text log: a token that its pieces contain, and how the rows are read."""
+    """A kind of text log: a token on each line with a row, and how such rows are read.
+
+    Either `pattern` finds the rows and `fields` their columns (`step` among them; without one of
+    `time`, the stamp before a row is its time), or `read` takes the numbers from a segment's text,
+    each set with the place that it stands at. No pattern names a digit (see `shapes`).
+    """
 
     name: str
     token: bytes
-    read: Callable[[Chunk], Batch | None]
+    pattern: re.Pattern[bytes] | None = None
+    fields: Mapping[str, Field] | None = None
+    read: Callable[[bytes], Sequence[tuple[int, dict[str, float]]]] | None = None
+    has_stamps: bool = True
+    is_redrawn: bool = False
 
-    def rows(self, chunk: Chunk) -> Batch | None:
-        """The rows in a piece, or None."""
-        return self.read(chunk) if self.token in chunk.data else None
 
-
-def from_matches(
-    chunk: Chunk, matches: Sequence[re.Match[bytes]], columns: dict[str, Floats]
-) -> Batch | None:
-    """A batch of one row per match, by the columns read from them; `step` is one of these."""
+def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) -> Batch | None:
+    """A batch of rows by their columns; None where no step is a step."""
     step = columns.pop("step")
     kept = (step >= 0) & (step < LARGEST_STEP)
     if not kept.any():
         return None
-    starts = np.array([match.start() for match in matches], dtype=np.int64)[kept]
-    group = columns.pop("group", np.zeros(len(step)))[kept].astype(np.int64)
-    values = {name: column[kept] for name, column in columns.items()}
-    if "time" not in values:
-        values["time"] = stamps_before(chunk, starts)
+    group = columns.pop("group", np.zeros(len(step)))
+    every = bool(kept.all())
     return Batch(
-        step=step[kept].astype(np.int64),
-        line=chunk.line_numbers(starts),
-        place=chunk.offset + starts,
-        rank=_ranks(chunk, starts),
-        group=group,
-        values={name: column for name, column in values.items() if not np.isnan(column).all()},
+        step=(step if every else step[kept]).astype(np.int64),
+        line=line if every else line[kept],
+        place=place if every else place[kept],
+        rank=rank if every else rank[kept],
+        group=(group if every else group[kept]).astype(np.int64),
+        values={
+            name: column if every else column[kept]
+            for name, column in columns.items()
+            if not np.isnan(column if every else column[kept]).all()
+        },
     )
 
 
-def numbers(texts: Iterable[bytes | None]) -> Floats:
-    """Numbers as printed; `1,710` and `23.5%` too; what is none, or not finite, is NaN."""
-    listed = [text or b"nan" for text in texts]
-    try:
-        found = np.array(listed, dtype="S").astype(np.float64)
-    except ValueError:
-        found = np.array([_number(text) for text in listed], dtype=np.float64)
-    found[~np.isfinite(found)] = np.nan
-    return found
+def in_order(parts: Sequence[Batch], *, is_redrawn: bool) -> Batch:
+    """Batches as one, in the order of the file.
+
+    Of a bar that is redrawn at one step only the last drawing, whose loss is that step's.
+    """
+    rows = join(parts)
+    if (np.diff(rows.place) < 0).any():
+        rows = select(rows, np.argsort(rows.place, kind="stable"))
+    if is_redrawn:
+        differs = (np.diff(rows.step) != 0) | (np.diff(rows.group) != 0)
+        rows = select(rows, np.flatnonzero(np.append(differs, True)))
+    return rows
 
 
-def _number(text: bytes) -> float:
-    try:
-        return float(text.replace(b",", b"").rstrip(b"%."))
-    except ValueError:
-        return np.nan
+def join(batches: Sequence[Batch]) -> Batch:
+    """Batches of one file as one, in the order of the file."""
+    names = dict.fromkeys(name for batch in batches for name in batch.values)
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        step=np.concatenate([batch.step for batch in batches]),
+        line=np.concatenate([batch.line for batch in batches]),
+        place=np.concatenate([batch.place for batch in batches]),
+        rank=np.concatenate([batch.rank for batch in batches]),
+        group=np.concatenate([batch.group for batch in batches]),
+        values={
+            name: np.concatenate(
+                [batch.values.get(name, np.full(len(batch), np.nan)) for batch in batches]
+            )
+            for name in names
+        },
+    )
 
 
-def _ranks(chunk: Chunk, starts: Ints) -> Ints:
-    """The rank that a line's prefix names (`[rank3]:`, `[RANK 3]`, srun's `3: `), else -1."""
-    pattern = _RANK if b"[rank" in chunk.data or b"[RANK " in chunk.data else _TASK
-    if pattern is _TASK and not _TASK.search(chunk.head(int(starts[0]))):
-        return np.full(len(starts), -1)
-    found = (pattern.search(chunk.head(start)) for start in starts.tolist())
-    return np.array([int(match[1]) if match else -1 for match in found], dtype=np.int64)
+def select(rows: Batch, kept: Ints) -> Batch:
+    """Some rows of a batch, by index; the batch itself where these are all of them in order."""
+    if len(kept) == len(rows) and (np.diff(kept) == 1).all():
+        return rows
+    return Batch(
+        step=rows.step[kept],
+        line=rows.line[kept],
+        place=rows.place[kept],
+        rank=rows.rank[kept],
+        group=rows.group[kept],
+        values={name: column[kept] for name, column in rows.values.items()},
+    )

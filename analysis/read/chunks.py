@@ -1,10 +1,10 @@
-"""Streams a text log in bounded pieces that end at line ends, free of terminal codes."""
+"""Streams a text log in bounded pieces that end at line ends."""
 
 import gzip
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -12,9 +12,8 @@ import numpy as np
 
 from analysis.read.log import Ints
 
-PIECE = 1 << 22
+PIECE = 1 << 20
 LONGEST_LINE = 1 << 23
-LONGEST_HEAD = 400
 COMMON_CODES = 12
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
 _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-_])")
@@ -22,21 +21,33 @@ _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x0
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Whole lines of a file: `line` is the number of the first, `offset` counts cleaned bytes."""
+    """Whole lines of a file: `line` is the number of the first, `offset` where they begin in it.
+
+    `newlines` are the places of the line ends in `data`. Terminal codes are still in it.
+    """
 
     data: bytes
     line: int
     offset: int
     newlines: Ints
 
-    def line_numbers(self, positions: Ints) -> Ints:
-        """The line numbers of byte positions in `data`."""
-        return self.line + np.searchsorted(self.newlines, positions)
+    def clean(self) -> "Chunk":
+        """The same lines without terminal codes; no code holds a line end."""
+        if b"\x1b" not in self.data:
+            return self
+        data = without_codes(self.data)
+        return replace(self, data=data, newlines=_newlines(data))
 
-    def head(self, position: int) -> bytes:
-        """What stands before a position on its line, or on its part of a line redrawn with CR."""
-        window = self.data[max(0, position - LONGEST_HEAD) : position]
-        return window[max(window.rfind(b"\n"), window.rfind(b"\r")) + 1 :]
+    def after(self, position: int) -> "Chunk":
+        """The part from the beginning of the line that a position stands on."""
+        before = int(np.searchsorted(self.newlines, position))
+        start = int(self.newlines[before - 1]) + 1 if before else 0
+        return Chunk(
+            data=self.data[start:],
+            line=self.line + before,
+            offset=self.offset + start,
+            newlines=self.newlines[before:] - start,
+        )
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -52,20 +63,28 @@ def chunks(path: Path) -> Iterator[Chunk]:
     with open_bytes(path) as file:
         while True:
             block = file.read(PIECE)
-            piece = rest + block
+            piece = rest + block if rest else block
             end = len(piece) if not block else _line_end(piece)
             data, rest = piece[:end], piece[end:]
             if data:
-                clean = _without_codes(data)
-                newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
-                yield Chunk(data=clean, line=line, offset=offset, newlines=newlines)
+                newlines = _newlines(data)
+                yield Chunk(data=data, line=line, offset=offset, newlines=newlines)
                 line += len(newlines)
-                offset += len(clean)
+                offset += len(data)
             if not block:
                 return
 
 
-def _without_codes(data: bytes) -> bytes:
+def _newlines(data: bytes) -> Ints:
+    return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10)
+
+
+def codes(data: bytes) -> list[tuple[int, int]]:
+    """The (start, end) of each terminal code."""
+    return [match.span() for match in _TERMINAL.finditer(data)]
+
+
+def without_codes(data: bytes) -> bytes:
     """The data without terminal codes: a few colours are most of them, and are replaced first."""
     for _ in range(COMMON_CODES):
         code = _TERMINAL.search(data)

@@ -39,25 +39,36 @@ class Ending:
     place: int
 
 
-def endings(chunk: Chunk, *, start: int = 0) -> list[Ending]:
-    """Every such line of a piece from a place on, in order, each line once."""
+def endings(chunk: Chunk) -> list[Ending]:
+    """Every such line of a piece, in order, each line once."""
+    clean = chunk.clean()
     found: dict[int, Ending] = {}
     for token in _TOKENS:
-        place = chunk.data.find(token, start)
+        place = clean.data.find(token)
         while place >= 0:
-            ending = _ending(chunk, token, place)
-            found.setdefault(ending.line, ending)
-            place = chunk.data.find(token, place + len(token))
+            line = int(clean.newlines.searchsorted(place))
+            begun = int(clean.newlines[line - 1]) + 1 if line else 0
+            # Terminal codes take places in the file: a line's own are counted from its beginning.
+            began = int(chunk.newlines[line - 1]) + 1 if line else 0
+            found.setdefault(
+                line,
+                _ending(
+                    clean.data[place : place + 300],
+                    token,
+                    line=chunk.line + line,
+                    place=chunk.offset + began + place - begun,
+                ),
+            )
+            place = clean.data.find(token, place + len(token))
     return sorted(found.values(), key=lambda ending: ending.place)
 
 
-def _ending(chunk: Chunk, token: bytes, place: int) -> Ending:
-    after = chunk.data[place : place + 300].partition(b"\n")[0]
+def _ending(text: bytes, token: bytes, *, line: int, place: int) -> Ending:
+    after = text.partition(b"\n")[0]
     event, reason = next(
         (event, reason) for known, rest, event, reason in _KINDS if known == token and rest in after
     )
-    line = chunk.line + int(chunk.newlines.searchsorted(place))
-    return Ending(event=event, reason=reason, line=line, place=chunk.offset + place)
+    return Ending(event=event, reason=reason, line=line, place=place)
 
 
 def root_cause(told: list[Ending]) -> Ending | None:

@@ -41,7 +41,7 @@ def read_ledger(path: Path) -> Ledger:
         rows = {number for batch in piece.rows.values() for number in batch.line.tolist()}
         told = {ending.line for ending in piece.told} - rows
         kinds.update({kind: len(batch) for kind, batch in piece.rows.items()})
-        others = _others(piece.chunk, rows | told)
+        others = _others(piece.chunk.clean(), rows | told)
         strange = [text for text in others if not _NOISE.search(text)]
         sample = sample or next(iter(strange), b"")
         lines += len(rows) + len(told) + len(others)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.batch import Batch, Format, from_matches
+from analysis.read.batch import Format
 from analysis.read.chunks import Chunk, chunks
 from analysis.read.names import column_of
 from analysis.read.trainer import as_numbers
@@ -20,17 +20,9 @@ FACTS = frozenset([
 ])  # fmt: skip
 
 
-def _read(chunk: Chunk) -> Batch | None:
-    kept = []
-    for match in _LINE.finditer(chunk.data):
-        values = _values(match[1])
-        if values:
-            kept.append((match, values))
-    if not kept:
-        return None
-    names = dict.fromkeys(name for _, values in kept for name in values)
-    columns = {name: np.array([values.get(name, np.nan) for _, values in kept]) for name in names}
-    return from_matches(chunk, [match for match, _ in kept], columns)
+def _read(text: bytes) -> list[tuple[int, dict[str, float]]]:
+    found = ((match.start(), _values(match[1])) for match in _LINE.finditer(text))
+    return [(place, values) for place, values in found if values]
 
 
 def _values(text: bytes) -> dict[str, float]:
@@ -56,8 +48,9 @@ def read_header(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What an MLPerf log says of its run (batch, seed, submitter), and its start and stop."""
     facts: dict[str, Any] = {}
     events = []
-    for chunk in chunks(path):
+    for chunk in map(Chunk.clean, chunks(path)):
         for match in _LINE.finditer(chunk.data):
+            line = chunk.line + int(np.searchsorted(chunk.newlines, match.start()))
             entry = _entry(match[1])
             key, value, ms = entry.get("key"), entry.get("value"), entry.get("time_ms")
             if key in FACTS and isinstance(value, int | float | str):
@@ -65,9 +58,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             times = as_numbers({"time": ms}) if key in ("run_start", "run_stop") else {}
             for time in times.values():
                 event = {"time": time / 1e3, "attempt": 1, "event": _event(entry)}
-                events.append(
-                    event | {"line": int(chunk.line_numbers(np.array([match.start()]))[0])}
-                )
+                events.append(event | {"line": line})
     return facts, events
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.read.batch import numbers
 from analysis.read.chunks import open_bytes
 from analysis.read.columns import from_rows
 from analysis.read.log import RunLog
 from analysis.read.names import STEP
+from analysis.read.shapes import number
 
 FIELD_LIMIT = 1 << 17
 MOST_COLUMNS = 2000
@@ -42,7 +42,8 @@ def read_csv(path: Path, *, name: str) -> list[RunLog]:
             if step_name(cells):
                 head = cells[:MOST_COLUMNS]
                 continue
-            values = dict(zip(head, _numbers(cells), strict=False))
+            numbers = (number(cell.encode()) for cell in cells)
+            values = dict(zip(head, numbers, strict=False))
             rows.append((line, {name: v for name, v in values.items() if not np.isnan(v)}))
     return from_rows(rows, path=path, name=name, kind="csv")
 
@@ -59,7 +60,3 @@ def _cells(text: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
             continue
         if cells:
             yield reader.line_num, cells
-
-
-def _numbers(cells: list[str]) -> list[float]:
-    return [float(number) for number in numbers(cell.encode() for cell in cells[:MOST_COLUMNS])]

@@ -1,21 +1,21 @@
 """Reads a text log of any format that is known: the first format with rows is the file's."""
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from analysis.read.assemble import assemble, join, main_group, select
+from analysis.read.assemble import assemble, main_group
 from analysis.read.bars import BARS
-from analysis.read.batch import Batch, Format
+from analysis.read.batch import Batch, Format, join, select
 from analysis.read.chunks import Chunk, chunks
 from analysis.read.dit import DIT
 from analysis.read.endings import Ending, endings
 from analysis.read.iterations import MEGATRON, NANO_GPT
 from analysis.read.log import RunLog
 from analysis.read.mllog import MLLOG, read_header
+from analysis.read.rows import rows
 from analysis.read.titan import TITAN
 from analysis.read.trainer import TRAINER
 
@@ -33,31 +33,35 @@ class Scanned:
 
 
 def scan(path: Path, *, whole: bool = False) -> Iterator[Scanned]:
-    """The file piece by piece, with every format's rows.
+    """The file piece by piece, with its rows.
 
-    How a job ended is looked for where it can count, unless `whole` is asked for: after the last
-    row, and in pieces where a step falls.
+    Unless `whole` is asked for, formats less trusted than one whose losses have been found are
+    passed over, and how a job ended is looked for where it can count: after the last row, and in
+    pieces where a step falls.
     """
-    collecting = gc.isenabled()
-    # Matches by the hundred thousand, none in a cycle: the collector would take two thirds of the
-    # time to find that out.
-    gc.disable()
-    try:
-        for chunk in chunks(path):
-            found = {known.name: known.rows(chunk) for known in FORMATS}
-            rows = {name: batch for name, batch in found.items() if batch is not None}
-            start = 0 if whole else _last_row(chunk, rows)
-            yield Scanned(chunk=chunk, rows=rows, told=endings(chunk, start=start))
-    finally:
-        if collecting:
-            gc.enable()
+    formats = FORMATS
+    for chunk in chunks(path):
+        found = rows(chunk, formats)
+        start = 0 if whole else _last_row(chunk, found)
+        yield Scanned(chunk=chunk, rows=found, told=endings(chunk.after(start)))
+        if not whole:
+            formats = _still_of_use(formats, found)
 
 
-def _last_row(chunk: Chunk, rows: dict[str, Batch]) -> int:
+def _still_of_use(formats: tuple[Format, ...], found: dict[str, Batch]) -> tuple[Format, ...]:
+    """The formats up to the first with losses: the Trainer's needs the bars, too."""
+    for number, known in enumerate(formats, start=1):
+        if known.name in found and "loss" in found[known.name].values:
+            more = (BARS,) if known is TRAINER else ()
+            return (*formats[:number], *more)
+    return formats
+
+
+def _last_row(chunk: Chunk, found: dict[str, Batch]) -> int:
     """Where the last row of a piece begins; 0 where an attempt may have ended before it."""
-    if not rows or any((np.diff(batch.step) < 0).any() for batch in rows.values()):
+    if not found or any((np.diff(batch.step) < 0).any() for batch in found.values()):
         return 0
-    return min(int(batch.place[-1]) for batch in rows.values()) - chunk.offset
+    return min(int(batch.place[-1]) for batch in found.values()) - chunk.offset
 
 
 def read_text(path: Path, *, name: str) -> list[RunLog]:
@@ -68,13 +72,13 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
         told += piece.told
         for kind, batch in piece.rows.items():
             found.setdefault(kind, []).append(batch)
-    rows = {kind: join(batches) for kind, batches in found.items()}
-    known = next((known for known in FORMATS if _is_run(rows.get(known.name))), None)
+    read = {kind: join(batches) for kind, batches in found.items()}
+    known = next((known for known in FORMATS if _is_run(read.get(known.name))), None)
     if known is None:
         return []
-    batch, remarks = rows[known.name], tuple[str, ...]()
+    batch, remarks = read[known.name], tuple[str, ...]()
     if known is TRAINER and not (batch.step > 0).any():
-        batch, remarks = _with_steps(batch, rows.get(BARS.name))
+        batch, remarks = _with_steps(batch, read.get(BARS.name))
     logs = assemble(batch, told, path=path, name=name, kind=known.name)
     if known is MLLOG and len(logs) == 1:
         facts, events = read_header(path)
@@ -82,24 +86,24 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
     return [_remarked(log, remarks) for log in logs]
 
 
-def _is_run(rows: Batch | None) -> bool:
+def _is_run(found: Batch | None) -> bool:
     """Whether rows can be a training: a loss, or a bar of some length."""
-    if rows is None:
+    if found is None:
         return False
-    return "loss" in rows.values or len(np.unique(rows.step)) >= 3
+    return "loss" in found.values or len(np.unique(found.step)) >= 3
 
 
-def _with_steps(rows: Batch, bars: Batch | None) -> tuple[Batch, tuple[str, ...]]:
+def _with_steps(found: Batch, bars: Batch | None) -> tuple[Batch, tuple[str, ...]]:
     """The Trainer's rows with the step and clock of the bar before each, else counted."""
-    loss = rows.values.get("loss", np.full(len(rows), np.nan))
-    rows = select(rows, np.flatnonzero(~np.isnan(loss)))
+    loss = found.values.get("loss", np.full(len(found), np.nan))
+    found = select(found, np.flatnonzero(~np.isnan(loss)))
     if bars is None:
-        counted = replace(rows, step=np.arange(1, len(rows) + 1))
+        counted = replace(found, step=np.arange(1, len(found) + 1))
         return counted, ("the log names no steps: losses are counted instead",)
     bars = main_group(bars)
-    before = np.maximum(np.searchsorted(bars.place, rows.place) - 1, 0)
-    values = rows.values | {"bar_s": bars.values["bar_s"][before]}
-    stepped = replace(rows, step=bars.step[before], values=values)
+    before = np.maximum(np.searchsorted(bars.place, found.place) - 1, 0)
+    values = found.values | {"bar_s": bars.values["bar_s"][before]}
+    stepped = replace(found, step=bars.step[before], values=values)
     return stepped, ("steps and clock are those of the bar before each loss",)
 
 

@@ -2,8 +2,7 @@
 
 import re
 
-from analysis.read.batch import Batch, Format, from_matches, numbers
-from analysis.read.chunks import Chunk
+from analysis.read.batch import Field, Format
 
 _LINE = re.compile(
     rb"\bstep:\s*(?P<step>\d{1,18})\s+loss:\s*(?P<loss>[-+.\w]+)"
@@ -15,16 +14,10 @@ _LINE = re.compile(
     rb"(?:\s+it/s:\s*(?P<steps_per_s>[.,\d]+))?"
     rb"(?:\s+im/s:\s*(?P<images_per_s>[.,\d]+))?"
 )
-_NAMES = tuple(_LINE.groupindex)
 
-
-def _read(chunk: Chunk) -> Batch | None:
-    matches = list(_LINE.finditer(chunk.data))
-    if not matches:
-        return None
-    groups = zip(*(match.groups() for match in matches), strict=True)
-    columns = {name: numbers(texts) for name, texts in zip(_NAMES, groups, strict=True)}
-    return from_matches(chunk, matches, columns)
-
-
-TITAN = Format(name="torchtitan", token=b"loss:", read=_read)
+TITAN = Format(
+    name="torchtitan",
+    token=b"loss:",
+    pattern=_LINE,
+    fields={name: Field(group=name) for name in _LINE.groupindex},
+)

@@ -2,35 +2,30 @@
 
 import ast
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from analysis.read import Unreadable
-from analysis.read.batch import Batch, Format, from_matches, numbers
-from analysis.read.chunks import Chunk, open_bytes
+from analysis.read.batch import Format
+from analysis.read.chunks import open_bytes
 from analysis.read.names import column_of
+from analysis.read.shapes import number
 
 _DICT = re.compile(rb"\{'[^{}\r\n]{1,4000}\}")
 _NOT_FINITE = re.compile(rb"(?<=: )(nan|-?inf)(?=[,}])")
 LARGEST_STATE = 1 << 28
 
 
-def _read(chunk: Chunk) -> Batch | None:
-    found = [(match, _values(match[0])) for match in _DICT.finditer(chunk.data)]
-    kept = [(match, values) for match, values in found if values]
-    if not kept:
-        return None
-    names = dict.fromkeys(name for _, values in kept for name in values)
-    columns = {
-        column_of(name): np.array([values.get(name, np.nan) for _, values in kept])
-        for name in names
-    }
+def _read(text: bytes) -> list[tuple[int, dict[str, float]]]:
+    found = ((match.start(), _values(match[0])) for match in _DICT.finditer(text))
     # The console names no step: losses are counted, or set against a bar, later.
-    columns.setdefault("step", np.zeros(len(kept)))
-    return from_matches(chunk, [match for match, _ in kept], columns)
+    return [
+        (place, {"step": 0.0} | {column_of(name): value for name, value in values.items()})
+        for place, values in found
+        if values
+    ]
 
 
 def _values(text: bytes) -> dict[str, float]:
@@ -56,9 +51,9 @@ def as_numbers(values: dict[Any, Any]) -> dict[str, float]:
     found = {}
     for name, value in values.items():
         if isinstance(name, str) and type(value) in (int, float, str):
-            number = float(numbers([str(value).encode()])[0])
-            if not np.isnan(number):
-                found[name] = number
+            told = number(str(value).encode())
+            if not math.isnan(told):
+                found[name] = told
     return found
 
 

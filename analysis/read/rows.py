@@ -1,0 +1,178 @@
+"""The rows of every format in one piece of a text log.
+
+Lines of one shape are read all at once (see `shapes`), the rest one by one: both by the same
+patterns, so that they say the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.noise import Floats
+from analysis.read.batch import Batch, Format, Span, batch, in_order
+from analysis.read.chunks import Chunk, codes, without_codes
+from analysis.read.log import Ints
+from analysis.read.segments import Segments, segments
+from analysis.read.shapes import Texts, alike, decimals, each_shape, integers
+from analysis.read.stamps import find_stamp, moments
+
+LONGEST_HEAD = 400
+LONGEST_ALIKE = 2000
+_RANK = re.compile(rb"(?i)\[rank ?(\d{1,6})\]")
+_TASK = re.compile(rb"^(\d{1,6}): ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Where one row stands in a segment's text: its beginning, and each column's span."""
+
+    start: int
+    rank: Span | None
+    spans: dict[str, Span]
+
+
+def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
+    """The rows of each format that has any, in the order of the file."""
+    found = segments(chunk, [*(known.token for known in formats), b"\x1b"])
+    parts: dict[str, list[Batch]] = {}
+    left = np.ones(len(found.start), dtype=bool)
+    for indices, texts in alike(chunk.data, found.start, found.end, longest=LONGEST_ALIKE):
+        first = texts[0].tobytes()
+        clean = without_codes(first)
+        holding = [known for known in formats if known.token in clean]
+        if any(known.pattern is None for known in holding):
+            continue
+        left[indices] = False
+        alikes = _Alike(texts=texts, kept=_kept(first))
+        for known in holding:
+            for row in rows_in(known, clean):
+                _put(parts, known, _alike(known, row, alikes, _places(chunk, found, indices)))
+    for known in formats:
+        _put(parts, known, _one_by_one(known, chunk, found, np.flatnonzero(left)))
+    return {
+        known.name: in_order(parts[known.name], is_redrawn=known.is_redrawn)
+        for known in formats
+        if known.name in parts
+    }
+
+
+def _put(parts: dict[str, list[Batch]], known: Format, part: Batch | None) -> None:
+    if part is not None:
+        parts.setdefault(known.name, []).append(part)
+
+
+def _kept(text: bytes) -> Ints:
+    """The places of a text that are not a terminal code's."""
+    is_kept = np.ones(len(text), dtype=bool)
+    for start, end in codes(text):
+        is_kept[start:end] = False
+    return np.flatnonzero(is_kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """The line in the file, and where the segment begins in it, of `n` rows."""
+
+    line: Ints
+    start: Ints
+
+
+def _places(chunk: Chunk, found: Segments, indices: Ints) -> _Places:
+    return _Places(line=found.line[indices], start=chunk.offset + found.start[indices])
+
+
+def rows_in(known: Format, text: bytes) -> Iterator[Row]:
+    """The rows that a format's pattern finds in a segment's text."""
+    assert known.pattern is not None
+    assert known.fields is not None
+    for match in known.pattern.finditer(text):
+        spans = {name: field.span(match) for name, field in known.fields.items()}
+        cut = max(0, match.start() - LONGEST_HEAD)
+        head = text[cut : match.start()]
+        rank = _RANK.search(head) or (_TASK.search(head) if cut == 0 else None)
+        if known.has_stamps and (stamp := find_stamp(head)):
+            spans["time"] = (cut + stamp[0], cut + stamp[1])
+        at = (cut + rank.start(1), cut + rank.end(1)) if rank else None
+        yield Row(start=match.start(), rank=at, spans=spans)
+
+
+def _convert(known: Format, name: str) -> Callable[[Texts], Floats]:
+    """How the texts of a column become numbers."""
+    field = (known.fields or {}).get(name)
+    if field is None:
+        return moments
+    convert = field.convert or decimals
+    return convert if field.per == 1 else lambda texts: convert(texts) / field.per
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Alike:
+    """Texts of one shape [n, length], and the places in them that are no terminal code's."""
+
+    texts: Texts
+    kept: Ints
+
+    def cut(self, span: Span) -> Texts:
+        """A part of each text, by its span in a text without terminal codes."""
+        places = self.kept[slice(*span)]
+        first, last = int(places[0]), int(places[-1])
+        if last - first < len(places):
+            return self.texts[:, first : last + 1]
+        return self.texts[:, places]
+
+
+def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | None:
+    """The row that each of many texts of one shape holds at the same place."""
+    columns = {
+        name: _convert(known, name)(alikes.cut(span))
+        for name, span in row.spans.items()
+        if span[0] < span[1]
+    }
+    size = len(alikes.texts)
+    rank = integers(alikes.cut(row.rank)) if row.rank else np.full(size, -1)
+    place = places.start + row.start
+    return batch(columns, line=places.line, place=place, rank=rank.astype(np.int64))
+
+
+def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
+    """The rows in segments that no others are like."""
+    of: list[int] = []
+    starts: list[int] = []
+    ranks: list[int] = []
+    texts: dict[str, list[bytes]] = {name: [] for name in ("time", *(known.fields or {}))}
+    told: list[dict[str, float]] = []
+    bounds = zip(found.start[indices].tolist(), found.end[indices].tolist(), strict=True)
+    for index, (start, end) in zip(indices.tolist(), bounds, strict=True):
+        if chunk.data.find(known.token, start, end) < 0 and (
+            chunk.data.find(b"\x1b", start, end) < 0
+        ):
+            continue
+        text = without_codes(chunk.data[start:end])
+        if known.read is not None:
+            for place, values in known.read(text):
+                of.append(index)
+                starts.append(place)
+                told.append(values)
+            continue
+        for row in rows_in(known, text):
+            of.append(index)
+            starts.append(row.start)
+            ranks.append(int(text[slice(*row.rank)]) if row.rank else -1)
+            for name, column in texts.items():
+                span = row.spans.get(name)
+                column.append(text[slice(*span)] if span and span[0] >= 0 else b"")
+    if not of:
+        return None
+    places = _places(chunk, found, np.array(of))
+    if known.read is not None:
+        names = dict.fromkeys(name for values in told for name in values)
+        columns = {name: np.array([v.get(name, np.nan) for v in told]) for name in names}
+        ranks = [-1] * len(of)
+    else:
+        columns = {
+            name: each_shape(column, _convert(known, name)) for name, column in texts.items()
+        }
+    place = places.start + np.array(starts)
+    return batch(columns, line=places.line, place=place, rank=np.array(ranks))

@@ -1,0 +1,121 @@
+"""Texts of one shape, read all at once: equal but for their digits, they mean alike.
+
+A pattern that names no digit matches two texts of one shape at the same places, so that it is
+tried on one of them and says where the numbers of all of them stand.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.noise import Floats
+from analysis.read.log import Ints
+
+Texts = NDArray[np.uint8]
+SHAPE = bytes(48 if 48 <= sign < 58 else sign for sign in range(256))
+FEWEST_ALIKE = 8
+MOST_SHAPES = 8
+EXACT_DIGITS, EXACT_POWER = 15, 22
+MOST_EXPONENT = 3
+
+
+def alike(data: bytes, starts: Ints, ends: Ints, *, longest: int) -> Iterator[tuple[Ints, Texts]]:
+    """Groups of the texts data[start:end] that have one shape: indices [m] and bytes [m, length].
+
+    Texts of a rare shape, empty ones and those over `longest` are in no group.
+    """
+    lengths = np.minimum(ends - starts, longest + 1)
+    counts = np.bincount(lengths, minlength=1)[: longest + 1]
+    counts[0] = 0
+    for length in np.flatnonzero(counts >= FEWEST_ALIKE).tolist():
+        left = np.flatnonzero(lengths == length)
+        every = np.ndarray((len(data) - length + 1,), f"V{length}", data, strides=(1,))
+        rows = every[starts[left]]
+        texts = rows.view(np.uint8).reshape(-1, length)
+        joined = rows.tobytes().translate(SHAPE)
+        if joined == joined[:length] * len(left):
+            yield left, texts
+            continue
+        shapes = np.frombuffer(joined, np.uint8).reshape(-1, length)
+        for _ in range(MOST_SHAPES):
+            same = (shapes == shapes[0]).all(axis=1)
+            if same.sum() >= FEWEST_ALIKE:
+                yield left[same], texts[same]
+            left, texts, shapes = left[~same], texts[~same], shapes[~same]
+            if len(left) < FEWEST_ALIKE:
+                break
+
+
+def each_shape(texts: Sequence[bytes], convert: Callable[[Texts], Floats]) -> Floats:
+    """What `convert` makes of texts [n] of any shape; NaN of empty ones."""
+    groups: dict[bytes, list[int]] = {}
+    for index, text in enumerate(texts):
+        if text:
+            groups.setdefault(text.translate(SHAPE), []).append(index)
+    found = np.full(len(texts), np.nan)
+    for shape, indices in groups.items():
+        joined = b"".join([texts[index] for index in indices])
+        found[indices] = convert(np.frombuffer(joined, np.uint8).reshape(-1, len(shape)))
+    return found
+
+
+def decimals(texts: Texts) -> Floats:
+    """Numbers as printed [n]: `1,710`, `23.5%` and `1e-4` too; NaN for what is none or infinite."""
+    first = texts[0].tobytes()
+    mantissa, mark, power = first.lower().partition(b"e")
+    kept = mantissa.rstrip(b"%.")
+    whole, _, fraction = kept.lstrip(b"+-").replace(b",", b"").partition(b".")
+    digits = whole + fraction
+    signs = len(mantissa) - len(mantissa.lstrip(b"+-"))
+    plain = digits.isdigit() and len(digits) <= EXACT_DIGITS and signs < 2
+    if not re.search(rb"\d", first):
+        return np.full(len(texts), number(first))
+    if not plain or (mark and (kept != mantissa or not _is_exponent(power))):
+        return _one_by_one(texts)
+    value = integers(texts[:, : len(kept)])
+    exponent = np.full(len(texts), -len(fraction))
+    if mark:
+        after = texts[:, len(mantissa) + 1 :]
+        sign = np.where(after[:, 0] == ord("-"), -1, 1)
+        exponent = exponent + sign * integers(after).astype(np.int64)
+        if np.abs(exponent).max() > EXACT_POWER:
+            return _one_by_one(texts)
+    # One rounding of two exact numbers: the result is the nearest double, as float() would give.
+    scale = 10.0 ** np.arange(EXACT_POWER + 1)
+    if mark:
+        size = scale[np.abs(exponent)]
+        value = np.where(exponent < 0, value / size, value * size)
+    elif fraction:
+        value = value / scale[len(fraction)]
+    return -value if first[:1] == b"-" else value
+
+
+def _is_exponent(text: bytes) -> bool:
+    digits = text.lstrip(b"+-")
+    return digits.isdigit() and len(digits) <= MOST_EXPONENT and len(text) - len(digits) < 2
+
+
+def integers(texts: Texts) -> Floats:
+    """The digits of each text [n] as one number, whatever stands between them."""
+    total = np.zeros(len(texts), dtype=np.int64)
+    for place in np.flatnonzero((texts[0] >= 48) & (texts[0] < 58)):
+        total *= 10
+        total += texts[:, place] - np.uint8(48)
+    return total.astype(np.float64)
+
+
+def _one_by_one(texts: Texts) -> Floats:
+    return np.array([number(text.tobytes()) for text in texts], dtype=np.float64)
+
+
+def number(text: bytes) -> float:
+    """One number as printed; NaN for what is none or infinite."""
+    try:
+        # Python's own numbers may hold underscores, printed ones do not.
+        found = math.nan if b"_" in text else float(text.replace(b",", b"").rstrip(b"%."))
+    except ValueError:
+        return np.nan
+    return found if math.isfinite(found) else np.nan

@@ -1,0 +1,103 @@
+"""Lines of one shape, read all at once, say what they say when they are read one by one."""
+
+import re
+
+import numpy as np
+import pytest
+
+from analysis.read import shapes
+from analysis.read.find import read_logs
+from analysis.read.shapes import decimals, each_shape
+from analysis.read.stamps import moments
+from analysis.read.text import FORMATS as KNOWN
+from tests.analysis import foreign_logs as write
+from tests.analysis.foreign_logs import FORMATS, story
+
+TEXTS = ["titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron"]
+
+
+def matrix(texts: list[str]):
+    return np.array([list(text.encode()) for text in texts], dtype=np.uint8)
+
+
+@pytest.mark.parametrize("form", [".4f", ".2f", ".3e", ".12e", "011.3f", "+.1f", ",.0f", ".17g"])
+def test_numbers_are_the_very_ones_that_float_reads(form):
+    rng = np.random.default_rng(0)
+    for power in range(-5, 6):
+        texts = [format(x, form) for x in rng.uniform(1, 10, 50) * 10.0**power]
+        found = each_shape([text.encode() for text in texts], decimals)
+        assert found.tolist() == [float(text.replace(",", "")) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "-inf", "1e999", "1_0", "1.2.3", "--1", "", "N/A", "1e", "1e+"]
+)
+def test_what_is_no_finite_number_is_nan(text):
+    assert np.isnan(each_shape([text.encode()], decimals)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [("2024-02-29 23:59:60", 1709251200.0), ("2024-02-29T00:00:00.25", 1709164800.25),
+     ("02/29/2024 00:00:01", 1709164801.0), ("2023-02-29 00:00:00", None),
+     ("2024-02-29 24:00:00", None), ("2024-02-29 10:60:00", None)],
+)  # fmt: skip
+def test_a_stamp_is_a_moment_or_none(text, moment):
+    [found] = moments(matrix([text]))
+    assert found == moment if moment else np.isnan(found)
+
+
+def test_days_may_change_from_one_stamp_to_the_next():
+    days = ["2024-01-01 00:00:00", "2024-01-02 00:00:00", "2024-01-01 00:00:00"]
+    assert np.diff(moments(matrix(days))).tolist() == [86400, -86400]
+
+
+def same(a, b) -> bool:
+    if len(a) != len(b):
+        return False
+    return all(
+        x.step.tolist() == y.step.tolist()
+        and x.line.tolist() == y.line.tolist()
+        and x.attempt.tolist() == y.attempt.tolist()
+        and x.events == y.events
+        and x.values.keys() == y.values.keys()
+        and all(np.array_equal(x.values[n], y.values[n], equal_nan=True) for n in x.values)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("noise", ["none", "chatter", "colours", "prefix"])
+def test_at_once_and_one_by_one_say_the_same(name, noise, tmp_path, monkeypatch):
+    lines = re.split(rb"(?<=[\r\n])", getattr(write, name)(story(n=300, every=1)))
+    told = {
+        "none": lines,
+        "chatter": [b"%s\n%s" % (b"=1" * (i % 37), x) for i, x in enumerate(lines)],
+        "colours": [b"\x1b[1m\x1b[%dm%s" % (31 + i % 7, x) for i, x in enumerate(lines)],
+        "prefix": [b"%d: %s" % (i % 3, x) for i, x in enumerate(lines)],
+    }[noise]  # fmt: skip
+    (tmp_path / "x").write_bytes(b"".join(told) + b"\nCANCELLED AT 2026 DUE TO TIME LIMIT\n")
+    at_once = read_logs([str(tmp_path / "x")])
+    monkeypatch.setattr(shapes, "FEWEST_ALIKE", 1 << 40)
+    assert same(at_once, read_logs([str(tmp_path / "x")]))
+    assert sum(map(len, at_once)) >= 100
+
+
+def test_a_colour_within_a_number_is_seen_through(tmp_path):
+    lines = [f"(step={i:07d}) Train Loss: 0.\x1b[1m{i:04d}\x1b[0m" for i in range(100)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.column("loss").tolist() == [float(f"0.{i:04d}") for i in range(100)]
+
+
+def test_no_pattern_names_a_digit():
+    """What makes a shape enough: texts that differ in digits are matched alike."""
+    for known in KNOWN:
+        inner = [field.inner for field in (known.fields or {}).values() if field.inner]
+        for pattern in [known.pattern, *inner] if known.pattern else []:
+            bare = re.sub(rb"\{[\d,]+\}", b"", pattern.pattern)
+            assert not re.search(rb"\d", bare), pattern.pattern
+
+
+def test_every_text_format_of_the_tests_is_tried():
+    assert {getattr(write, name) for name in TEXTS} <= {writer for writer, _ in FORMATS.values()}
