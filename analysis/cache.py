@@ -92,10 +92,11 @@ def _save(path: Path, entries: dict[str, Any]) -> None:
 
 @cache
 def code() -> str:
-    """A hash of the code that makes entries: an entry of other code says nothing."""
+    """A hash of the code, and of the peaks, that make entries: one of other code says nothing."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
     for folder in (here, here.parent / "configs"):
         for file in sorted(folder.rglob("*.py")):
             digest.update(file.read_bytes())
+    digest.update((here.parent / "configs" / "gpus.yaml").read_bytes())
     return digest.hexdigest()

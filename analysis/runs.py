@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.cache import through_cache
 from analysis.machine import ranks, where
+from analysis.mfu import mfu
 from analysis.read import Unreadable
 from analysis.read.find import named_apart, places, read_others
 from analysis.read.ledger import Ledger
@@ -53,6 +54,7 @@ def run_row(log: RunLog) -> dict[str, Any]:
     rate = measure(log, clock=None)
     reason = state.get("reason")
     config = log.config or {}
+    images_per_s = rate.images_per_s or _printed(log, "images_per_s")
     return {
         "run": log.name,
         "state": f"{state['event']} ({reason})" if reason else state.get("event"),
@@ -60,7 +62,8 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "steps": config.get("train.steps"),
         "loss": log.last("loss"),
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,
-        "images_per_s": rate.images_per_s or _printed(log, "images_per_s"),
+        "images_per_s": images_per_s,
+        "mfu": mfu(log, images_per_s),
         "tokens_per_s_per_device": _printed(log, "tokens_per_s"),
         "ranks": ranks(log.facts),
         "attempts": log.attempts,

@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 
 from analysis.differences import signature
 from analysis.machine import ranks
+from analysis.mfu import mfu
 from analysis.noise import Estimate, Floats, scaled
 from analysis.read.log import RunLog
 from analysis.speed import Arm, Measured, measure, speedup
@@ -131,12 +132,14 @@ def point_row(curve: Curve, point: Point) -> dict[str, Any]:
     """One row of the table; absent values are None."""
     runs = point.arm.runs
     rates = [run.images_per_s for run in runs if run.images_per_s]
+    images_per_s = float(np.mean(rates)) if rates else None
     return {
         "kind": curve.kind,
         "ranks": point.ranks,
         "global_batch": point.global_batch,
         "runs": len(runs),
-        "images_per_s": float(np.mean(rates)) if rates else None,
+        "images_per_s": images_per_s,
+        "mfu": mfu(runs[0].log, images_per_s),
         "speedup": point.speedup.value if point.speedup else None,
         "speedup_low": point.speedup.low if point.speedup else None,
         "speedup_high": point.speedup.high if point.speedup else None,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.differences import Difference, differences, shown
+from analysis.mfu import mfu, naive_mfu
 from analysis.speed import Arm, pooled_rate, speedup, verdict
 
 
@@ -17,13 +18,15 @@ def _row(base: Arm, arm: Arm) -> dict[str, Any]:
     ratio = None if arm is base else speedup(base, arm)
     rate = pooled_rate(arm)
     per_step = arm.runs[0].images_per_step
+    images_per_s = rate.value * per_step if rate and per_step else None
     return {
         "run": arm.name,
         "clock": arm.runs[0].clock,
         "steps_per_s": rate.value if rate else None,
         "steps_per_s_low": rate.low if rate else None,
         "steps_per_s_high": rate.high if rate else None,
-        "images_per_s": rate.value * per_step if rate and per_step else None,
+        "images_per_s": images_per_s,
+        "mfu": mfu(arm.runs[0].log, images_per_s),
         "speedup": ratio.value if ratio else None,
         "speedup_low": ratio.low if ratio else None,
         "speedup_high": ratio.high if ratio else None,
@@ -34,6 +37,23 @@ def _row(base: Arm, arm: Arm) -> dict[str, Any]:
 def _base_verdict(arm: Arm) -> str:
     rate = arm.runs[0].rate
     return "baseline" if rate is not None and rate.is_determined else "undetermined"
+
+
+def flops_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
+    """What a run computes per image, and its utilisation counted in two ways."""
+    found = []
+    for arm in compared:
+        log, rate = arm.runs[0].log, pooled_rate(arm)
+        per_step = arm.runs[0].images_per_step
+        images_per_s = rate.value * per_step if rate and per_step else None
+        row: dict[str, Any] = {
+            "run": arm.name,
+            "training_flops_per_image": log.facts.get("training_flops_per_image"),
+            "mfu": mfu(log, images_per_s),
+            "mfu_naive_6n": naive_mfu(log, images_per_s),
+        }
+        found.append(row)
+    return found
 
 
 def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
@@ -75,6 +95,7 @@ def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "steps/s": row["steps_per_s"],
         "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
+        "MFU": None if row["mfu"] is None else f"{row['mfu']:.1%}",
         "speedup": _speedup(row),
         "verdict": row["verdict"],
     }

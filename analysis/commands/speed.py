@@ -30,6 +30,12 @@ def options(sub: argparse.ArgumentParser) -> None:
         help="pool runs whose config and machine are alike but for the seed: "
         "the intervals then come from the scatter between runs",
     )
+    sub.add_argument(
+        "--flops",
+        action="store_true",
+        help="instead, utilisation of the peak: by the model's own arithmetic, and beside it by "
+        "6 x parameters x tokens, which overstates a DiT",
+    )
 
 
 def act(asked: argparse.Namespace) -> int:
@@ -37,15 +43,15 @@ def act(asked: argparse.Namespace) -> int:
     from analysis.clocks import choose
     from analysis.read.find import read_logs
     from analysis.speed import Arm, arms, measure
-    from analysis.speed_table import rows
+    from analysis.speed_table import flops_rows, rows
 
     logs = read_logs(asked.paths)
     clocks = [asked.clock] * len(logs) if asked.clock else choose(logs)
     measured = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
     grouped = arms(measured)
     compared = grouped if asked.arms else [Arm(runs=(run,)) for run in measured]
-    found = rows(compared)
-    if asked.json or asked.csv:
+    found = flops_rows(compared) if asked.flops else rows(compared)
+    if asked.json or asked.csv or asked.flops:
         put(found, asked)
     else:
         print(_text(compared))

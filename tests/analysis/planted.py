@@ -41,6 +41,7 @@ class Truth:
     loss_scale: float = 1.0
     ranks: int = 1
     gpu: str = "NVIDIA A40"
+    facts: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     seed: int = 0
 
@@ -79,6 +80,7 @@ def plant(folder: Path, truth: Truth) -> Path:
     }
     places = [{"rank": rank, **place} for rank in range(truth.ranks)]
     facts = {"placement": places, "ranks": truth.ranks, "commit": "0" * 40, "host": folder.name}
+    facts |= truth.facts
     manifest = {"run": folder.name, "attempts": [{"attempt": a, **facts} for a in attempts]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     lines = (json.dumps(record) for record in _records(truth))
