@@ -1,4 +1,4 @@
-"""What went wrong in a run, from its records alone: its rate, its clocks and its loss."""
+"""What went wrong in a run, from its records and its ranks' logs: rate, clocks, loss."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from analysis.clocks import Intervals, choose, intervals
 from analysis.noise import Floats, autocorrelation_time
 from analysis.read.log import RunLog
 from analysis.steady import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
+from analysis.stragglers import late_ranks
+from configs.run import RunFolder
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
@@ -34,7 +36,7 @@ class Finding:
 
 def findings(log: RunLog) -> list[Finding]:
     """Everything that the detectors see in a run, in the order of its steps."""
-    seen = [*_nans(log), *_loss(log), *_rates(log), *_jumps(log)]
+    seen = [*_nans(log), *_loss(log), *_rates(log), *_jumps(log), *_stragglers(log)]
     return sorted(seen, key=lambda finding: (finding.step, finding.kind))
 
 
@@ -178,3 +180,15 @@ def _jumps(log: RunLog) -> Iterator[Finding]:
     ):
         detail = f"{apart[index]:+.3g} s against the run's own clocks"
         yield _at(log, int(end[index]), "clock jump", detail)
+
+
+def _stragglers(log: RunLog) -> Iterator[Finding]:
+    """Ranks that the others wait for; the line is one of the rank's own log."""
+    if log.format != "ditbench":
+        return
+    for late in late_ranks(RunFolder(log.path)):
+        detail = (
+            f"rank {late.rank} comes {late.late_s:.3g} s after the others at {late.share:.0%} of "
+            f"{late.steps} steps of attempt {late.attempt}"
+        )
+        yield Finding(kind="straggler", step=late.step, line=late.line, detail=detail)

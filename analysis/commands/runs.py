@@ -23,8 +23,8 @@ def options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--detect",
         action="store_true",
-        help="instead, one row per stall, spike, divergence, NaN, rate drop and clock jump; "
-        "exit 1 where there is any",
+        help="instead, one row per stall, spike, divergence, NaN, rate drop, clock jump and "
+        "straggler; exit 1 where there is any",
     )
 
 

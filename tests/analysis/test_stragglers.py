@@ -1,0 +1,119 @@
+"""A rank that the others wait for is named, and no other."""
+
+import datetime
+import json
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.stragglers import find_late, read_arrivals
+from tests.analysis.planted import START, Truth, plant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crew:
+    """Ranks that tell steps: scatter of each in seconds, the late rank (None: nobody), and when."""
+
+    ranks: int
+    steps: int
+    noise_s: float
+    step_s: float
+    late: int | None = None
+    late_s: float = 0.0
+    share: float = 1.0
+    seed: int = 0
+
+
+def plant_logs(folder, crew: Crew):
+    """A log of each rank; one time in fifty any rank is late by chance."""
+    rng = np.random.default_rng(crew.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    told = START + np.cumsum(crew.step_s * np.exp(0.1 * rng.standard_normal(crew.steps)))
+    for rank in range(crew.ranks):
+        time = told + np.abs(crew.noise_s * rng.standard_normal(crew.steps))
+        time += (rng.random(crew.steps) < 0.02) * rng.exponential(0.1, crew.steps)
+        if rank == crew.late:
+            time += (rng.random(crew.steps) < crew.share) * crew.late_s
+        lines = ["2023-11-14 22:13:20,000 INFO started  step 0"]
+        for number, t in enumerate(time, start=1):
+            moment = datetime.datetime.fromtimestamp(t, datetime.UTC)
+            stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}"
+            step = f"step {number * 10:>5}/{crew.steps * 10}"
+            lines.append(f"{stamp} INFO {step}  loss 0.3  train {t - START:.1f} s")
+        (folder / f"rank-{rank:05d}.log").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def drawn(rng: np.random.Generator, *, is_late: bool) -> Crew:
+    ranks, noise_s = int(rng.choice([2, 3, 4, 8])), float(rng.uniform(0.0005, 0.01))
+    step_s = float(rng.uniform(0.1, 2.0))
+    least = max(0.005, 8 * noise_s, 0.02 * step_s)
+    return Crew(
+        ranks=ranks,
+        steps=int(rng.integers(40, 200)),
+        noise_s=noise_s,
+        step_s=step_s,
+        late=int(rng.integers(ranks)) if is_late else None,
+        late_s=float(least * rng.uniform(1, 10)),
+        share=float(rng.uniform(0.5, 1.0)),
+        seed=int(rng.integers(1 << 30)),
+    )
+
+
+def scores(cases: int, folder) -> tuple[int, float, float]:
+    """Clean crews with a false alarm; precision and recall of ranks named in spoilt ones."""
+    rng = np.random.default_rng(0)
+    alarms = named = right = 0
+    for number in range(2 * cases):
+        crew = drawn(rng, is_late=number >= cases)
+        found = find_late(read_arrivals(plant_logs(folder / str(number), crew)), attempt=1)
+        if crew.late is None:
+            alarms += bool(found)
+        else:
+            named += len(found)
+            right += crew.late in [late.rank for late in found]
+    return alarms, right / max(1, named), right / cases
+
+
+def test_stragglers_are_told_from_chance_in_a_small_draw(tmp_path):
+    alarms, precision, recall = scores(20, tmp_path)
+    assert alarms == 0
+    assert precision >= 0.95
+    assert recall >= 0.95
+
+
+@pytest.mark.long
+def test_stragglers_are_told_from_chance(tmp_path):
+    alarms, precision, recall = scores(200, tmp_path)
+    assert alarms <= 2
+    assert precision >= 0.95
+    assert recall >= 0.95
+
+
+def test_the_rank_its_lateness_and_its_line_are_named(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth())
+    crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
+    plant_logs(run / "attempts" / "001" / "ranks", crew)
+    assert main(["runs", str(run), "--detect", "--json"]) == 1
+    [found] = json.loads(capsys.readouterr().out)
+    assert (found["finding"], found["step"], found["line"]) == ("straggler", 10, 2)
+    said = r"rank 2 comes 0\.\d+ s after the others at 100% of 50 steps of attempt 1"
+    assert re.fullmatch(said, found["detail"])
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\x00" * 100, b"2023-99-99 99:99:99,1 INFO step 5/9\n"])
+def test_a_log_that_tells_no_arrivals_is_passed_over(text, tmp_path):
+    plant_logs(tmp_path, Crew(ranks=3, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1))
+    (tmp_path / "rank-00007.log").write_bytes(text)
+    (tmp_path / "rank-x.log").write_bytes(b"rubbish")
+    assert [late.rank for late in find_late(read_arrivals(tmp_path), attempt=1)] == [1]
+
+
+def test_few_steps_or_one_rank_name_nobody(tmp_path):
+    crew = Crew(ranks=3, steps=10, noise_s=0.001, step_s=0.5, late=1, late_s=0.1)
+    assert find_late(read_arrivals(plant_logs(tmp_path / "few", crew)), attempt=1) == []
+    alone = Crew(ranks=1, steps=50, noise_s=0.001, step_s=0.5, late=0, late_s=0.1)
+    assert find_late(read_arrivals(plant_logs(tmp_path / "one", alone)), attempt=1) == []
