@@ -4,6 +4,7 @@ python -m benchmarks.analysis_reading        (tbparse is compared where it is in
 """
 
 import importlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,14 +12,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from analysis.cache import SETTLED_S
 from analysis.read.find import read_all
 from analysis.read.text import read_text
 from analysis.read.tfevents import read_events
 from analysis.report import report
+from analysis.runs import overview
 from tests.analysis import foreign_logs as write
 from tests.analysis.planted import Truth, plant
 
 ROUNDS = 3
+RECORDS = 200
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -100,6 +104,24 @@ def fifty_runs(folder: Path) -> None:
     print(f"report of 50 runs of 10,000 steps: {spent:.1f} s, {len(made.html) / 1e6:.2f} MB")
 
 
+def thousand_runs(folder: Path) -> None:
+    """`runs` over 1,000 run folders, each read, and again through the cache beside them."""
+    logs = folder / "thousand"
+    plant(logs / "run0", Truth(intervals=RECORDS))
+    for number in range(1, 1000):
+        shutil.copytree(logs / "run0", logs / f"run{number}")
+    time.sleep(SETTLED_S)
+    begun = time.process_time()
+    read = overview([str(logs)])
+    first = time.process_time() - begun
+    again = seconds(lambda: overview([str(logs)]))
+    assert overview([str(logs)]) == read
+    print(
+        f"runs over 1,000 folders of {RECORDS} records: {first:.1f} s of CPU, "
+        f"{again:.2f} s through the cache ({first / again:.0f} times faster)"
+    )
+
+
 def main() -> None:
     """Every measurement, in one process."""
     with tempfile.TemporaryDirectory() as name:
@@ -107,6 +129,7 @@ def main() -> None:
         text_logs(folder)
         event_files(folder)
         fifty_runs(folder)
+        thousand_runs(folder)
         bars(folder)
 
 
