@@ -54,9 +54,9 @@ class Field:
 class Format:
     """A kind of text log: a token on each line with a row, and how such rows are read.
 
-    Either `pattern` finds the rows and `fields` their columns (`step` among them; without one of
-    `time`, the stamp before a row is its time), or `read` takes the numbers from a segment's text,
-    each set with the place that it stands at. No pattern names a digit (see `shapes`).
+    Either `pattern` finds the rows and `fields` their columns (without one of `step` all are at
+    step 0, without one of `time` the stamp before a row is its time), or `read` takes the numbers
+    from a segment's text, each set with its place. No pattern names a digit (see `shapes`).
     """
 
     name: str
@@ -70,7 +70,7 @@ class Format:
 
 def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) -> Batch | None:
     """A batch of rows by their columns; None where no step is a step."""
-    step = columns.pop("step")
+    step = columns.pop("step", np.zeros(len(line)))
     kept = (step >= 0) & (step < LARGEST_STEP)
     if not kept.any():
         return None

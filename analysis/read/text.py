@@ -10,6 +10,7 @@ from analysis.read.assemble import assemble, main_group
 from analysis.read.bars import BARS
 from analysis.read.batch import Batch, Format, join, select
 from analysis.read.chunks import Chunk, chunks
+from analysis.read.composer import BATCHES, COMPOSER, with_batches
 from analysis.read.dit import DIT
 from analysis.read.endings import Ending, endings
 from analysis.read.iterations import MEGATRON, NANO_GPT
@@ -20,7 +21,19 @@ from analysis.read.titan import TITAN
 from analysis.read.trainer import TRAINER
 
 # In the order of trust: bars last, since they also show downloads and sampling.
-FORMATS: tuple[Format, ...] = (MLLOG, TITAN, DIT, MEGATRON, NANO_GPT, TRAINER, BARS)
+FORMATS: tuple[Format, ...] = (
+    MLLOG,
+    TITAN,
+    DIT,
+    MEGATRON,
+    NANO_GPT,
+    COMPOSER,
+    TRAINER,
+    BARS,
+    BATCHES,
+)
+# Formats whose rows name no step of their own, and the one that has it.
+STEPS_FROM = {COMPOSER.name: BATCHES, TRAINER.name: BARS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +62,10 @@ def scan(path: Path, *, whole: bool = False) -> Iterator[Scanned]:
 
 
 def _still_of_use(formats: tuple[Format, ...], found: dict[str, Batch]) -> tuple[Format, ...]:
-    """The formats up to the first with losses: the Trainer's needs the bars, too."""
+    """The formats up to the first with losses, and the one that it has its steps from."""
     for number, known in enumerate(formats, start=1):
         if known.name in found and "loss" in found[known.name].values:
-            more = (BARS,) if known is TRAINER else ()
+            more = (STEPS_FROM[known.name],) if known.name in STEPS_FROM else ()
             return (*formats[:number], *more)
     return formats
 
@@ -73,6 +86,9 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
         for kind, batch in piece.rows.items():
             found.setdefault(kind, []).append(batch)
     read = {kind: join(batches) for kind, batches in found.items()}
+    batches, composed = read.pop(BATCHES.name, None), read.pop(COMPOSER.name, None)
+    stepped = with_batches(composed, batches) if composed is not None else None
+    read |= {COMPOSER.name: stepped} if stepped is not None else {}
     known = next((known for known in FORMATS if _is_run(read.get(known.name))), None)
     if known is None:
         return []

@@ -161,6 +161,16 @@ def megatron(told: Story) -> bytes:
     ).encode()
 
 
+def composer(told: Story, *, epoch: int | None = None) -> bytes:
+    lines = []
+    for s, x in zip(told.step.tolist(), told.loss, strict=True):
+        head = f"[batch={s}/99999]:"
+        if epoch:
+            head = f"[epoch={(s - 1) // epoch}][batch={(s - 1) % epoch + 1}/{epoch}]:"
+        lines += [head, f"\t Train time/sample: {s * 32}", f"\t Train loss/train/total: {x:.4f}"]
+    return "\n".join(lines).encode()
+
+
 def _varint(value: int) -> bytes:
     out = b""
     while value > 0x7F:
@@ -220,5 +230,6 @@ FORMATS: dict[str, tuple[Callable[[Story], bytes], str | None]] = {
     "csv": (table_with_time, "wall"),
     "nanoGPT": (nano_gpt, "printed"),
     "Megatron": (megatron, "printed"),
+    "Composer": (composer, None),
     "TensorBoard": (tensorboard, "wall"),
 }

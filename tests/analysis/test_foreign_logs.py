@@ -68,6 +68,14 @@ def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
     assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=1e-3)
 
 
+def test_composers_batches_are_counted_through_its_epochs(tmp_path):
+    told = story(n=40, every=1)
+    (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(told, epoch=15))
+    log = read(tmp_path / "x")
+    assert log.step.tolist() == told.step.tolist()
+    assert log.line.tolist() == [5 + 3 * row for row in range(40)]
+
+
 def test_gzip_is_unpacked(tmp_path):
     (tmp_path / "x").write_bytes(gzip.compress(write.dit(story())))
     assert len(read(tmp_path / "x")) == 300

@@ -13,7 +13,10 @@ from analysis.read.text import FORMATS as KNOWN
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
 
-TEXTS = ["titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron"]
+TEXTS = [
+    "titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron",
+    "composer",
+]  # fmt: skip
 
 
 def matrix(texts: list[str]):
