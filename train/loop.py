@@ -53,7 +53,8 @@ class Trainer:
         saved_at = self.state.step
         self.rehearse()
         self.clocks.lap("setup", drain=True)
-        wish, norm = Wish.GO_ON, None
+        agreement.vote(self.watch.wish())
+        wish, norm = Wish(agreement.settle()), None
         while self.state.step < steps and wish is Wish.GO_ON:
             norm = self.step(interval)
             step = self.state.step

@@ -31,8 +31,9 @@ def test_a_shipped_config_opens_with_a_comment_and_lists_only_differences(path: 
     defaults = {name: info.default for name, info in keys("pretrain").items()}
     said = flatten(parse_yaml(text, source=str(path)))
     same = [name for name, value in said.items() if defaults[name] == value]
-    # The source of the data is named even where it is the default: it says what is trained on.
-    assert set(same) <= {"data.source", "model.width", "model.depth", "model.heads", "model.patch"}
+    # What is trained, on what and how long is said even where it is the default.
+    told = {"data.source", "train.steps"}
+    assert set(same) <= told | {"model.width", "model.depth", "model.heads", "model.patch"}
 
 
 def test_a_resolved_config_resolves_to_itself() -> None:

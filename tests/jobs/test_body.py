@@ -23,7 +23,8 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
     def start(*arguments: str | Path, **changes: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
+            # A shell cannot trap what was ignored when it began, as INT is in a background job.
+            ["env", "--default-signal=INT", "bash", "jobs/pretrain.sbatch", *map(str, arguments)],
             env=clean_environment(LOGS=str(tmp_path), **changes),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

