@@ -26,11 +26,15 @@ _TASK = re.compile(rb"^(\d{1,6}): ")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Where one row stands in a segment's text: its beginning, and each column's span."""
+    """Where one row stands in a segment's text: its beginning, and each column's span.
+
+    `values` are numbers that no span gives (of JSON, of a Python dict).
+    """
 
     start: int
     rank: Span | None
     spans: dict[str, Span]
+    values: dict[str, float]
 
 
 def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
@@ -84,18 +88,37 @@ def _places(chunk: Chunk, found: Segments, indices: Ints) -> _Places:
 
 
 def rows_in(known: Format, text: bytes) -> Iterator[Row]:
-    """The rows that a format's pattern finds in a segment's text."""
+    """The rows that a format finds in a segment's text."""
+    if known.read is not None:
+        for place, values in known.read(text):
+            yield _row(known, text, place, values=values)
+        return
     assert known.pattern is not None
     assert known.fields is not None
     for match in known.pattern.finditer(text):
         spans = {name: field.span(match) for name, field in known.fields.items()}
-        cut = max(0, match.start() - LONGEST_HEAD)
-        head = text[cut : match.start()]
-        rank = _RANK.search(head) or (_TASK.search(head) if cut == 0 else None)
-        if known.has_stamps and (stamp := find_stamp(head)):
-            spans["time"] = (cut + stamp[0], cut + stamp[1])
-        at = (cut + rank.start(1), cut + rank.end(1)) if rank else None
-        yield Row(start=match.start(), rank=at, spans=spans)
+        yield _row(known, text, match.start(), spans=spans)
+
+
+def _row(
+    known: Format,
+    text: bytes,
+    start: int,
+    *,
+    spans: dict[str, Span] | None = None,
+    values: dict[str, float] | None = None,
+) -> Row:
+    """A row with what its line's head adds: the rank that it names, and a time stamp."""
+    cut = max(0, start - LONGEST_HEAD)
+    head = text[cut:start]
+    rank = _RANK.search(head) or (_TASK.search(head) if cut == 0 else None)
+    stamp = find_stamp(head) if known.has_stamps else None
+    return Row(
+        start=start,
+        rank=(cut + rank.start(1), cut + rank.end(1)) if rank else None,
+        spans=(spans or {}) | ({"time": (cut + stamp[0], cut + stamp[1])} if stamp else {}),
+        values=values or {},
+    )
 
 
 def _convert(known: Format, name: str) -> Callable[[Texts], Floats]:
@@ -139,40 +162,27 @@ def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | 
 def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
     """The rows in segments that no others are like."""
     of: list[int] = []
-    starts: list[int] = []
+    told: list[Row] = []
     ranks: list[int] = []
     texts: dict[str, list[bytes]] = {name: [] for name in ("time", *(known.fields or {}))}
-    told: list[dict[str, float]] = []
     bounds = zip(found.start[indices].tolist(), found.end[indices].tolist(), strict=True)
     for index, (start, end) in zip(indices.tolist(), bounds, strict=True):
-        if chunk.data.find(known.token, start, end) < 0 and (
-            chunk.data.find(b"\x1b", start, end) < 0
-        ):
+        tokens = (known.token, b"\x1b")
+        if all(chunk.data.find(token, start, end) < 0 for token in tokens):
             continue
         text = without_codes(chunk.data[start:end])
-        if known.read is not None:
-            for place, values in known.read(text):
-                of.append(index)
-                starts.append(place)
-                told.append(values)
-            continue
         for row in rows_in(known, text):
             of.append(index)
-            starts.append(row.start)
+            told.append(row)
             ranks.append(int(text[slice(*row.rank)]) if row.rank else -1)
             for name, column in texts.items():
                 span = row.spans.get(name)
                 column.append(text[slice(*span)] if span and span[0] >= 0 else b"")
     if not of:
         return None
+    columns = {name: each_shape(column, _convert(known, name)) for name, column in texts.items()}
+    for name in dict.fromkeys(name for row in told for name in row.values):
+        columns[name] = np.array([row.values.get(name, np.nan) for row in told])
     places = _places(chunk, found, np.array(of))
-    if known.read is not None:
-        names = dict.fromkeys(name for values in told for name in values)
-        columns = {name: np.array([v.get(name, np.nan) for v in told]) for name in names}
-        ranks = [-1] * len(of)
-    else:
-        columns = {
-            name: each_shape(column, _convert(known, name)) for name, column in texts.items()
-        }
-    place = places.start + np.array(starts)
+    place = places.start + np.array([row.start for row in told])
     return batch(columns, line=places.line, place=place, rank=np.array(ranks))

@@ -76,6 +76,25 @@ def test_composers_batches_are_counted_through_its_epochs(tmp_path):
     assert log.line.tolist() == [5 + 3 * row for row in range(40)]
 
 
+@pytest.mark.parametrize("name", ["torchtitan", "HF console", "MLPerf", "nanoGPT", "DiT"])
+@pytest.mark.parametrize("prefix", ["[rank{}]:", "{}: ", "[RANK {}] 2024-01-01 00:00:{:02d} "])
+def test_of_ranks_that_print_the_same_one_is_read(name, prefix, tmp_path):
+    lines = FORMATS[name][0](story(n=40)).replace(b"0: :::", b":::").split(b"\n")
+    told = [prefix.format(r, r).encode() + line for line in lines for r in (1, 0, 2)]
+    (tmp_path / "x").write_bytes(b"\n".join(told))
+    log = read(tmp_path / "x")
+    assert log.column("loss") == pytest.approx(story(n=40).loss, rel=1e-3)
+    assert any("3 ranks print; rank 0 is read" in remark for remark in log.remarks)
+
+
+def test_a_stamp_before_a_printed_dict_is_its_time(tmp_path):
+    lines = [f"2024-01-01 00:{i:02d}:00 {{'loss': 1.5, 'step': {i}}}" for i in range(50)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    assert measure(read(tmp_path / "x"), clock="wall").steps_per_s.value == pytest.approx(
+        1 / 60, rel=0.01
+    )
+
+
 def test_gzip_is_unpacked(tmp_path):
     (tmp_path / "x").write_bytes(gzip.compress(write.dit(story())))
     assert len(read(tmp_path / "x")) == 300
