@@ -6,8 +6,8 @@ The same on both sides: width, depth, heads, patch, tokens, MLP ratio, number of
 rectified-flow loss, gradient clipping at 1, fused AdamW with the same settings, autocast, compile
 by block, no dropout (nor of labels), weights in float32. One setting more on theirs: weights,
 gradients and optimizer in bf16, as its best may be that. What differs is the model's own: ours
-has rotary positions, normalised queries and keys, and the exact GELU; theirs a fixed table of
-positions, the tanh GELU, and a timestep and label embedding in each block. In float32 on a CPU
+has rotary positions and normalised queries and keys; theirs a fixed table of positions, and a
+timestep and label embedding in each block. The GELU is the tanh one on both. In float32 on a CPU
 our linear layers call oneDNN and theirs MKL (`train/model/linear.py`); in bf16 our attention
 there is two products and a softmax, theirs the flash kernel (`train/model/attention.py`).
 

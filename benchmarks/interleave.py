@@ -7,6 +7,7 @@ within each round; its median and quartiles over the rounds are what is reported
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -62,6 +63,7 @@ def interleave(
     """Seconds of every arm in every round, after `warmup` rounds that do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(warmup + rounds):
+        print(f"round {number + 1} of {warmup + rounds}", file=sys.stderr)
         for name in list(arms) if number % 2 else reversed(arms):
             taken = watch.time(arms[name])
             if number >= warmup:
