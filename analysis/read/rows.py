@@ -161,16 +161,19 @@ def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | 
 
 def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
     """The rows in segments that no others are like."""
+    data, has_codes = chunk.data, b"\x1b" in chunk.data
+    if not has_codes and known.token not in data:
+        return None
     of: list[int] = []
     told: list[Row] = []
     ranks: list[int] = []
     texts: dict[str, list[bytes]] = {name: [] for name in ("time", *(known.fields or {}))}
     bounds = zip(found.start[indices].tolist(), found.end[indices].tolist(), strict=True)
     for index, (start, end) in zip(indices.tolist(), bounds, strict=True):
-        tokens = (known.token, b"\x1b")
-        if all(chunk.data.find(token, start, end) < 0 for token in tokens):
+        may_hold = data.find(known.token, start, end) >= 0
+        if not may_hold and not (has_codes and data.find(b"\x1b", start, end) >= 0):
             continue
-        text = without_codes(chunk.data[start:end])
+        text = without_codes(data[start:end])
         for row in rows_in(known, text):
             of.append(index)
             told.append(row)

@@ -14,6 +14,10 @@ from analysis.read.names import column_of
 from analysis.read.shapes import number
 
 _DICT = re.compile(rb"\{'[^{}\r\n]{1,4000}\}")
+# What nearly every such dict is: names, and numbers that may be quoted.
+_PAIR = rb"'([^'{}\\]+)': '?([-+.\w]+)'?"
+_PAIRS = re.compile(_PAIR)
+_PLAIN = re.compile(rb"\{" + _PAIR + rb"(?:, " + _PAIR + rb")*\}")
 _NOT_FINITE = re.compile(rb"(?<=: )(nan|-?inf)(?=[,}])")
 LARGEST_STATE = 1 << 28
 
@@ -32,6 +36,9 @@ def _values(text: bytes) -> dict[str, float]:
     """The numbers of one printed dict; empty where it is none of the Trainer's."""
     if b"loss'" not in text and b"train_runtime'" not in text:
         return {}
+    if _PLAIN.fullmatch(text):
+        told = {name.decode("utf-8", "replace"): number(n) for name, n in _PAIRS.findall(text)}
+        return _row({name: value for name, value in told.items() if not math.isnan(value)})
     try:
         parsed = ast.literal_eval(_NOT_FINITE.sub(rb"'\1'", text).decode("utf-8", "replace"))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
