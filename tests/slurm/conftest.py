@@ -12,6 +12,8 @@ import pytest
 from .cluster import SCRIPTS, Cluster
 
 
+# First: xdist reads the groups in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test here; under `pytest -n ... --dist loadgroup` one worker gets them all."""
     here = Path(__file__).parent
