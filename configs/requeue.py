@@ -25,11 +25,13 @@ def is_stalled(run: RunFolder) -> bool:
     """
     progress = _progress(run)
     stalled = 0
-    for entry in reversed(run.manifest().get("attempts", [])):
-        if progress.get(entry["attempt"], 0) > 0:
+    entries = {entry["attempt"]: entry for entry in run.manifest().get("attempts", [])}
+    for number in reversed(run.attempts()):
+        if progress.get(number, 0) > 0:
             break
         stalled += 1
-        if "restarts" not in entry.get("slurm", {}):
+        # An attempt that was killed before its entry was written was Slurm's: no person did that.
+        if number in entries and "restarts" not in entries[number].get("slurm", {}):
             break
     return stalled >= ATTEMPTS_WITHOUT_PROGRESS
 
