@@ -15,8 +15,8 @@ from analysis.read.log import RunLog
 
 def one_rank(rows: Batch) -> tuple[Batch, list[str]]:
     """The rows of the lowest rank where several print the same, and a remark on it."""
-    named = np.unique(rows.rank[rows.rank >= 0])
-    if len(named) < 2:
+    named = rows.rank[rows.rank >= 0]
+    if not len(named) or len(named := np.unique(named)) < 2:
         return rows, []
     with_loss = ~np.isnan(rows.values.get("loss", np.full(len(rows), np.nan)))
     speaking = [rank for rank in named if with_loss[rows.rank == rank].any()] or list(named)
@@ -27,13 +27,14 @@ def one_rank(rows: Batch) -> tuple[Batch, list[str]]:
 
 def main_group(rows: Batch) -> Batch:
     """Of bars side by side, the training's: the one with losses, else the one with most steps."""
-    loss = rows.values.get("loss", np.full(len(rows), np.nan))
-    groups = np.unique(rows.group)
-    if len(groups) == 1:
+    if (rows.group == rows.group[0]).all():
         return rows
-    trained = {int(g): bool((~np.isnan(loss[rows.group == g])).any()) for g in groups}
-    steps = {int(g): len(np.unique(rows.step[rows.group == g])) for g in groups}
-    best = max(map(int, groups), key=lambda group: (trained[group], steps[group], group))
+    loss = rows.values.get("loss", np.full(len(rows), np.nan))
+    trained = np.unique(rows.group[~np.isnan(loss)])
+    groups = trained if len(trained) else np.unique(rows.group)
+    best = groups[-1]
+    if len(groups) > 1:
+        best = max(groups, key=lambda g: (len(np.unique(rows.step[rows.group == g])), g))
     return select(rows, np.flatnonzero(rows.group == best))
 
 

@@ -39,9 +39,10 @@ class Chunk:
         return replace(self, data=data, newlines=_newlines(data))
 
     def after(self, position: int) -> "Chunk":
-        """The part from the beginning of the line that a position stands on."""
+        """The part from the beginning of the line, or redraw, that a position stands on."""
         before = int(np.searchsorted(self.newlines, position))
         start = int(self.newlines[before - 1]) + 1 if before else 0
+        start = max(start, self.data.rfind(b"\r", start, position) + 1)
         return Chunk(
             data=self.data[start:],
             line=self.line + before,
@@ -96,5 +97,6 @@ def without_codes(data: bytes) -> bytes:
 
 def _line_end(piece: bytes) -> int:
     """Where to cut a piece: after its last line, or redraw; 0 to wait for more of a long line."""
-    end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+    newline = piece.rfind(b"\n")
+    end = max(newline, piece.rfind(b"\r", newline + 1)) + 1
     return end or (len(piece) if len(piece) > LONGEST_LINE else 0)

@@ -162,7 +162,7 @@ def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | 
 def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
     """The rows in segments that no others are like."""
     data, has_codes = chunk.data, b"\x1b" in chunk.data
-    if not has_codes and known.token not in data:
+    if not len(indices) or not has_codes and known.token not in data:
         return None
     of: list[int] = []
     told: list[Row] = []
