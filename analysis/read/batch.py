@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -56,7 +56,8 @@ class Format:
 
     Either `pattern` finds the rows and `fields` their columns (without one of `step` all are at
     step 0, without one of `time` the stamp before a row is its time), or `read` takes the numbers
-    from a segment's text, each set with its place. No pattern names a digit (see `shapes`).
+    from a segment's text, each set with its place, in units of which `per` make one of ours. No
+    pattern names a digit (see `shapes`).
     """
 
     name: str
@@ -64,6 +65,7 @@ class Format:
     pattern: re.Pattern[bytes] | None = None
     fields: Mapping[str, Field] | None = None
     read: Callable[[bytes], Sequence[tuple[int, dict[str, float]]]] | None = None
+    per: Mapping[str, float] = field(default_factory=dict)
     has_stamps: bool = True
     is_redrawn: bool = False
 

@@ -26,7 +26,10 @@ def _read(text: bytes) -> list[tuple[int, dict[str, float]]]:
 
 
 def _values(text: bytes) -> dict[str, float]:
-    """The numbers of one entry that has a step or counts samples; empty for others."""
+    """The numbers of one entry that has a step or counts samples; empty for others.
+
+    Its `time` is in milliseconds.
+    """
     entry = _entry(text)
     if not isinstance(entry.get("key"), str):
         return {}
@@ -40,8 +43,7 @@ def _values(text: bytes) -> dict[str, float]:
     found = {column_of(name): number for name, number in measured.items()} | {"step": step}
     if "samples_count" in about:
         found["images"] = about["samples_count"]
-    milliseconds = as_numbers({"time": entry.get("time_ms")})
-    return found | {name: ms / 1e3 for name, ms in milliseconds.items()}
+    return found | as_numbers({"time": entry.get("time_ms")})
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -79,4 +81,4 @@ def _entry(text: bytes) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
-MLLOG = Format(name="MLPerf", token=b":::MLL", read=_read)
+MLLOG = Format(name="MLPerf", token=b":::MLL", read=_read, per={"time": 1e3})

@@ -6,7 +6,7 @@ patterns, so that they say the same.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from analysis.noise import Floats
 from analysis.read.batch import Batch, Format, Span, batch, in_order
 from analysis.read.chunks import Chunk, codes, without_codes
 from analysis.read.log import Ints
+from analysis.read.places import number_places
 from analysis.read.segments import Segments, segments
 from analysis.read.shapes import Texts, alike, decimals, each_shape, integers
 from analysis.read.stamps import find_stamp, moments
@@ -28,13 +29,15 @@ _TASK = re.compile(rb"^(\d{1,6}): ")
 class Row:
     """Where one row stands in a segment's text: its beginning, and each column's span.
 
-    `values` are numbers that no span gives (of JSON, of a Python dict).
+    Of what is read as JSON or as a Python dict `values` are the numbers where a text is read alone,
+    `numbers` their spans where it stands for others of its shape; both go before `spans`.
     """
 
     start: int
     rank: Span | None
     spans: dict[str, Span]
-    values: dict[str, float]
+    values: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, Span] = field(default_factory=dict)
 
 
 def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
@@ -46,12 +49,13 @@ def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
         first = texts[0].tobytes()
         clean = without_codes(first)
         holding = [known for known in formats if known.token in clean]
-        if any(known.pattern is None for known in holding):
+        told = {known.name: rows_of_shape(known, clean) for known in holding}
+        if None in told.values():
             continue
         left[indices] = False
         alikes = _Alike(texts=texts, kept=_kept(first))
         for known in holding:
-            for row in rows_in(known, clean):
+            for row in told[known.name] or ():
                 _put(parts, known, _alike(known, row, alikes, _places(chunk, found, indices)))
     for known in formats:
         _put(parts, known, _one_by_one(known, chunk, found, np.flatnonzero(left)))
@@ -91,7 +95,7 @@ def rows_in(known: Format, text: bytes) -> Iterator[Row]:
     """The rows that a format finds in a segment's text."""
     if known.read is not None:
         for place, values in known.read(text):
-            yield _row(known, text, place, values=values)
+            yield replace(_row(known, text, place, spans={}), values=values)
         return
     assert known.pattern is not None
     assert known.fields is not None
@@ -100,14 +104,17 @@ def rows_in(known: Format, text: bytes) -> Iterator[Row]:
         yield _row(known, text, match.start(), spans=spans)
 
 
-def _row(
-    known: Format,
-    text: bytes,
-    start: int,
-    *,
-    spans: dict[str, Span] | None = None,
-    values: dict[str, float] | None = None,
-) -> Row:
+def rows_of_shape(known: Format, text: bytes) -> list[Row] | None:
+    """The rows of a text that stands for all of its shape; None where it cannot."""
+    if known.read is None:
+        return list(rows_in(known, text))
+    found = number_places(known.read, text)
+    if found is None:
+        return None
+    return [replace(_row(known, text, one.start, spans={}), numbers=one.spans) for one in found]
+
+
+def _row(known: Format, text: bytes, start: int, *, spans: dict[str, Span]) -> Row:
     """A row with what its line's head adds: the rank that it names, and a time stamp."""
     cut = max(0, start - LONGEST_HEAD)
     head = text[cut:start]
@@ -116,8 +123,7 @@ def _row(
     return Row(
         start=start,
         rank=(cut + rank.start(1), cut + rank.end(1)) if rank else None,
-        spans=(spans or {}) | ({"time": (cut + stamp[0], cut + stamp[1])} if stamp else {}),
-        values=values or {},
+        spans=spans | ({"time": (cut + stamp[0], cut + stamp[1])} if stamp else {}),
     )
 
 
@@ -153,6 +159,8 @@ def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | 
         for name, span in row.spans.items()
         if span[0] < span[1]
     }
+    for name, span in row.numbers.items():
+        columns[name] = decimals(alikes.cut(span)) / known.per.get(name, 1.0)
     size = len(alikes.texts)
     rank = integers(alikes.cut(row.rank)) if row.rank else np.full(size, -1)
     place = places.start + row.start
@@ -162,7 +170,7 @@ def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | 
 def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
     """The rows in segments that no others are like."""
     data, has_codes = chunk.data, b"\x1b" in chunk.data
-    if not len(indices) or not has_codes and known.token not in data:
+    if not len(indices) or (not has_codes and known.token not in data):
         return None
     of: list[int] = []
     told: list[Row] = []
@@ -185,7 +193,9 @@ def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> 
         return None
     columns = {name: each_shape(column, _convert(known, name)) for name, column in texts.items()}
     for name in dict.fromkeys(name for row in told for name in row.values):
-        columns[name] = np.array([row.values.get(name, np.nan) for row in told])
+        absent = 0.0 if name == "step" else np.nan
+        values = np.array([row.values.get(name, absent) for row in told])
+        columns[name] = values / known.per.get(name, 1.0)
     places = _places(chunk, found, np.array(of))
     place = places.start + np.array([row.start for row in told])
     return batch(columns, line=places.line, place=place, rank=np.array(ranks))

@@ -24,9 +24,8 @@ LARGEST_STATE = 1 << 28
 
 def _read(text: bytes) -> list[tuple[int, dict[str, float]]]:
     found = ((match.start(), _values(match[0])) for match in _DICT.finditer(text))
-    # The console names no step: losses are counted, or set against a bar, later.
     return [
-        (place, {"step": 0.0} | {column_of(name): value for name, value in values.items()})
+        (place, {column_of(name): value for name, value in values.items()})
         for place, values in found
         if values
     ]
@@ -78,4 +77,5 @@ def read_state(path: Path) -> list[dict[str, float]]:
     return [row for row in rows if "step" in row]
 
 
+# The console names no step: losses are counted, or set against a bar, later.
 TRAINER = Format(name="HF Trainer", token=b"{'", read=_read)

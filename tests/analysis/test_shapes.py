@@ -15,7 +15,7 @@ from tests.analysis.foreign_logs import FORMATS, story
 
 TEXTS = [
     "titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron",
-    "composer",
+    "composer", "trainer_console", "mlperf",
 ]  # fmt: skip
 
 
