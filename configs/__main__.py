@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     open_ = actions.add_parser("open", help="find or make the run, begin an attempt, print the run")
     open_.add_argument("source", type=Path, help="config (a new run) or run folder (resume it)")
     open_.add_argument("overrides", nargs="*", metavar="key=value")
+    open_.add_argument("--kind", choices=sorted(KINDS), help="the kind that the job is for")
     open_.add_argument("--attempt", action="store_true", help="print the attempt's folder instead")
     open_.add_argument("--nodes", type=int, default=1, help="nodes that it will run on")
     open_.add_argument("--gpus", type=_count, help="GPUs per node, where that is known yet")
@@ -116,7 +117,11 @@ def _schema(options: argparse.Namespace) -> int:
 
 def _open(options: argparse.Namespace) -> int:
     attempt = open_attempt(
-        options.source, options.overrides, nodes=options.nodes, gpus=options.gpus
+        options.source,
+        options.overrides,
+        kind=options.kind,
+        nodes=options.nodes,
+        gpus=options.gpus,
     )
     if attempt is not None:
         print(attempt if options.attempt else attempt.parent.parent)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.batch import divide
+from configs.batch import check_ranks
 from configs.disk import replace_file
-from configs.load import load, to_tree
+from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
+from configs.paths import check_paths, with_absolute_paths
 from configs.records import Record, RecordWriter, Superseded, state
 from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
 from configs.run import (
@@ -19,20 +20,18 @@ from configs.run import (
     claim_attempt,
     find_run,
     is_restarted,
+    is_run,
     job_facts,
     make_run,
     node_name,
     resume_config,
 )
-from configs.schema import Pretrain
+from configs.schema import KINDS, Run
 from configs.version import version
 from configs.yaml12 import ConfigError
 
 # What `close` makes of the last event: the exit code of the job.
 _EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
-
-# Keys of `data` that name something on disk.
-_PATHS = {"path": ("folder", Path.is_dir), "labels": ("file", Path.is_file)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,36 +44,46 @@ class Verdict:
 
 
 def open_attempt(
-    source: Path, overrides: list[str], *, nodes: int = 1, gpus: int | None = None
+    source: Path,
+    overrides: list[str],
+    *,
+    kind: str | None = None,
+    nodes: int = 1,
+    gpus: int | None = None,
 ) -> Path | None:
     """Find or make the run and begin an attempt at it; its folder, or None where all is done.
 
-    `gpus` per node decide how many ranks there will be, None where nobody knows yet. Whatever
-    is wrong with the config raises `ConfigError` before a folder is made.
+    `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
+    a new one of `kind` is about (its key `run`); None takes any kind. `gpus` per node decide how
+    many ranks there will be, None where nobody knows yet. Whatever is wrong with the config
+    raises `ConfigError` before a folder is made.
     """
-    found = find_run(source)
+    found = find_run(source, kind=kind)
     try:
-        config = _checked_config(found, source, overrides, nodes=nodes, gpus=gpus)
+        config = _checked_config(
+            found or _new_config(source, overrides, kind), overrides, nodes, gpus
+        )
     except ConfigError as error:
         if found and _is_awaited(found):
             _fail(found, max(found.attempts(), default=0), reason="config", message=str(error))
         raise
-    if found and found.is_done(steps=config.train.steps):
-        print(f"{found.path}: done already; raise train.steps to go on", file=sys.stderr)
+    if found and found.is_done(config):
+        longer = "; raise train.steps to go on" if config.last_step() else ""
+        print(f"{found.path}: done already{longer}", file=sys.stderr)
         return None
     if found and is_restarted() and is_stalled(found):
         message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
         _fail(found, found.attempts()[-1], reason="timeout", message=message)
         raise ConfigError(f"{found.path}: {message}; see attempts/*/output.log in it")
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
-    run = found or make_run(source.stem, to_tree(config))
+    run = found or make_run(_name(source, config), to_tree(config))
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
         number,
         time=time.time(),
         source=str(source),
-        command=shlex.join(["jobs/pretrain.sbatch", str(source), *overrides]),
+        command=shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides]),
         host=node_name(),
         slurm=job_facts() or None,
         **_code(attempt),
@@ -136,16 +145,28 @@ def _cause(attempt: Path, status: int) -> dict[str, Any]:
 
 
 def _checked_config(
-    found: RunFolder | None, source: Path, overrides: list[str], *, nodes: int, gpus: int | None
-) -> Pretrain:
-    if found:
-        config = resume_config(found, overrides)
-    else:
-        config = with_absolute_paths(load(source, overrides))
+    found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
+) -> Run:
+    config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
     if gpus is not None:
-        divide(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
+        check_ranks(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
     return config
+
+
+def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
+    if kind and is_run(source):
+        tree = {"kind": kind, "run": str(source)}
+        config = resolve(merge(tree, parse_overrides(overrides)), source=str(source))
+    else:
+        config = load(source, overrides)
+    if kind and config.kind != kind:
+        expect(config, KINDS[kind], source=source)
+    return with_absolute_paths(config)
+
+
+def _name(source: Path, config: Run) -> str:
+    return f"{config.kind}-{source.resolve().name}" if is_run(source) else source.stem
 
 
 def _is_awaited(run: RunFolder) -> bool:
@@ -154,7 +175,7 @@ def _is_awaited(run: RunFolder) -> bool:
     return bool(job_facts()) and last is not None and last["event"] in ("queued", "paused")
 
 
-def _warn_of_allocation(config: Pretrain, *, nodes: int, gpus: int | None) -> None:
+def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
     """Say where a Slurm job has other resources than its config names; the allocation wins."""
     asked = (config.resources.nodes, config.resources.gpus_per_node)
     if job_facts() and gpus is not None and asked != (nodes, gpus):
@@ -165,26 +186,11 @@ def _warn_of_allocation(config: Pretrain, *, nodes: int, gpus: int | None) -> No
         )
 
 
-def with_absolute_paths(config: Pretrain) -> Pretrain:
-    """The config with its paths as seen from anywhere: a run is resumed from other folders too."""
-    said = {name: getattr(config.data, name) for name in _PATHS}
-    paths = {name: str(Path(path).absolute()) for name, path in said.items() if path is not None}
-    return config.model_copy(update={"data": config.data.model_copy(update=paths)})
-
-
 def _error_note(attempt: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((attempt / "error.json").read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-
-
-def check_paths(config: Pretrain) -> None:
-    """Refuse a data folder or label file that is not there, before anything is queued or run."""
-    for name, (kind, is_there) in _PATHS.items():
-        value = getattr(config.data, name)
-        if value is not None and not is_there(Path(value)):
-            raise ConfigError(f"data.{name} {value}: no such {kind}; make it or name another")
 
 
 def _code(attempt: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Run
 from configs.yaml12 import ConfigError
 
 
@@ -15,6 +15,12 @@ class Division:
     shard: int
     micro_batch: int
     accumulation: int
+
+
+def check_ranks(config: Run, *, world: int) -> None:
+    """Refuse a number of ranks that the run's work does not divide over."""
+    if isinstance(config, Pretrain):
+        divide(config, world=world)
 
 
 def divide(config: Pretrain, *, world: int) -> Division:

@@ -2,15 +2,16 @@
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from configs.schema import KINDS, Pretrain, keys
+from configs.schema import KINDS, Run, keys
 from configs.schema.key import Group
 from configs.yaml12 import ConfigError, parse_yaml
 
 Tree = dict[str, Any]
+Kind = TypeVar("Kind", bound=Run)
 
 
 def read_tree(path: Path) -> Tree:
@@ -69,21 +70,30 @@ def merge(tree: Tree, flat: Tree) -> Tree:
     return merged
 
 
-def resolve(tree: Tree, *, source: str) -> Pretrain:
+def resolve(tree: Tree, *, source: str) -> Run:
     """The config that `tree` describes: every default filled in, every value checked."""
     kind = tree.get("kind", "pretrain")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(KINDS)}")
     try:
-        config = KINDS[kind].model_validate(tree)
+        return KINDS[kind].model_validate(tree)
     except ValidationError as error:
         lines = [_explain(dict(item), kind) for item in error.errors()]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
-    assert isinstance(config, Pretrain)
-    return config
 
 
-def load(path: Path, overrides: list[str] | None = None) -> Pretrain:
+def expect(config: Run, kind: type[Kind], *, source: str | Path) -> Kind:
+    """The config, which must be of `kind`; `ConfigError` says which file wants another job."""
+    if isinstance(config, kind):
+        return config
+    wanted = next(name for name, known in KINDS.items() if known is kind)
+    raise ConfigError(
+        f"{source}: its kind is {config.kind}, not {wanted}; it belongs to "
+        f"jobs/{config.kind}.sbatch"
+    )
+
+
+def load(path: Path, overrides: list[str] | None = None) -> Run:
     """The config in a YAML file, with `key=value` overrides on top."""
     tree = merge(read_tree(path), parse_overrides(overrides or []))
     return resolve(tree, source=str(path))

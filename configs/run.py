@@ -13,7 +13,7 @@ from typing import Any
 from configs.disk import replace_file
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.records import Record, read_records, state
-from configs.schema import Pretrain, keys
+from configs.schema import Run, keys
 from configs.yaml12 import ConfigError, dump_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ class RunFolder:
                 return merge(tree, flatten(read_tree(changes)))
         return tree
 
-    def config(self, attempt: int | None = None) -> Pretrain:
+    def config(self, attempt: int | None = None) -> Run:
         """The resolved config, checked again, with the changes made when it was resumed."""
         return resolve(self.asked(attempt), source=str(self.config_file))
 
@@ -108,10 +108,14 @@ class RunFolder:
         """Every record of the run, in the order of writing."""
         return (record for _, record in read_records(self.metrics_file))
 
-    def is_done(self, *, steps: int) -> bool:
-        """Whether it ended with `done` after at least `steps` steps."""
+    def is_done(self, config: Run) -> bool:
+        """Whether it ended with `done` at the step that `config` ends at, or beyond."""
         last = state(self.records())
-        return last is not None and last["event"] == "done" and last.get("step", 0) >= steps
+        return (
+            last is not None
+            and last["event"] == "done"
+            and last.get("step", 0) >= config.last_step()
+        )
 
 
 def is_run(path: Path) -> bool:
@@ -137,12 +141,13 @@ def new_id() -> str:
     return f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-def find_run(source: Path) -> RunFolder | None:
-    """The run that `source` resumes; None for a config that is to be a new run.
+def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
+    """The run (of `kind`) that `source` resumes; None for what is to be a new run.
 
-    A config is the run of before only in a batch job that Slurm restarted, found by the job id.
+    Other than a run's folder, `source` is the run of before only in a batch job that Slurm
+    restarted: that run is found by the job id.
     """
-    if is_run(source):
+    if is_run(source) and kind in (None, read_tree(source / "config.yaml").get("kind")):
         return RunFolder(source.resolve())
     if not _batch_job() or not is_restarted():
         return None
@@ -176,7 +181,7 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
     return RunFolder(path)
 
 
-def resume_config(run: RunFolder, overrides: list[str]) -> Pretrain:
+def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     """The config of a run with changes; only keys that leave the run the same run may change."""
     before = run.asked()
     after = resolve(merge(before, parse_overrides(overrides)), source=str(run.config_file))
@@ -192,7 +197,7 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Pretrain:
     return after
 
 
-def claim_attempt(run: RunFolder, config: Pretrain) -> int:
+def claim_attempt(run: RunFolder, config: Run) -> int:
     """Begin an attempt: its number, claimed by making its folder, with its changes kept in it."""
     changes = _changes(read_tree(run.config_file), to_tree(config))
     while True:

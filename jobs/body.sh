@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The body of every job, sourced by jobs/*.sbatch with ROOT and ENGINE set and the job's arguments.
+# The body of every job, sourced by jobs/*.sbatch with ROOT, KIND and ENGINE set and the job's arguments.
 # The same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
 
 # 1. The environment: site, modules, virtualenv.
@@ -13,10 +13,11 @@ source "$ROOT/jobs/agents.sh"
 
 # 2. The run's folder, made or found, and this attempt at it, claimed.
 if (($# == 0)); then
-  echo "usage: jobs/pretrain.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
+  echo "usage: jobs/$KIND.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
   exit 2
 fi
-ATTEMPT=$(python -m configs open --attempt --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
+ATTEMPT=$(python -m configs open --attempt --kind "$KIND" \
+  --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
 [[ -n $ATTEMPT ]] || exit 0
 RUN=${ATTEMPT%/attempts/*}
 

@@ -4,11 +4,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.attempt import check_paths, with_absolute_paths
-from configs.batch import divide
+from configs.batch import check_ranks
 from configs.load import load
+from configs.paths import check_paths, with_absolute_paths
 from configs.run import ROOT, RunFolder, resume_config
-from configs.schema import Pretrain
+from configs.schema import Run
 from configs.yaml12 import ConfigError
 from launch import duration, snapshot
 from launch.flags import Flags, fits_a_directive, spell, template_flags
@@ -22,7 +22,7 @@ class Request:
 
     source: Path
     overrides: list[str]
-    config: Pretrain
+    config: Run
     resumes: RunFolder | None
     identity: str
     site: Site
@@ -42,7 +42,7 @@ class Request:
         return self.site.logs / f"{self.source.stem}-{self.identity}"
 
 
-def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Pretrain:
+def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Run:
     """The config that will run, checked as far as can be without the cluster."""
     if resumes:
         config = resume_config(resumes, overrides)
@@ -52,7 +52,7 @@ def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None
     if not fits_a_directive(source.stem):
         raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
     asked = config.resources
-    divide(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
+    check_ranks(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
     return config
 
 
@@ -76,7 +76,7 @@ def batch_script(request: Request, run: Path) -> BatchScript:
     )
 
 
-def _resource_flags(config: Pretrain) -> Flags:
+def _resource_flags(config: Run) -> Flags:
     asked = config.resources
     flags: Flags = {
         "nodes": str(asked.nodes),

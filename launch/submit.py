@@ -25,7 +25,7 @@ def submit(
     """Submit, start here, or only print; 0 where that was done. Raises ConfigError and Refused."""
     resumes = RunFolder(source.resolve()) if is_run(source) else None
     config = resolve_config(source, overrides, resumes)
-    if resumes and resumes.is_done(steps=config.train.steps):
+    if resumes and resumes.is_done(config):
         print(f"{source}: done already; raise train.steps to go on", file=sys.stderr)
         return 0
     site = ask_site(ROOT, config.resources, name=site_name)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from configs.schema.model import Objective
 
-_ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY = 1, 2, 3, 4, 5
+_ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR = 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,21 @@ class Draw:
     drop_label: bool
     flip: bool
     noise: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Which variant of an example an epoch shows: mirrored or not, and noise of its own."""
+
+    flip: bool
+    seed: int
+    epoch: int
+    index: int
+
+    def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Standard normal; a source of latents draws from the VAE's posterior with it."""
+        generator = _generator(self.seed, _POSTERIOR, self.index, self.epoch)
+        return generator.standard_normal(shape, dtype=np.float32)
 
 
 def _generator(seed: int, stream: int, index: int, epoch: int) -> np.random.Generator:

@@ -1,6 +1,7 @@
 """One attempt at a pretraining run, from its folder to its last event."""
 
 from configs.batch import divide
+from configs.load import expect
 from configs.run import RunFolder
 from configs.schema import Pretrain
 from train.checkpoint import TrainingState, load_newest
@@ -23,7 +24,7 @@ _EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 def pretrain(run: RunFolder, *, attempt: int) -> int:
     """Carry out the attempt; the exit code (0 whenever the run folder is in order)."""
     ranks = read_ranks()
-    config = run.config(attempt)
+    config = expect(run.config(attempt), Pretrain, source=run.path)
     start_logging(run.attempt(attempt), rank=ranks.rank, console_ranks=config.log.console_ranks)
     try:
         _run(run, config, ranks, attempt=attempt)

@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from configs.load import expect
 from configs.records import RecordWriter
 from configs.run import RunFolder
+from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 from train.checkpoint import load_average
 from train.data.source import Source, held_out_part, open_source, training_part
@@ -40,7 +42,7 @@ class Score:
 
 def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
     """Draw `per_class` digits of each class from the newest checkpoint, judge and record them."""
-    config = run.config()
+    config = expect(run.config(), Pretrain, source=run.path)
     if config.data.source != "digits" or config.data.held_out == 0:
         raise ConfigError(
             f"{run.path}: only runs on data.source digits with data.held_out > 0 can be scored"

@@ -2,44 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from configs.schema.data import Data
-from configs.schema.key import Group, key
-from configs.schema.model import Model, Objective
-from configs.schema.training import Checkpoint, Layout, Log, Optimizer, Resources, Sample, Train
+from configs.schema.key import Group
+from configs.schema.pretrain import Pretrain
+from configs.schema.run import Run
 
+__all__ = ["KINDS", "KeyInfo", "Pretrain", "Run", "keys"]
 
-class Pretrain(Group):
-    """Pretraining of a diffusion transformer under torchrun."""
-
-    kind: Literal["pretrain"] = key("pretrain", "what is run")
-    question: str | None = key(None, "what this run is to answer; kept with it")
-    seed: int = key(0, "seed of weights, order, noise and timesteps", "loss", ge=0, lt=2**63)
-    model: Model = Field(default_factory=Model)
-    data: Data = Field(default_factory=Data)
-    objective: Objective = Field(default_factory=Objective)
-    optimizer: Optimizer = Field(default_factory=Optimizer)
-    train: Train = Field(default_factory=Train)
-    layout: Layout = Field(default_factory=Layout)
-    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    sample: Sample = Field(default_factory=Sample)
-    log: Log = Field(default_factory=Log)
-    resources: Resources = Field(default_factory=Resources)
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "Pretrain":
-        if self.data.size % self.model.patch:
-            raise ValueError(
-                f"data.size {self.data.size} is not a multiple of model.patch {self.model.patch}"
-            )
-        return self
-
-
-KINDS: dict[str, type[Group]] = {"pretrain": Pretrain}
+KINDS: dict[str, type[Run]] = {"pretrain": Pretrain}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +26,7 @@ class KeyInfo:
     unit: str | None
     affects: frozenset[str]
     free: bool
+    path: str | None
 
 
 def keys(kind: str) -> dict[str, KeyInfo]:
@@ -84,4 +58,5 @@ def _info(name: str, field: FieldInfo) -> KeyInfo:
         unit=extra["unit"] if isinstance(extra["unit"], str) else None,
         affects=frozenset(str(tag) for tag in affects),
         free=bool(extra["free"]),
+        path=extra["path"] if isinstance(extra["path"], str) else None,
     )

@@ -10,18 +10,26 @@ from configs.schema.key import Group, key
 class Data(Group):
     """A labelled data set. What is held out is never trained on."""
 
-    source: Literal["digits", "cifar10", "folder", "dummy"] = key(
+    source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
         "digits: scikit-learn's; cifar10: binary batches or PNGs; folder: any images; "
-        "dummy: random latents",
+        "latents: a store that jobs/encode.sbatch made; dummy: random latents",
         "loss",
         "clock",
     )
-    path: str | None = key(None, "folder of the data set (cifar10 and folder need one)", "clock")
+    path: str | None = key(
+        None, "folder of the data set (cifar10 and folder need one)", "clock", path="folder"
+    )
     labels: str | None = key(
         None,
         "csv of file name and label, where classes are not sub-folders",
         "loss",
+        path="file",
+    )
+    vae: str | None = key(
+        None,
+        "folder of the VAE that decodes samples of latents; null: where it was at encoding",
+        free=True,
     )
     size: int = key(8, "side of an image (latent) after loading", "loss", "clock", unit="px", ge=1)
     channels: int = key(1, "channels: 1, 3, or those of the latents", "loss", "clock", ge=1)
@@ -33,10 +41,14 @@ class Data(Group):
 
     @model_validator(mode="after")
     def _path_fits(self) -> "Data":
-        if self.source in ("cifar10", "folder") and self.path is None:
+        if self.source in ("cifar10", "folder", "latents") and self.path is None:
             raise ValueError(f"data.source {self.source} needs data.path, the folder it is in")
         if self.source in ("digits", "dummy") and self.path is not None:
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
+        if self.source != "latents" and self.vae is not None:
+            raise ValueError(f"data.source {self.source} takes no data.vae: remove it")
+        if self.source == "latents" and self.labels is not None:
+            raise ValueError("data.source latents has its labels in the store: remove data.labels")
         known = {"digits": (8, 1, 10), "cifar10": (32, 3, 10)}.get(self.source)
         if known and known != (self.size, self.channels, self.classes):
             raise ValueError(

@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 Affects = Literal["loss", "clock", "resources"]
+# What stands at a path: `new` may not be there yet.
+OnDisk = Literal["file", "folder", "either", "new"]
 
 
 class Group(BaseModel):
@@ -20,13 +22,15 @@ def key(
     *affects: Affects,
     free: bool = False,
     unit: str | None = None,
+    path: OnDisk | None = None,
     **limits: Any,
 ) -> Any:
     """A field of a `Group`.
 
     `affects` names what a change of the key can change: the `loss`, the `clock` (speed and
     memory) or the `resources` asked for; none of them for names and remarks. A `free` key may
-    change when a run is resumed. `limits` are pydantic's (`ge`, `le`, `gt`, ...).
+    change when a run is resumed. `path` says what must stand where the value points. `limits`
+    are pydantic's (`ge`, `le`, `gt`, ...).
     """
-    extra: JsonDict = {"affects": [*affects], "free": free, "unit": unit}
+    extra: JsonDict = {"affects": [*affects], "free": free, "unit": unit, "path": path}
     return Field(default, description=doc, json_schema_extra=extra, **limits)

@@ -16,7 +16,7 @@ _PIXELS = 3 * 32 * 32
 _BATCHES = range(1, 6)
 
 
-class Cifar10:
+class Cifar10(Source):
     """The 50,000 training images as `[3, 32, 32]` in -1..1."""
 
     def __init__(self, pixels: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:

@@ -4,8 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from train.data.source import Source
 
-class Digits:
+
+class Digits(Source):
     """The digits as `[1, 8, 8]` in -1..1."""
 
     def __init__(self) -> None:

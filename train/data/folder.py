@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from train.data.source import DataError
+from train.data.source import DataError, Source
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm"}
 
@@ -88,7 +88,7 @@ def _is_image(file: Path) -> bool:
     return file.suffix.lower() in SUFFIXES
 
 
-class ImageFolder:
+class ImageFolder(Source):
     """Listed images, scaled to the short side, cropped at the centre, in -1..1."""
 
     def __init__(self, listing: Listing, *, size: int, channels: int, classes: int) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from configs.batch import Division
 from configs.schema import Pretrain
 from train.data.source import Source
-from train.draws import draw, order
+from train.draws import Variant, draw, order
 
 _Place = tuple[int, int]  # epoch, index within the training set
 
@@ -44,12 +44,14 @@ class Examples(Dataset[Batch]):
 
     def __getitem__(self, places: list[_Place]) -> Batch:
         config = self._config
+        seed, shape = config.seed, (config.data.channels, config.data.size, config.data.size)
         images, noises, times, labels = [], [], [], []
         for epoch, index in places:
-            image, label = self._source[index]
-            chance = draw(config.seed, epoch, index, shape=image.shape, objective=config.objective)
-            flipped = config.data.flip and chance.flip
-            images.append(image[:, :, ::-1] if flipped else image)
+            chance = draw(seed, epoch, index, shape=shape, objective=config.objective)
+            flip = config.data.flip and chance.flip
+            variant = Variant(flip=flip, seed=seed, epoch=epoch, index=index)
+            image, label = self._source.drawn(index, variant)
+            images.append(image)
             noises.append(chance.noise)
             times.append(chance.t)
             labels.append(config.data.classes if chance.drop_label else label)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.schema.data import Data
-from train.draws import dummy_latent, held_out
+from train.draws import Variant, dummy_latent, held_out
 
 
 class DataError(ValueError):
@@ -19,10 +19,17 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]: ...
+    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+        """The example as it is, the same at every call."""
+        ...
+
+    def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+        """The example in the variant that chance has chosen."""
+        image, label = self[index]
+        return (image[:, :, ::-1] if variant.flip else image), label
 
 
-class Part:
+class Part(Source):
     """The examples of a source with the given numbers."""
 
     def __init__(self, source: Source, numbers: NDArray[np.int64]) -> None:
@@ -34,8 +41,11 @@ class Part:
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
         return self._source[int(self._numbers[index])]
 
+    def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+        return self._source.drawn(int(self._numbers[index]), variant)
 
-class Dummy:
+
+class Dummy(Source):
     """Random latents, every one different; labels go round."""
 
     def __init__(self, *, images: int, shape: tuple[int, int, int], classes: int) -> None:
@@ -88,6 +98,10 @@ def _open(data: Data) -> Source:
     path = Path(data.path)
     if not path.is_dir():
         raise DataError(f"data.path {path}: no such folder")
+    if data.source == "latents":
+        from train.data.latents import open_latents
+
+        return open_latents(data)
     labels = Path(data.labels) if data.labels else None
     if data.source == "cifar10":
         from train.data.cifar10 import open_cifar10

@@ -1,0 +1,40 @@
+"""The paths that a config names: as seen from anywhere, and there before anything is queued."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from configs.load import Kind, flatten, merge, resolve, to_tree
+from configs.schema import Run, keys
+from configs.yaml12 import ConfigError
+
+# What must stand at a path, by the schema's word for it.
+_KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
+    "folder": ("folder", Path.is_dir),
+    "file": ("file", Path.is_file),
+    "either": ("file or folder", Path.exists),
+}
+
+
+def with_absolute_paths(config: Kind) -> Kind:
+    """The config with absolute paths: a run is resumed from other folders too."""
+    absolute = {name: str(Path(path).absolute()) for name, path in _paths(config).items()}
+    resolved = resolve(merge(to_tree(config), absolute), source=config.kind)
+    assert isinstance(resolved, type(config))
+    return resolved
+
+
+def check_paths(config: Run) -> None:
+    """Refuse a path where what the key wants is not there."""
+    spec = keys(config.kind)
+    for name, path in _paths(config).items():
+        wanted = spec[name].path
+        if wanted in _KINDS:
+            word, is_there = _KINDS[wanted]
+            if not is_there(Path(path)):
+                raise ConfigError(f"{name} {path}: no such {word}; make it or name another")
+
+
+def _paths(config: Run) -> dict[str, str]:
+    spec = keys(config.kind)
+    flat = flatten(to_tree(config))
+    return {name: flat[name] for name, info in spec.items() if info.path and flat[name] is not None}
