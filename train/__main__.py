@@ -1,6 +1,7 @@
-"""`python -m train RUN` under torchrun: one attempt at a pretraining run.
+"""`python -m train RUN` under torchrun: one attempt at a run that pretrains or encodes.
 
-`python -m train score RUN` judges the samples of a run on digits.
+`python -m train score RUN` judges the samples of a run on digits; `python -m train doctor PATH`
+says what is wrong with a latent store or an image folder.
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from configs.disk import make_private
 from configs.run import RunFolder, is_run
+from configs.schema import Encode
 from configs.yaml12 import ConfigError
 
 
@@ -21,6 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if arguments[:1] == ["score"]:
             return _score(arguments[1:])
+        if arguments[:1] == ["doctor"]:
+            # Imported late: help answers at once.
+            from train.data.doctor import main as doctor
+
+            return doctor(arguments[1:])
         return _train(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -44,6 +51,10 @@ def _train(arguments: list[str]) -> int:
     if not attempt or not run.attempt(attempt).is_dir():
         raise ConfigError(f"{options.run}: no such attempt; `python -m configs open` begins one")
     # Imported late: help answers at once.
+    if isinstance(run.config(attempt), Encode):
+        from train.encode import run_encode
+
+        return run_encode(run, attempt=attempt)
     from train.pretrain import pretrain
 
     return pretrain(run, attempt=attempt)

@@ -112,6 +112,13 @@ def from_rank_0(thing: object) -> object:
     return box[0]
 
 
+def from_every_rank(thing: object) -> list[object]:
+    """What every rank passed in, in order, on every rank."""
+    box: list[object] = [None] * dist.get_world_size()
+    dist.all_gather_object(box, thing)
+    return box
+
+
 def to_rank_0(thing: object) -> list[object] | None:
     """What every rank passed in, in order, on rank 0; None elsewhere."""
     rank = dist.get_rank()

@@ -6,13 +6,14 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from configs.schema.encode import Encode
 from configs.schema.key import Group
 from configs.schema.pretrain import Pretrain
 from configs.schema.run import Run
 
-__all__ = ["KINDS", "KeyInfo", "Pretrain", "Run", "keys"]
+__all__ = ["KINDS", "Encode", "KeyInfo", "Pretrain", "Run", "keys"]
 
-KINDS: dict[str, type[Run]] = {"pretrain": Pretrain}
+KINDS: dict[str, type[Run]] = {"pretrain": Pretrain, "encode": Encode}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ class Data(Group):
         None,
         "folder of the VAE that decodes samples of latents; null: where it was at encoding",
         free=True,
+        path="folder",
     )
     size: int = key(8, "side of an image (latent) after loading", "loss", "clock", unit="px", ge=1)
     channels: int = key(1, "channels: 1, 3, or those of the latents", "loss", "clock", ge=1)

@@ -97,12 +97,12 @@ def microbatches(
         sampler=places,
         num_workers=config.data.workers,
         pin_memory=pin,
-        worker_init_fn=_ignore_signals if config.data.workers else None,
+        worker_init_fn=ignore_signals if config.data.workers else None,
     )
     return iter(loader)
 
 
-def _ignore_signals(worker: int) -> None:
+def ignore_signals(worker: int) -> None:
     """Slurm signals every process of a step; only the rank itself may act on it."""
     for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(name, signal.SIG_IGN)

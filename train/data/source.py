@@ -42,6 +42,7 @@ class Part(Source):
         return self._source[int(self._numbers[index])]
 
     def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+        """The source's own drawing."""
         return self._source.drawn(int(self._numbers[index]), variant)
 
 

@@ -1,0 +1,212 @@
+"""The files of a latent store: its index, its shards, and the record that stands beside each.
+
+STORE/encoding.json             what was asked: a rerun goes on only with the same
+STORE/shard-00000.safetensors   `moments` [n, flips, 1 or 2, C, H, W] and `label` [n]
+STORE/shard-00000.json          the shard's size, checksum and sums, written after it
+STORE/index.json                the whole, written last: without it the store is not finished
+
+None of them is pickled, and whatever cannot be read is a `DataError` that names the file.
+"""
+
+import hashlib
+import json
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from train.data.source import DataError
+
+FORMAT = 1
+INDEX, ENCODING = "index.json", "encoding.json"
+DTYPES = {"float16": "F16", "float32": "F32"}
+AGAIN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
+# As safetensors itself limits it.
+_LONGEST_HEADER = 100_000_000
+_Read = TypeVar("_Read", bound="Part")
+
+
+class Part(BaseModel):
+    """A JSON file of a store, or a part of one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Shard(Part):
+    """A shard as its record says. Sums are per channel, over positions, flips and examples.
+
+    `sums` adds up the latents, `squares` the expected square of a draw, mean^2 + std^2.
+    """
+
+    name: str
+    examples: int
+    bytes: int
+    sha256: str
+    sums: list[float]
+    squares: list[float]
+    skipped: list[str] = []
+
+
+class ShardEntry(Part):
+    """A shard as the index names it."""
+
+    name: str
+    examples: int
+    bytes: int
+    sha256: str
+
+
+class VaeFacts(Part):
+    """Which VAE made the latents; `sha256` is over its config and weights."""
+
+    name: str
+    path: str
+    sha256: str
+    config: dict[str, Any]
+
+
+class ImageFacts(Part):
+    """Which images were encoded; `sha256` is over their names and labels, in order."""
+
+    path: str
+    listed: int
+    skipped: int
+    size: int
+    channels: int
+    sha256: str
+
+
+class Index(Part):
+    """What a finished store holds.
+
+    A stored latent is `(z - shift) * scale` of the VAE's own z; `mean` and `std` are those of
+    the stored latents over the whole set. All four are per channel.
+    """
+
+    format: Literal[1]
+    examples: int
+    shape: tuple[int, int, int]
+    dtype: Literal["float16", "float32"]
+    precision: Literal["fp32", "bf16"]
+    flips: Literal[1, 2]
+    moments: Literal[1, 2]
+    classes: int
+    names: list[str]
+    mean: list[float]
+    std: list[float]
+    scale: list[float]
+    shift: list[float]
+    vae: VaeFacts
+    images: ImageFacts
+    shards: list[ShardEntry]
+
+
+def read_index(folder: Path) -> Index:
+    """The index of a store; `DataError` where there is none, or not a whole one."""
+    if not (folder / INDEX).is_file():
+        unfinished = (folder / ENCODING).is_file()
+        mend = AGAIN if unfinished else "name the folder that jobs/encode.sbatch wrote"
+        raise DataError(f"{folder}: no {INDEX}, so not a finished latent store; {mend}")
+    return read_part(folder / INDEX, Index)
+
+
+def read_part(file: Path, kind: type[_Read]) -> _Read:
+    """A JSON file of a store; `DataError` where it cannot be read or says something else."""
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(f"{file}: {where or 'the file'}: {first['msg']}; {AGAIN}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """Where a tensor lies in a safetensors file, in bytes from its beginning."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def read_header(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, whose bytes are all there; `DataError` otherwise."""
+    try:
+        with file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            (length,) = struct.unpack("<Q", opened.read(8))
+            if length > min(size, _LONGEST_HEADER):
+                raise ValueError("its header is longer than the file")
+            header = json.loads(opened.read(length))
+            tensors = {
+                name: Tensor(
+                    dtype=entry["dtype"],
+                    shape=tuple(entry["shape"]),
+                    begin=8 + length + entry["data_offsets"][0],
+                    end=8 + length + entry["data_offsets"][1],
+                )
+                for name, entry in header.items()
+                if name != "__metadata__"
+            }
+    except FileNotFoundError:
+        raise DataError(f"{file}: missing; {AGAIN}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise DataError(f"{file}: not a safetensors file: {error}; {AGAIN}") from None
+    if max((tensor.end for tensor in tensors.values()), default=0) > size:
+        raise DataError(f"{file}: cut short at {size} bytes; {AGAIN}")
+    return tensors
+
+
+class ShardFile:
+    """One shard, open for reading; examples are read by position, never mapped.
+
+    A mapped file that is cut short ends the process with SIGBUS, where a read says so.
+    """
+
+    def __init__(self, file: Path, entry: ShardEntry, index: Index) -> None:
+        tensors = read_header(file)
+        moments, label = tensors.get("moments"), tensors.get("label")
+        shape = (entry.examples, index.flips, index.moments, *index.shape)
+        if moments is None or (moments.dtype, moments.shape) != (DTYPES[index.dtype], shape):
+            raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {AGAIN}")
+        if label is None or (label.dtype, label.shape) != ("I64", (entry.examples,)):
+            raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {AGAIN}")
+        self._file, self._dtype = file, np.dtype(index.dtype).newbyteorder("<")
+        self._shape, self._begin = shape[2:], moments.begin
+        self._each = int(np.prod(self._shape)) * self._dtype.itemsize
+        self._flips = index.flips
+        self._handle = os.open(file, os.O_RDONLY)
+        self.labels = np.empty(entry.examples, dtype="<i8")
+        self._read(self.labels, label.begin)
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._handle)
+
+    def moments(self, place: int, *, flip: bool, most: int = 2) -> NDArray[Any]:
+        """Mean, and where the store has it std, of one encoding: `[1 or 2, C, H, W]`."""
+        found = np.empty((min(most, self._shape[0]), *self._shape[1:]), dtype=self._dtype)
+        self._read(found, self._begin + (place * self._flips + flip) * self._each)
+        return found
+
+    def _read(self, into: NDArray[Any], begin: int) -> None:
+        if into.nbytes and os.preadv(self._handle, [into.data], begin) != into.nbytes:
+            raise DataError(f"{self._file}: ends before byte {begin + into.nbytes}; {AGAIN}")
+
+
+def checksum(*files: Path) -> str:
+    """SHA-256 over the contents of files, one after the other."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            while block := opened.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()

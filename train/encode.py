@@ -1,0 +1,133 @@
+"""One attempt at encoding an image folder into a latent store, from its folder to its last event.
+
+Ranks take whole shards in turn and agree after each round on whether to go on, so that the
+store is the same for any number of them, and a kill loses at most the shards under way.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from configs.disk import replace_file
+from configs.load import expect
+from configs.run import RunFolder
+from configs.schema.encode import Encode, Encoding
+from train.data.encoding import Encoder
+from train.data.source import DataError
+from train.data.store import INDEX, Shard
+from train.dist import Agreement, Ranks, from_every_rank, process_group, read_ranks
+from train.facts import placement, versions
+from train.failure import leave_note
+from train.journal import Journal, log, start_logging
+from train.stopping import Watch, Wish
+
+_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far an encoding is; `images` are those in finished shards, less the skipped."""
+
+    shards: int
+    of_shards: int
+    images: int
+    skipped: int
+
+
+def run_encode(run: RunFolder, *, attempt: int) -> int:
+    """Carry out the attempt; the exit code (0 whenever the run folder is in order)."""
+    ranks = read_ranks()
+    config = expect(run.config(attempt), Encode, source=run.path)
+    start_logging(run.attempt(attempt), rank=ranks.rank, console_ranks=config.log.console_ranks)
+    try:
+        _run(run, config, ranks, attempt=attempt)
+    except Exception as error:
+        leave_note(run.attempt(attempt), error, rank=ranks.rank)
+        log.exception("rank %d failed: %s", ranks.rank, error)
+        return 1
+    return 0
+
+
+def _run(run: RunFolder, config: Encode, ranks: Ranks, *, attempt: int) -> None:
+    watch = Watch(run, attempt=attempt)
+    with process_group(ranks):
+        places = placement(ranks)
+        if places is not None:
+            run.note(attempt, placement=places, ranks=ranks.world, versions=versions())
+        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
+        last = Progress(shards=0, of_shards=0, images=0, skipped=0)
+
+        def report(progress: Progress) -> None:
+            nonlocal last
+            event, last = "saved" if last.of_shards else "started", progress
+            journal.event(event, step=last.shards, images=last.images, skipped=last.skipped)
+            log.info("%d of %d shards", last.shards, last.of_shards)
+
+        wish = encode(config.encode, ranks, wish=watch.wish, report=report)
+        if wish is Wish.LEAVE:
+            log.warning("a newer attempt has begun: leaving")
+        else:
+            journal.event(_EVENTS[wish], step=last.shards, images=last.images, skipped=last.skipped)
+        journal.close()
+
+
+def encode(
+    config: Encoding,
+    ranks: Ranks,
+    *,
+    wish: Callable[[], Wish],
+    report: Callable[[Progress], None],
+) -> Wish:
+    """Make what the store still lacks, then its index; all ranks call it, in a process group.
+
+    `GO_ON` once the store is whole; else the strongest wish of any rank, heard before the next
+    round of shards. `report` hears what was there, and of every round. `ConfigError` where the
+    folder holds another encoding, `DataError` for images or a VAE that cannot be used.
+    """
+    encoder = Encoder(config, device=ranks.device)
+    if len(set(from_every_rank(encoder.listing_sha256))) > 1:
+        raise DataError(f"{config.images}: ranks do not see the same images; wait, or share it")
+    if ranks.rank == 0:
+        encoder.claim()
+    dist.barrier()
+    mine = range(ranks.rank, encoder.shards, ranks.world)
+    records = _joined({number: encoder.sound(number) for number in mine})
+    report(_progress(records, encoder))
+    missing = [number for number in range(encoder.shards) if number not in records]
+    for begin in range(0, len(missing), ranks.world):
+        agreed = _agreed(wish())
+        if agreed is not Wish.GO_ON:
+            return agreed
+        turn = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
+        records |= _joined({number: encoder.make(number) for number in turn})
+        report(_progress(records, encoder))
+    if ranks.rank == 0:
+        index = encoder.index([records[number] for number in sorted(records)])
+        replace_file(encoder.out / INDEX, index.model_dump_json(indent=1) + "\n")
+    dist.barrier()
+    return Wish.GO_ON
+
+
+def _joined(mine: dict[int, Shard | None]) -> dict[int, Shard]:
+    """The records of all ranks; a shard without one is left out."""
+    joined: dict[int, Shard] = {}
+    for some in from_every_rank(mine):
+        assert isinstance(some, dict)
+        joined |= {number: record for number, record in some.items() if record is not None}
+    return joined
+
+
+def _agreed(wish: Wish) -> Wish:
+    agreement = Agreement()
+    agreement.vote(wish)
+    return Wish(agreement.settle())
+
+
+def _progress(records: dict[int, Shard], encoder: Encoder) -> Progress:
+    return Progress(
+        shards=len(records),
+        of_shards=encoder.shards,
+        images=sum(record.examples for record in records.values()),
+        skipped=sum(len(record.skipped) for record in records.values()),
+    )
