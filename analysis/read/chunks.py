@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.read.log import Ints
 
-PIECE = 1 << 20
+PIECE = 1 << 21
 LONGEST_LINE = 1 << 23
 COMMON_CODES = 12
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
@@ -37,6 +37,13 @@ class Chunk:
             return self
         data = without_codes(self.data)
         return replace(self, data=data, newlines=_newlines(data))
+
+    def text(self, line: int) -> bytes:
+        """One line, by its number in the file."""
+        number = line - self.line
+        start = int(self.newlines[number - 1]) + 1 if number else 0
+        end = int(self.newlines[number]) if number < len(self.newlines) else len(self.data)
+        return self.data[start:end]
 
     def after(self, position: int) -> "Chunk":
         """The part from the beginning of the line, or redraw, that a position stands on."""

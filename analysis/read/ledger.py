@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.read.chunks import Chunk
+from analysis.read.mllog import HEADER
 from analysis.read.text import FORMATS, scan
 
 _NOISE = re.compile(
@@ -38,9 +39,10 @@ def read_ledger(path: Path) -> Ledger:
     lines = metrics = events = noise = unknown = 0
     sample, kinds = b"", Counter[str]()
     for piece in scan(path, whole=True):
-        rows = {number for batch in piece.rows.values() for number in batch.line.tolist()}
+        found = {kind: batch for kind, batch in piece.rows.items() if kind != HEADER.name}
+        rows = {number for batch in found.values() for number in batch.line.tolist()}
         told = {ending.line for ending in piece.told} - rows
-        kinds.update({kind: len(batch) for kind, batch in piece.rows.items()})
+        kinds.update({kind: len(batch) for kind, batch in found.items()})
         others = _others(piece.chunk.clean(), rows | told)
         strange = [text for text in others if not _NOISE.search(text)]
         sample = sample or next(iter(strange), b"")

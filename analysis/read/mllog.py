@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.read.batch import Format
 from analysis.read.chunks import Chunk, chunks
+from analysis.read.log import Ints
 from analysis.read.names import column_of
 from analysis.read.trainer import as_numbers
 
@@ -46,14 +47,18 @@ def _values(text: bytes) -> dict[str, float]:
     return found | as_numbers({"time": entry.get("time_ms")})
 
 
-def read_header(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What an MLPerf log says of its run (batch, seed, submitter), and its start and stop."""
+def read_header(path: Path, lines: Ints) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What an MLPerf log says of its run (batch, seed, submitter), and its start and stop.
+
+    These stand on the `lines` that `HEADER` matches.
+    """
     facts: dict[str, Any] = {}
     events = []
     for chunk in map(Chunk.clean, chunks(path)):
-        for match in _LINE.finditer(chunk.data):
-            line = chunk.line + int(np.searchsorted(chunk.newlines, match.start()))
-            entry = _entry(match[1])
+        inside = (lines >= chunk.line) & (lines <= chunk.line + len(chunk.newlines))
+        for line in np.unique(lines[inside]).tolist():
+            match = _LINE.search(chunk.text(line))
+            entry = _entry(match[1]) if match else {}
             key, value, ms = entry.get("key"), entry.get("value"), entry.get("time_ms")
             if key in FACTS and isinstance(value, int | float | str):
                 facts.setdefault(str(key), value)
@@ -81,4 +86,13 @@ def _entry(text: bytes) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
+HEADER = Format(
+    name="MLPerf header",
+    token=b":::MLL",
+    pattern=re.compile(
+        rb'"key"\s*:\s*"(?:run_start|run_stop|%s)"' % b"|".join(sorted(map(str.encode, FACTS)))
+    ),
+    fields={},
+    has_stamps=False,
+)
 MLLOG = Format(name="MLPerf", token=b":::MLL", read=_read, per={"time": 1e3})

@@ -7,10 +7,13 @@ how to find them: of texts that differ in their digits only (see `shapes`) these
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 from analysis.read.batch import Span
-from analysis.read.shapes import number
+from analysis.read.shapes import SHAPE, number
+
+SHAPES_KEPT = 256
 
 Told = Sequence[tuple[int, dict[str, float]]]
 _NUMBER = re.compile(rb"(?<![\w.+-])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.+-])")
@@ -24,12 +27,17 @@ class Found:
     spans: dict[str, Span]
 
 
-def number_places(read: Callable[[bytes], Told], text: bytes) -> list[Found] | None:
+def number_places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ...] | None:
     """Where the rows that `read` finds have their numbers; None where that is not sure.
 
     It is not where a name holds a digit, which may be another one in a text of the same shape, or
     where a value is not the very number that stands at its place.
     """
+    return _places(read, text.translate(SHAPE).replace(b"0", b"1"))
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ...] | None:
     places = [match.span() for match in _NUMBER.finditer(text)]
     ordinals = count()
     told, wanted = read(text), read(_NUMBER.sub(lambda _: b"%d" % next(ordinals), text))
@@ -45,4 +53,4 @@ def number_places(read: Callable[[bytes], Told], text: bytes) -> list[Found] | N
         if any(number(text[slice(*spans[name])]) != value for name, value in values.items()):
             return None
         found.append(Found(start=start, spans=spans))
-    return found
+    return tuple(found)

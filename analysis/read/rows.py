@@ -4,40 +4,22 @@ Lines of one shape are read all at once (see `shapes`), the rest one by one: bot
 patterns, so that they say the same.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.noise import Floats
 from analysis.read.batch import Batch, Format, Span, batch, in_order
 from analysis.read.chunks import Chunk, codes, without_codes
+from analysis.read.elastic import FEWEST_KIN, MOST_KINDS, Runs, kin, same_run_counts
 from analysis.read.log import Ints
-from analysis.read.places import number_places
+from analysis.read.row import Row, convert_of, elastic_spans, rows_in, rows_of_shape
 from analysis.read.segments import Segments, segments
 from analysis.read.shapes import Texts, alike, decimals, each_shape, integers
-from analysis.read.stamps import find_stamp, moments
 
-LONGEST_HEAD = 400
-LONGEST_ALIKE = 2000
-_RANK = re.compile(rb"(?i)\[rank ?(\d{1,6})\]")
-_TASK = re.compile(rb"^(\d{1,6}): ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Where one row stands in a segment's text: its beginning, and each column's span.
-
-    Of what is read as JSON or as a Python dict `values` are the numbers where a text is read alone,
-    `numbers` their spans where it stands for others of its shape; both go before `spans`.
-    """
-
-    start: int
-    rank: Span | None
-    spans: dict[str, Span]
-    values: dict[str, float] = field(default_factory=dict)
-    numbers: dict[str, Span] = field(default_factory=dict)
+LONGEST_ALIKE, LONGEST_KIN = 2000, 400
+FEW = 1000
 
 
 def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
@@ -57,6 +39,9 @@ def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
         for known in holding:
             for row in told[known.name] or ():
                 _put(parts, known, _alike(known, row, alikes, _places(chunk, found, indices)))
+    for known, part, indices in _kin(formats, chunk, found, np.flatnonzero(left)):
+        left[indices] = False
+        _put(parts, known, part)
     for known in formats:
         _put(parts, known, _one_by_one(known, chunk, found, np.flatnonzero(left)))
     return {
@@ -91,51 +76,6 @@ def _places(chunk: Chunk, found: Segments, indices: Ints) -> _Places:
     return _Places(line=found.line[indices], start=chunk.offset + found.start[indices])
 
 
-def rows_in(known: Format, text: bytes) -> Iterator[Row]:
-    """The rows that a format finds in a segment's text."""
-    if known.read is not None:
-        for place, values in known.read(text):
-            yield replace(_row(known, text, place, spans={}), values=values)
-        return
-    assert known.pattern is not None
-    assert known.fields is not None
-    for match in known.pattern.finditer(text):
-        spans = {name: field.span(match) for name, field in known.fields.items()}
-        yield _row(known, text, match.start(), spans=spans)
-
-
-def rows_of_shape(known: Format, text: bytes) -> list[Row] | None:
-    """The rows of a text that stands for all of its shape; None where it cannot."""
-    if known.read is None:
-        return list(rows_in(known, text))
-    found = number_places(known.read, text)
-    if found is None:
-        return None
-    return [replace(_row(known, text, one.start, spans={}), numbers=one.spans) for one in found]
-
-
-def _row(known: Format, text: bytes, start: int, *, spans: dict[str, Span]) -> Row:
-    """A row with what its line's head adds: the rank that it names, and a time stamp."""
-    cut = max(0, start - LONGEST_HEAD)
-    head = text[cut:start]
-    rank = _RANK.search(head) or (_TASK.search(head) if cut == 0 else None)
-    stamp = find_stamp(head) if known.has_stamps else None
-    return Row(
-        start=start,
-        rank=(cut + rank.start(1), cut + rank.end(1)) if rank else None,
-        spans=spans | ({"time": (cut + stamp[0], cut + stamp[1])} if stamp else {}),
-    )
-
-
-def _convert(known: Format, name: str) -> Callable[[Texts], Floats]:
-    """How the texts of a column become numbers."""
-    field = (known.fields or {}).get(name)
-    if field is None:
-        return moments
-    convert = field.convert or decimals
-    return convert if field.per == 1 else lambda texts: convert(texts) / field.per
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Alike:
     """Texts of one shape [n, length], and the places in them that are no terminal code's."""
@@ -143,34 +83,64 @@ class _Alike:
     texts: Texts
     kept: Ints
 
-    def cut(self, span: Span) -> Texts:
-        """A part of each text, by its span in a text without terminal codes."""
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def at(self, place: int) -> Ints:
+        """Where in each text [n] a place of the first one lies."""
+        return np.full(len(self), place)
+
+    def column(self, span: Span, convert: Callable[[Texts], Floats]) -> Floats:
+        """What `convert` makes of a part of each text, by its span in one without codes."""
         places = self.kept[slice(*span)]
         first, last = int(places[0]), int(places[-1])
-        if last - first < len(places):
-            return self.texts[:, first : last + 1]
-        return self.texts[:, places]
+        is_whole = last - first < len(places)
+        return convert(self.texts[:, first : last + 1] if is_whole else self.texts[:, places])
 
 
-def _alike(known: Format, row: Row, alikes: _Alike, places: _Places) -> Batch | None:
-    """The row that each of many texts of one shape holds at the same place."""
+def _kin(
+    formats: Sequence[Format], chunk: Chunk, found: Segments, indices: Ints
+) -> Iterator[tuple[Format, Batch | None, Ints]]:
+    """The rows of texts that differ in their numbers only, with these texts' indices."""
+    bounds = found.start[indices], found.end[indices]
+    for rows_of_count, runs in same_run_counts(chunk.data, *bounds, longest=LONGEST_KIN):
+        of = indices[rows_of_count]
+        for _ in range(MOST_KINDS):
+            first = runs.first()
+            holding = [known for known in formats if known.token in first]
+            told = {known.name: rows_of_shape(known, first) for known in holding}
+            is_clear = b"\x1b" not in first and None not in told.values()
+            each = [(known, row) for known in holding for row in told[known.name] or ()]
+            spans = [span for known, row in each for span in elastic_spans(known, row)]
+            mine = kin(runs, elastic=spans) if is_clear else np.arange(len(runs)) == 0
+            if is_clear and mine.sum() >= FEWEST_KIN:
+                group, group_of = runs.select(mine), of[mine]
+                places = _places(chunk, found, group_of)
+                for known, row in each:
+                    yield known, _alike(known, row, group, places), group_of
+            runs, of = runs.select(~mine), of[~mine]
+            if len(runs) < FEWEST_KIN:
+                break
+
+
+def _alike(known: Format, row: Row, alikes: _Alike | Runs, places: _Places) -> Batch | None:
+    """The row that each of many texts holds where the first of them does."""
     columns = {
-        name: _convert(known, name)(alikes.cut(span))
+        name: alikes.column(span, convert_of(known, name))
         for name, span in row.spans.items()
         if span[0] < span[1]
     }
     for name, span in row.numbers.items():
-        columns[name] = decimals(alikes.cut(span)) / known.per.get(name, 1.0)
-    size = len(alikes.texts)
-    rank = integers(alikes.cut(row.rank)) if row.rank else np.full(size, -1)
-    place = places.start + row.start
+        columns[name] = alikes.column(span, decimals) / known.per.get(name, 1.0)
+    rank = alikes.column(row.rank, integers) if row.rank else np.full(len(alikes), -1)
+    place = places.start + alikes.at(row.start)
     return batch(columns, line=places.line, place=place, rank=rank.astype(np.int64))
 
 
 def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
     """The rows in segments that no others are like."""
     data, has_codes = chunk.data, b"\x1b" in chunk.data
-    if not len(indices) or (not has_codes and known.token not in data):
+    if len(indices) > FEW and not has_codes and known.token not in data:
         return None
     of: list[int] = []
     told: list[Row] = []
@@ -191,7 +161,7 @@ def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> 
                 column.append(text[slice(*span)] if span and span[0] >= 0 else b"")
     if not of:
         return None
-    columns = {name: each_shape(column, _convert(known, name)) for name, column in texts.items()}
+    columns = {name: each_shape(column, convert_of(known, name)) for name, column in texts.items()}
     for name in dict.fromkeys(name for row in told for name in row.values):
         absent = 0.0 if name == "step" else np.nan
         values = np.array([row.values.get(name, absent) for row in told])

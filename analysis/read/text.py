@@ -15,13 +15,14 @@ from analysis.read.dit import DIT
 from analysis.read.endings import Ending, endings
 from analysis.read.iterations import MEGATRON, NANO_GPT
 from analysis.read.log import RunLog
-from analysis.read.mllog import MLLOG, read_header
+from analysis.read.mllog import HEADER, MLLOG, read_header
 from analysis.read.rows import rows
 from analysis.read.titan import TITAN
 from analysis.read.trainer import TRAINER
 
 # In the order of trust: bars last, since they also show downloads and sampling.
 FORMATS: tuple[Format, ...] = (
+    HEADER,
     MLLOG,
     TITAN,
     DIT,
@@ -86,6 +87,7 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
         for kind, batch in piece.rows.items():
             found.setdefault(kind, []).append(batch)
     read = {kind: join(batches) for kind, batches in found.items()}
+    header = read.pop(HEADER.name, None)
     batches, composed = read.pop(BATCHES.name, None), read.pop(COMPOSER.name, None)
     stepped = with_batches(composed, batches) if composed is not None else None
     read |= {COMPOSER.name: stepped} if stepped is not None else {}
@@ -96,8 +98,8 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
     if known is TRAINER and not (batch.step > 0).any():
         batch, remarks = _with_steps(batch, read.get(BARS.name))
     logs = assemble(batch, told, path=path, name=name, kind=known.name)
-    if known is MLLOG and len(logs) == 1:
-        facts, events = read_header(path)
+    if known is MLLOG and len(logs) == 1 and header is not None:
+        facts, events = read_header(path, header.line)
         logs = [replace(logs[0], facts=facts, events=(*events, *logs[0].events))]
     return [_remarked(log, remarks) for log in logs]
 

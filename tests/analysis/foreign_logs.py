@@ -105,6 +105,17 @@ def trainer_console(told: Story) -> bytes:
     return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in told.loss).encode()
 
 
+def trainer_dicts(told: Story) -> bytes:
+    """As of a real training: numbers of every width, a schedule of learning rates."""
+    rng = np.random.default_rng(1)
+    rows = [
+        {"loss": float(x), "grad_norm": float(g), "learning_rate": 2e-5 * k / len(told.loss)}
+        | {"epoch": round(k / 700, 2)}
+        for k, (x, g) in enumerate(zip(told.loss, rng.lognormal(0, 1, len(told.loss)), strict=True))
+    ]
+    return "\n".join(map(str, rows)).encode()
+
+
 def trainer_state(told: Story) -> bytes:
     rows = [{"loss": x, "step": int(s)} for s, x in zip(told.step, told.loss, strict=True)]
     rows.append({"train_loss": 9.0, "train_runtime": 5.0, "step": int(told.step[-1])})
@@ -124,6 +135,24 @@ def mlperf(told: Story) -> bytes:
         for s, t, x in zip(told.step, told.seconds, told.loss, strict=True)
     ]
     return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode("latin-1")
+
+
+def mlperf_stats(told: Story) -> bytes:
+    """As of a real submission: a header, statistics of full digits, and the end."""
+    rows = zip(told.step.tolist(), told.seconds, told.loss, told.rate, strict=True)
+    entries = [{"key": "seed", "value": 7}, {"key": "run_start", "value": None, "time_ms": 5}]
+    entries += [
+        {
+            "time_ms": int((START + t) * 1000),
+            "event_type": "POINT_IN_TIME",
+            "key": "tracked_stats",
+            "value": {"train_loss": float(x), "step_time": float(1 / rate)},
+            "metadata": {"file": "train.py", "lineno": 7, "step": s, "samples_count": s * 32},
+        }
+        for s, t, x, rate in rows
+    ]
+    entries.append({"key": "run_stop", "metadata": {"status": "success"}, "time_ms": 9e12})
+    return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode()
 
 
 def lightning(told: Story) -> bytes:
@@ -224,8 +253,10 @@ FORMATS: dict[str, tuple[Callable[[Story], bytes], str | None]] = {
     "ai-toolkit": (ai_toolkit, "bar"),
     "kohya": (kohya, "bar"),
     "HF console": (trainer_console, None),
+    "HF console, full digits": (trainer_dicts, None),
     "HF state": (trainer_state, None),
     "MLPerf": (mlperf, "wall"),
+    "MLPerf, full digits": (mlperf_stats, "wall"),
     "Lightning": (lightning, None),
     "csv": (table_with_time, "wall"),
     "nanoGPT": (nano_gpt, "printed"),

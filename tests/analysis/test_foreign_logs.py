@@ -26,7 +26,7 @@ def test_steps_and_losses_are_those_planted(name, tmp_path):
     told = story()
     (tmp_path / "x").write_bytes(FORMATS[name][0](told))
     log = read(tmp_path / "x")
-    if name != "HF console":
+    if not name.startswith("HF console"):
         assert log.step.tolist() == told.step.tolist()
     assert log.column("loss") == pytest.approx(told.loss, rel=1e-3)
 

@@ -1,11 +1,12 @@
 """Lines of one shape, read all at once, say what they say when they are read one by one."""
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from analysis.read import shapes
+from analysis.read import elastic, rows, shapes
 from analysis.read.find import read_logs
 from analysis.read.shapes import decimals, each_shape
 from analysis.read.stamps import moments
@@ -15,7 +16,8 @@ from tests.analysis.foreign_logs import FORMATS, story
 
 TEXTS = [
     "titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron",
-    "composer", "trainer_console", "mlperf",
+    "composer", "trainer_console", "trainer_dicts",
+    "mlperf", "mlperf_stats",
 ]  # fmt: skip
 
 
@@ -82,7 +84,11 @@ def test_at_once_and_one_by_one_say_the_same(name, noise, tmp_path, monkeypatch)
     (tmp_path / "x").write_bytes(b"".join(told) + b"\nCANCELLED AT 2026 DUE TO TIME LIMIT\n")
     at_once = read_logs([str(tmp_path / "x")])
     monkeypatch.setattr(shapes, "FEWEST_ALIKE", 1 << 40)
-    assert same(at_once, read_logs([str(tmp_path / "x")]))
+    by_numbers = read_logs([str(tmp_path / "x")])
+    monkeypatch.setattr(elastic, "FEWEST_TEXTS", 1 << 40)
+    one_by_one = read_logs([str(tmp_path / "x")])
+    assert same(at_once, one_by_one)
+    assert same(by_numbers, one_by_one)
     assert sum(map(len, at_once)) >= 100
 
 
@@ -104,3 +110,32 @@ def test_no_pattern_names_a_digit():
 
 def test_every_text_format_of_the_tests_is_tried():
     assert {getattr(write, name) for name in TEXTS} <= {writer for writer, _ in FORMATS.values()}
+
+
+def test_numbers_of_any_width_are_read_at_once(tmp_path, monkeypatch):
+    """No row is read alone: else the fast way could fail without a sign."""
+    (tmp_path / "x").write_bytes(write.trainer_dicts(story(n=3000, every=1)))
+    alone = []
+    read_alone = rows.rows_in
+    monkeypatch.setattr(rows, "rows_in", lambda *a: alone.append(a) or read_alone(*a))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert len(log) == 3000
+    assert len(alone) < 60
+
+
+def test_a_name_with_a_digit_is_never_taken_for_another(tmp_path):
+    lines = [str({"loss": 0.5, f"loss_{i % 3}": float(i)}) for i in range(300)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    for name in range(3):
+        column = log.column(f"loss_{name}")
+        assert column[~np.isnan(column)].tolist() == list(range(name, 300, 3))
+
+
+@pytest.mark.parametrize("digits", [16, 17, 18])
+def test_numbers_next_to_the_middle_of_two_doubles_are_rounded_as_float_does(digits):
+    rng = np.random.default_rng(0)
+    middles = [Fraction(2 * int(m) + 1, 1 << 54) for m in rng.integers(1 << 52, 1 << 53, 300)]
+    texts = [f"0.{int(m * 10**digits) + k:0{digits}d}" for m in middles for k in (0, 1)]
+    found = each_shape([text.encode() for text in texts], decimals)
+    assert found.tolist() == [float(text) for text in texts]
