@@ -32,11 +32,11 @@ def clean_environment(**changes: str) -> dict[str, str]:
 
 
 def body(
-    *arguments: str | Path, logs: Path, check: bool = True, **changes: str
+    *arguments: str | Path, logs: Path, check: bool = True, job: str = "pretrain", **changes: str
 ) -> subprocess.CompletedProcess[str]:
-    """`bash jobs/pretrain.sbatch ARGUMENTS` to its end, without Slurm."""
+    """`bash jobs/JOB.sbatch ARGUMENTS` to its end, without Slurm."""
     done = subprocess.run(
-        ["bash", "jobs/pretrain.sbatch", *map(str, arguments)],
+        ["bash", f"jobs/{job}.sbatch", *map(str, arguments)],
         env=clean_environment(LOGS=str(logs), **changes),
         capture_output=True,
         text=True,

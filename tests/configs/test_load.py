@@ -8,7 +8,7 @@ from configs.load import flatten, load, merge, parse_overrides, resolve, to_tree
 from configs.schema import KINDS, keys
 from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
 
-SHIPPED = sorted(Path("configs/pretrain").glob("*.yaml"))
+SHIPPED = [file for kind in KINDS for file in sorted(Path("configs", kind).glob("*.yaml"))]
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -28,11 +28,11 @@ def test_a_shipped_config_resolves_to_its_golden_text(path: Path) -> None:
 def test_a_shipped_config_opens_with_a_comment_and_lists_only_differences(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
-    defaults = {name: info.default for name, info in keys("pretrain").items()}
+    defaults = {name: info.default for name, info in keys(load(path).kind).items()}
     said = flatten(parse_yaml(text, source=str(path)))
     same = [name for name, value in said.items() if defaults[name] == value]
     # What is trained, on what and how long is said even where it is the default.
-    told = {"data.source", "train.steps"}
+    told = {"kind", "data.source", "train.steps"}
     assert set(same) <= told | {"model.width", "model.depth", "model.heads", "model.patch"}
 
 
@@ -76,8 +76,8 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
             {"train": {"precision": "bf17"}},
             "train.precision: expected 'fp32' or 'bf16', found the text 'bf17'",
         ),
-        ({"kind": "pretrian"}, "kind is 'pretrian'; expected one of pretrain"),
-        ({"kind": ["pretrain"]}, "kind is ['pretrain']; expected one of pretrain"),
+        ({"kind": "pretrian"}, f"kind is 'pretrian'; expected one of {', '.join(KINDS)}"),
+        ({"kind": ["pretrain"]}, f"kind is ['pretrain']; expected one of {', '.join(KINDS)}"),
         ({"train": {"compile": 1}}, "train.compile: expected a valid boolean, found the integer 1"),
         ({"optimizer": {"lr": 0}}, "optimizer.lr: expected greater than 0, found the integer 0"),
         (
@@ -92,6 +92,22 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         (
             {"data": {"source": "cifar10"}},
             "data.source cifar10 needs data.path, the folder it is in",
+        ),
+        (
+            {"data": {"source": "latents"}},
+            "data.source latents needs data.path, the folder it is in",
+        ),
+        (
+            {"data": {"source": "latents", "path": "x", "labels": "y"}},
+            "data.source latents has its labels in the store: remove data.labels",
+        ),
+        (
+            {"data": {"vae": "x"}},
+            "data.source digits takes no data.vae: remove it",
+        ),
+        (
+            {"kind": "encode", "encode": {"images": "x", "vae": "y"}},
+            "encode.out must name a folder",
         ),
         (
             {"data": {"source": "digits", "path": "x"}},

@@ -1,0 +1,211 @@
+"""An encoding goes on where it was left, and what cannot be encoded is named."""
+
+import errno
+import json
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from configs.yaml12 import ConfigError
+from tests.train.latent_stores import contents, encode_alone, encoding, latents
+from tests.train.tiny_vae import save_cosmos, save_images, save_kl, spoil_config
+from train.data.source import DataError, open_source
+from train.data.store import read_index
+from train.failure import reason_of
+from train.stopping import Wish
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images, a VAE, and their store."""
+    folder = tmp_path_factory.mktemp("made")
+    save_images(folder / "images")
+    save_kl(folder / "vae")
+    encode_alone(encoding(folder))
+    return folder
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy that may be spoilt; its store is `made`'s to the byte, paths in the index apart."""
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def shards(store: Path) -> dict[str, bytes]:
+    return {name: blob for name, blob in contents(store).items() if name.startswith("shard-")}
+
+
+def test_a_finished_store_is_checked_and_left_as_it_is(copy: Path) -> None:
+    before = contents(copy / "store")
+    assert sorted(before)[:2] == ["encoding.json", "index.json"]
+    assert len(before) == 2 + 4 * 2
+    times = {file: file.stat().st_mtime_ns for file in (copy / "store").glob("shard-*")}
+    wish, heard = encode_alone(encoding(copy))
+    assert wish is Wish.GO_ON
+    assert [each.shards for each in heard] == [4]
+    assert {file: file.stat().st_mtime_ns for file in times} == times
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda store: (store / "shard-00001.safetensors").unlink(),
+        lambda store: (store / "shard-00001.json").unlink(),
+        lambda store: (store / "shard-00001.json").write_text('{"name": "shard'),
+        lambda store: truncate(store / "shard-00001.safetensors"),
+        lambda store: alter(store / "shard-00001.safetensors"),
+        lambda store: (store / ".shard-00001.safetensors.7.partial").write_bytes(b"half"),
+    ],
+)
+def test_a_rerun_makes_what_is_missing_or_damaged_and_nothing_else(copy: Path, spoil) -> None:
+    store = copy / "store"
+    before = shards(store)
+    (store / "index.json").unlink()
+    spoil(store)
+    times = {file: file.stat().st_mtime_ns for file in store.glob("shard-*.safetensors")}
+    assert encode_alone(encoding(copy, micro_batch=3))[0] is Wish.GO_ON
+    assert shards(store) == before
+    assert not list(store.glob(".*"))
+    for file, time in times.items():
+        if "00001" not in file.name:
+            assert file.stat().st_mtime_ns == time
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def alter(file: Path) -> None:
+    blob = bytearray(file.read_bytes())
+    blob[-1] ^= 1
+    file.write_bytes(blob)
+
+
+def test_a_wish_is_followed_between_shards_and_the_rest_is_made_later(
+    made: Path, tmp_path: Path
+) -> None:
+    config = encoding(made, out=str(tmp_path / "store"))
+    asked = count()
+
+    def wish() -> Wish:
+        return Wish.STOP if next(asked) == 2 else Wish.GO_ON
+
+    ended, heard = encode_alone(config, wish=wish)
+    assert (ended, heard[-1].shards, heard[-1].images) == (Wish.STOP, 2, 8)
+    with pytest.raises(DataError, match=r"not a finished latent store; run jobs/encode\.sbatch"):
+        open_source(latents(tmp_path / "store"))
+    ended, heard = encode_alone(config)
+    assert (ended, heard[0].shards, heard[-1].shards) == (Wish.GO_ON, 2, 4)
+    assert shards(tmp_path / "store") == shards(made / "store")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda folder: {"size": 8}, "size"),
+        (lambda folder: {"flip": False}, "flip"),
+        (lambda folder: {"dtype": "float32"}, "dtype"),
+        (lambda folder: {"precision": "bf16"}, "precision"),
+        (lambda folder: {"shard_examples": 5}, "shard_examples"),
+        (lambda folder: spoil_config(folder / "vae", scaling_factor=2.0) or {}, "vae"),
+        (
+            lambda folder: (folder / "images/class-0/000.png").unlink() or {},
+            "images, listing",
+        ),
+        (
+            lambda folder: (
+                (folder / "images/class-0/000.png").rename(folder / "images/class-1/009.png") and {}
+            ),
+            "listing",
+        ),
+    ],
+)
+def test_another_encoding_is_not_mixed_into_a_store(copy: Path, change, named: str) -> None:
+    before = contents(copy / "store")
+    keys = change(copy)
+    with pytest.raises(ConfigError, match=rf"holds another encoding: {named} differ"):
+        encode_alone(encoding(copy, **keys))
+    assert contents(copy / "store") == before
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ConfigError, match="not empty, and no store"):
+        encode_alone(encoding(made, out=str(tmp_path)))
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_image_names_itself_or_is_left_out_and_counted(copy: Path, workers: int) -> None:
+    shutil.rmtree(copy / "store")
+    (copy / "images/class-1/002.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"class-1/002\.png: not a readable image.*skip_bad true"):
+        encode_alone(encoding(copy, workers=workers))
+    ended, heard = encode_alone(encoding(copy, workers=workers, skip_bad=True))
+    assert (ended, heard[-1].images, heard[-1].skipped) == (Wish.GO_ON, 14, 1)
+    index = read_index(copy / "store")
+    assert (index.examples, index.images.listed, index.images.skipped) == (14, 15, 1)
+    source = open_source(latents(copy / "store"))
+    assert [source[n][1] for n in range(14)] == [0] * 5 + [1] * 4 + [2] * 5
+    with pytest.raises(DataError, match=r"class-1/002\.png"):
+        encode_alone(encoding(copy, workers=workers))
+
+
+def test_a_shard_whose_images_are_all_bad_is_empty(copy: Path) -> None:
+    shutil.rmtree(copy / "store")
+    for number in range(4):
+        (copy / f"images/class-0/{number:03d}.png").write_bytes(b"")
+    encode_alone(encoding(copy, skip_bad=True))
+    assert [shard.examples for shard in read_index(copy / "store").shards] == [0, 4, 4, 3]
+    source = open_source(latents(copy / "store"))
+    assert [source[n][1] for n in range(11)] == [0] + [1] * 5 + [2] * 5
+
+
+def test_without_any_readable_image_there_is_no_store(copy: Path) -> None:
+    shutil.rmtree(copy / "store")
+    for file in (copy / "images").rglob("*.png"):
+        file.write_bytes(b"")
+    with pytest.raises(DataError, match="none of 15 images can be read"):
+        encode_alone(encoding(copy, skip_bad=True))
+
+
+def test_a_vae_of_other_channels_is_refused(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the VAE in .* takes 3: set encode\.channels"):
+        encode_alone(encoding(made, out=str(tmp_path / "store"), channels=1))
+
+
+def test_latents_that_float16_cannot_hold_are_refused(copy: Path) -> None:
+    shutil.rmtree(copy / "store")
+    spoil_config(copy / "vae", scaling_factor=1e6)
+    with pytest.raises(DataError, match=r"NaN or inf .*encode\.dtype float32"):
+        encode_alone(encoding(copy))
+
+
+def test_bf16_encodes_close_to_fp32(made: Path, tmp_path: Path) -> None:
+    save_cosmos(tmp_path / "vae")
+    for vae in (made / "vae", tmp_path / "vae"):
+        found = []
+        for precision in ("fp32", "bf16"):
+            out = tmp_path / f"{vae.parent.name}-{precision}"
+            encode_alone(encoding(made, vae=str(vae), out=str(out), precision=precision))
+            found.append(open_source(latents(out))[5][0])
+        assert 0 < abs(found[0] - found[1]).max() < 0.2
+
+
+def test_a_full_disk_is_known_as_one(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "store").mkdir()
+    asked = json.loads((made / "store/encoding.json").read_text())
+    (tmp_path / "store/encoding.json").write_text(json.dumps(asked))
+    monkeypatch.setattr("train.data.shards.os.fsync", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        encode_alone(encoding(made, out=str(tmp_path / "store")))
+    assert reason_of(caught.value) == "disk"
+    assert not list((tmp_path / "store").glob("shard-*"))
