@@ -11,8 +11,8 @@ IDENTITY = frozenset([
 ])  # fmt: skip
 # What follows from the config and the number of ranks.
 DERIVED = frozenset([
-    "parameters", "macs_per_image", "training_flops_per_image", "replicate", "shard",
-    "micro_batch", "accumulation",
+    "parameters", "macs_per_image", "training_flops_per_image", "recomputed_macs_per_image",
+    "tokens_per_image", "replicate", "shard", "micro_batch", "accumulation",
 ])  # fmt: skip
 
 

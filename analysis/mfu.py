@@ -1,7 +1,9 @@
 """Model FLOPs utilisation: what a run computes against what its reported GPUs can do at best.
 
 MFU = 6 x MACs per image x images/s over (dense peak of the GPU x devices), with the MACs that the
-manifest carries: adaLN is counted once per image. Of an unknown device there is none.
+manifest carries: adaLN is counted once per image. HFU (Korthikanti et al. 2022, "Reducing
+activation recomputation in large transformer models", section 6.3) adds what checkpointing
+computes again. Of an unknown device there is neither.
 """
 
 from collections.abc import Mapping
@@ -31,17 +33,38 @@ def mfu(log: RunLog, images_per_s: float | None) -> float | None:
     return _share(log, _count(log.facts.get("training_flops_per_image")), images_per_s)
 
 
+def hfu(log: RunLog, images_per_s: float | None) -> float | None:
+    """The share with the forward MACs that are done twice; None where these are not recorded."""
+    model, again = _count(log.facts.get("training_flops_per_image")), _recomputed(log)
+    if model is None or again is None:
+        return None
+    return _share(log, model + 2 * again, images_per_s)
+
+
+def _recomputed(log: RunLog) -> float | None:
+    """Forward MACs per image that activation checkpointing does again; 0 is known, too."""
+    again = log.facts.get("recomputed_macs_per_image")
+    return 0.0 if type(again) is int and again == 0 else _count(again)
+
+
 def naive_mfu(log: RunLog, images_per_s: float | None) -> float | None:
     """The same by 6 x parameters x tokens, as papers on language models count.
 
     It counts adaLN's parameters, a third of a DiT's, for every token.
     """
-    config = log.config or {}
-    parameters = _count(log.facts.get("parameters"))
-    size, patch = _count(config.get("data.size")), _count(config.get("model.patch"))
-    if parameters is None or size is None or patch is None:
+    parameters, tokens = _count(log.facts.get("parameters")), _tokens(log)
+    if parameters is None or tokens is None:
         return None
-    return _share(log, 6 * parameters * (size // patch) ** 2, images_per_s)
+    return _share(log, 6 * parameters * tokens, images_per_s)
+
+
+def _tokens(log: RunLog) -> float | None:
+    """Tokens per image: as recorded, else the patches that the config cuts an image into."""
+    if "tokens_per_image" in log.facts:
+        return _count(log.facts["tokens_per_image"])
+    config = log.config or {}
+    size, patch = _count(config.get("data.size")), _count(config.get("model.patch"))
+    return None if size is None or patch is None else (size // patch) ** 2
 
 
 def _share(log: RunLog, per_image: float | None, images_per_s: float | None) -> float | None:

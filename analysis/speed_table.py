@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.differences import Difference, differences, shown
-from analysis.mfu import mfu, naive_mfu
+from analysis.mfu import hfu, mfu, naive_mfu
+from analysis.read.log import RunLog
 from analysis.speed import Arm, pooled_rate, speedup, verdict
 
 
@@ -26,7 +27,7 @@ def _row(base: Arm, arm: Arm) -> dict[str, Any]:
         "steps_per_s_low": rate.low if rate else None,
         "steps_per_s_high": rate.high if rate else None,
         "images_per_s": images_per_s,
-        "mfu": mfu(arm.runs[0].log, images_per_s),
+        **utilisation(arm.runs[0].log, images_per_s),
         "speedup": ratio.value if ratio else None,
         "speedup_low": ratio.low if ratio else None,
         "speedup_high": ratio.high if ratio else None,
@@ -39,8 +40,17 @@ def _base_verdict(arm: Arm) -> str:
     return "baseline" if rate is not None and rate.is_determined else "undetermined"
 
 
+def utilisation(log: RunLog, images_per_s: float | None) -> dict[str, float | None]:
+    """The share of the peak, counted in three ways."""
+    return {
+        "mfu": mfu(log, images_per_s),
+        "hfu": hfu(log, images_per_s),
+        "mfu_naive_6n": naive_mfu(log, images_per_s),
+    }
+
+
 def flops_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """What a run computes per image, and its utilisation counted in two ways."""
+    """What a run computes per image, and its utilisation counted in three ways."""
     found = []
     for arm in compared:
         log, rate = arm.runs[0].log, pooled_rate(arm)
@@ -49,10 +59,9 @@ def flops_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {
             "run": arm.name,
             "training_flops_per_image": log.facts.get("training_flops_per_image"),
-            "mfu": mfu(log, images_per_s),
-            "mfu_naive_6n": naive_mfu(log, images_per_s),
+            "recomputed_macs_per_image": log.facts.get("recomputed_macs_per_image"),
         }
-        found.append(row)
+        found.append(row | utilisation(log, images_per_s))
     return found
 
 
@@ -95,10 +104,16 @@ def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "steps/s": row["steps_per_s"],
         "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
-        "MFU": None if row["mfu"] is None else f"{row['mfu']:.1%}",
+        "MFU": _percent(row["mfu"]),
+        "HFU": _percent(row["hfu"]),
+        "by 6N": _percent(row["mfu_naive_6n"]),
         "speedup": _speedup(row),
         "verdict": row["verdict"],
     }
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.1%}"
 
 
 def _speedup(row: Mapping[str, Any]) -> str:

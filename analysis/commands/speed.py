@@ -33,8 +33,8 @@ def options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--flops",
         action="store_true",
-        help="instead, utilisation of the peak: by the model's own arithmetic, and beside it by "
-        "6 x parameters x tokens, which overstates a DiT",
+        help="instead, utilisation of the peak: by the model's own arithmetic (MFU), with what is "
+        "computed again (HFU), and by 6 x parameters x tokens, which overstates a DiT",
     )
 
 

@@ -53,7 +53,7 @@ def _ends(chunk: Chunk, *, has_returns: bool) -> Ints:
 def _places(data: bytes, tokens: Sequence[bytes]) -> list[int]:
     """Where the tokens stand."""
     found = []
-    for token in tokens:
+    for token in dict.fromkeys(tokens):
         place = data.find(token)
         while place >= 0:
             found.append(place)

@@ -1,6 +1,7 @@
 """Utilisation is of the reported GPU's peak, and there is none where that is not known."""
 
 import json
+import re
 
 import pytest
 
@@ -75,11 +76,40 @@ def test_single_precision_has_its_own_peak(tmp_path, capsys):
     assert ask(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / 19.5, rel=0.01)
 
 
-def test_the_naive_count_is_shown_beside_it_where_it_is_asked_for(tmp_path, capsys):
+def test_all_three_counts_stand_side_by_side(tmp_path, capsys):
     run = plant(tmp_path / "a", FAST_DIT)
-    [row] = ask(capsys, "speed", run, "--flops")
+    [row] = ask(capsys, "speed", run)
     # 12LdT of attention is left out of it, too: with that it would be 1.43 to 1.49 times.
     assert 1.40 < row["mfu_naive_6n"] / row["mfu"] < 1.49
-    assert row["training_flops_per_image"] == XL["training_flops_per_image"]
+    assert "hfu" not in row
+    [counted] = ask(capsys, "speed", run, "--flops")
+    assert counted["training_flops_per_image"] == XL["training_flops_per_image"]
+    assert counted["mfu_naive_6n"] == row["mfu_naive_6n"]
     assert main(["speed", str(run)]) == 0
-    assert "24.4%" in capsys.readouterr().out
+    assert re.search(r"MFU +by 6N.*\n.*24\.4% +35\.\d%", capsys.readouterr().out)
+
+
+def test_hfu_adds_the_forward_pass_that_is_done_again(tmp_path, capsys):
+    """With every block computed again it is 8 operations where the model has 6."""
+    macs = XL["training_flops_per_image"] // 6
+    run = plant(tmp_path / "a", changed(facts=XL | {"recomputed_macs_per_image": macs}))
+    [row] = ask(capsys, "speed", run)
+    assert row["hfu"] / row["mfu"] == pytest.approx(8 / 6)
+    assert main(["speed", str(run)]) == 0
+    assert re.search(r"MFU +HFU.*\n.*24\.4% +32\.\d%", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("recomputed", "known"), [(0, True), (-1, False), ("0", False)])
+def test_nothing_computed_again_is_known_but_rubbish_is_not(recomputed, known, tmp_path, capsys):
+    facts = XL | {"recomputed_macs_per_image": recomputed}
+    [row] = ask(capsys, "speed", plant(tmp_path / "a", changed(facts=facts)))
+    assert row.get("hfu") == (row["mfu"] if known else None)
+
+
+@pytest.mark.parametrize(("tokens", "factor"), [(256, 1), (512, 2), (-1, None)])
+def test_the_tokens_that_are_recorded_count(tokens, factor, tmp_path, capsys):
+    [base] = ask(capsys, "speed", plant(tmp_path / "a", FAST_DIT))
+    run = plant(tmp_path / "b", changed(facts=XL | {"tokens_per_image": tokens}))
+    [row] = ask(capsys, "speed", run)
+    found = row.get("mfu_naive_6n")
+    assert found == (pytest.approx(base["mfu_naive_6n"] * factor) if factor else None)

@@ -108,7 +108,7 @@ def test_csv_holds_the_same_rows(speed):
     output = speed("--csv", a=Truth(), b=Truth(seed=1))
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
-    assert set(found[0]) == KEYS | {"mfu"}
+    assert set(found[0]) == KEYS | {"mfu", "hfu", "mfu_naive_6n"}
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):
