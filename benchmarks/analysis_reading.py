@@ -10,7 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from analysis.cache import SETTLED_S
 from analysis.read.find import read_all
@@ -21,18 +23,46 @@ from analysis.runs import overview
 from tests.analysis import foreign_logs as write
 from tests.analysis.planted import Truth, plant
 
-ROUNDS = 3
+ROUNDS = 7
 RECORDS = 200
+TEXTS: tuple[tuple[str, Callable[[write.Story], bytes]], ...] = (
+    ("DiT", write.dit),
+    ("torchtitan, in colours", write.titan),
+    ("ai-toolkit's bars", write.ai_toolkit),
+    ("kohya's bars", write.kohya),
+    ("nanoGPT", write.nano_gpt),
+    ("Megatron", write.megatron),
+    ("Composer", write.composer),
+    ("HF dicts, alike", write.trainer_console),
+    ("HF dicts, full digits", write.trainer_dicts),
+    ("MLPerf, alike", write.mlperf),
+    ("MLPerf, full digits", write.mlperf_stats),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """The time of one work over that of another, by rounds in turn: median and range."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """CPU time of the best of a few rounds: other load on the machine does not count."""
-    best = float("inf")
-    for _ in range(ROUNDS):
-        begun = time.process_time()
-        work()
-        best = min(best, time.process_time() - begun)
-    return best
+    """CPU time: other load on the machine does not count."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def ratio(work: Callable[[], object], other: Callable[[], object], *, rounds: int) -> Ratio:
+    """How many times as long the one takes as the other; a first round is not counted."""
+    found = [seconds(work) / seconds(other) for _ in range(rounds + 1)][1:]
+    return Ratio(middle=median(found), low=min(found), high=max(found))
 
 
 def bare(path: Path) -> int:
@@ -42,36 +72,35 @@ def bare(path: Path) -> int:
 
 
 def text_logs(folder: Path) -> None:
-    """Dense logs, where every line is a metric, a sparse one, where one in a hundred is."""
-    dense = write.dit(write.story(n=100_000, every=1))
+    """Dense logs, where every line is a metric, and a sparse one, where one in a hundred is."""
+    path = folder / "log"
+    told = write.story(n=150_000, every=1)
     chatter = b"2024-01-01 00:00:00 INFO what a library says that a person seldom reads, at length"
-    sparse = b"\n".join(
-        line for metric in dense.split(b"\n")[:2000] for line in [*[chatter] * 99, metric]
-    )
-    told = write.story(n=30_000, every=1)
-    others = [("torchtitan", write.titan(told)), ("HF dicts", write.trainer_console(told))]
-    others += [("MLPerf", write.mlperf(told))]
-    for name, data in (("dense DiT", dense), ("sparse DiT", sparse), *others):
-        path = folder / name
+    some = write.dit(write.story(n=10_000, every=1)).split(b"\n")
+    sparse = b"\n".join(line for metric in some for line in [*[chatter] * 99, metric])
+    for name, data in (*((name, make(told)) for name, make in TEXTS), ("DiT, sparse", sparse)):
         path.write_bytes(data)
-        ratio = seconds(lambda path=path: read_text(path, name="x")) / seconds(
-            lambda path=path: bare(path)
-        )
-        print(f"{name}: {len(data) / 1e6:.0f} MB, {ratio:.1f} times a bare loop over its lines")
+        found = ratio(lambda: read_text(path, name="x"), lambda: bare(path), rounds=ROUNDS)
+        print(f"{name}: {len(data) / 1e6:.0f} MB, {found} times a bare loop over its lines")
 
 
 def bars(folder: Path) -> None:
-    """A log of a million bars, read in a process of its own: peak memory."""
+    """A million bars, each drawn ten times (1 GB), read in a process of its own: peak memory."""
     path = folder / "bars"
-    path.write_bytes(write.ai_toolkit(write.story(n=1_000_000, every=1, steps_per_s=0.5)))
+    told = write.ai_toolkit(write.story(n=1_000_000, every=1, steps_per_s=0.5))
+    drawn = told.split(b"\r")
+    with path.open("wb") as file:
+        for first in range(0, len(drawn), 1000):
+            file.write(b"".join((bar + b"\r") * 10 for bar in drawn[first : first + 1000]))
     code = (
         "import sys, time; from pathlib import Path\n"
         "from analysis.read.text import read_text\n"
         "[log] = read_text(Path(sys.argv[1]), name='x')\n"
         "status = Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]\n"
         "peak = int(status) / 1024\n"
-        "print(f'{len(log):,} bars: {time.process_time():.1f} s of CPU, peak {peak:.0f} MB')"
+        "print(f'{len(log):,} steps: {time.process_time():.1f} s of CPU, peak {peak:.0f} MB')"
     )
+    print(f"bars, {path.stat().st_size / 1e9:.2f} GB: ", end="", flush=True)
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
 
 
@@ -83,15 +112,19 @@ def event_files(folder: Path) -> None:
             writer.add_scalar(tag, step * 0.5, step)
     writer.close()
     [path] = (folder / "tb").glob("events*")
-    ours = seconds(lambda: read_events(path, name="x"))
+    ours = min(seconds(lambda: read_events(path, name="x")) for _ in range(ROUNDS))
     print(f"event file: {50_000 / ours:,.0f} scalars per second")
     try:
         peer = importlib.import_module("tbparse")
     except ImportError:
         print("  tbparse is not installed")
         return
-    theirs = seconds(lambda: peer.SummaryReader(str(folder / "tb")).scalars)
-    print(f"  {theirs / ours:.1f} times as fast as tbparse")
+    faster = ratio(
+        lambda: peer.SummaryReader(str(folder / "tb")).scalars,
+        lambda: read_events(path, name="x"),
+        rounds=3,
+    )
+    print(f"  {faster} times as fast as tbparse")
 
 
 def fifty_runs(folder: Path) -> None:
@@ -114,7 +147,7 @@ def thousand_runs(folder: Path) -> None:
     begun = time.process_time()
     read = overview([str(logs)])
     first = time.process_time() - begun
-    again = seconds(lambda: overview([str(logs)]))
+    again = min(seconds(lambda: overview([str(logs)])) for _ in range(ROUNDS))
     assert overview([str(logs)]) == read
     print(
         f"runs over 1,000 folders of {RECORDS} records: {first:.1f} s of CPU, "
