@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,16 @@ SPARSE = frozenset(["csv", "TensorBoard", "ai-toolkit database", "sample names",
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that a detector saw, at the step and line of the record that shows it."""
+    """One thing that a detector saw, at the step and line of the record that shows it.
+
+    `path` is the file of that line where it is not the run's own.
+    """
 
     kind: str
     step: int
     line: int
     detail: str
+    path: Path | None = None
 
 
 def findings(log: RunLog) -> list[Finding]:
@@ -183,7 +188,7 @@ def _jumps(log: RunLog) -> Iterator[Finding]:
 
 
 def _stragglers(log: RunLog) -> Iterator[Finding]:
-    """Ranks that the others wait for; the line is one of the rank's own log."""
+    """Ranks that the others wait for; the line is one of the rank's own file."""
     if log.format != "ditbench":
         return
     for late in late_ranks(RunFolder(log.path)):
@@ -191,4 +196,6 @@ def _stragglers(log: RunLog) -> Iterator[Finding]:
             f"rank {late.rank} comes {late.late_s:.3g} s after the others at {late.share:.0%} of "
             f"{late.steps} steps of attempt {late.attempt}"
         )
-        yield Finding(kind="straggler", step=late.step, line=late.line, detail=detail)
+        yield Finding(
+            kind="straggler", step=late.step, line=late.line, detail=detail, path=late.path
+        )

@@ -147,8 +147,11 @@ def _findings(logs: Sequence[RunLog], beside: Path) -> str:
         | {"detail": one.detail}
         for log, one in seen[:MOST_FINDINGS]
     ]
-    places = {log.name: _address(source(log), beside) for log in logs}
-    linked = table(shown, link=lambda head, row: places[row["run"]] if head == "line" else None)
+    places = {
+        id(row): f"{_address(one.path or source(log), beside)}#line={one.line}"
+        for row, (log, one) in zip(shown, seen, strict=False)
+    }
+    linked = table(shown, link=lambda head, row: places[id(row)] if head == "line" else None)
     left = len(seen) - len(shown)
     return section("findings", "Findings", linked, aside(f"{left} more") if left else "")
 

@@ -1,6 +1,5 @@
-"""Ranks that the others wait for, from the moments at which each rank's log tells a step."""
+"""Ranks that the others wait for, from the moments at which each rank comes to a step."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,31 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.noise import Floats
-from analysis.read.batch import Field, Format, in_order
-from analysis.read.chunks import chunks
-from analysis.read.log import Ints
-from analysis.read.rows import rows
+from analysis.read.arrivals import Arrivals, read_arrivals
 from analysis.steady import SIGMA_OF_MAD
 from configs.run import RunFolder
 
 FEWEST_STEPS = 20
 LATE_S, LATE_SIGMAS, LATE_SHARE_OF_STEP = 0.005, 4.0, 0.01
 OFTEN = 0.3
-_RANK = re.compile(r"rank-(\d{1,9})\.log")
-_ARRIVAL = Format(
-    name="arrival",
-    token=b" INFO step ",
-    pattern=re.compile(rb" INFO step +(?P<step>\d{1,18})/"),
-    fields={"step": Field(group="step")},
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateRank:
     """A rank of one attempt that is late at a `share` of `steps`, by `late_s` (the median).
 
-    `step` and `line` (of its own log) are where it is late first.
+    `step` and `line` (of its own file, `path`) are where it is late first.
     """
+
+    path: Path
 
     attempt: int
     rank: int
@@ -43,15 +34,6 @@ class LateRank:
     steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arrivals:
-    """When one rank told each step [n], in seconds, and on which line of its log [n]."""
-
-    step: Ints
-    time: Floats
-    line: Ints
-
-
 def late_ranks(run: RunFolder) -> list[LateRank]:
     """The stragglers of every attempt at a run."""
     return [
@@ -59,28 +41,6 @@ def late_ranks(run: RunFolder) -> list[LateRank]:
         for number in run.attempts()
         for late in find_late(read_arrivals(run.attempt(number) / "ranks"), attempt=number)
     ]
-
-
-def read_arrivals(folder: Path) -> dict[int, Arrivals]:
-    """The arrivals of every rank whose log can be read."""
-    found = {}
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        name = _RANK.fullmatch(path.name)
-        if not name or not path.is_file():
-            continue
-        try:
-            parts = [rows(chunk, [_ARRIVAL]).get("arrival") for chunk in chunks(path)]
-        except (OSError, EOFError):
-            continue
-        told = [part for part in parts if part is not None and "time" in part.values]
-        if told:
-            every = in_order(told, is_redrawn=False)
-            # Of a step told twice the first counts: what comes after it is another reason.
-            step, first = np.unique(every.step, return_index=True)
-            found[int(name[1])] = Arrivals(
-                step=step, time=every.values["time"][first], line=every.line[first]
-            )
-    return found
 
 
 def find_late(told: dict[int, Arrivals], *, attempt: int) -> list[LateRank]:
@@ -109,6 +69,7 @@ def find_late(told: dict[int, Arrivals], *, attempt: int) -> list[LateRank]:
             first = int(np.flatnonzero(is_late[row])[0])
             found.append(
                 LateRank(
+                    path=told[rank].path,
                     attempt=attempt,
                     rank=rank,
                     step=int(steps[first]),

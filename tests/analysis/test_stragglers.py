@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.stragglers import find_late, read_arrivals
+from analysis.read.arrivals import read_arrivals
+from analysis.stragglers import find_late
 from tests.analysis.planted import START, Truth, plant
 
 
@@ -27,16 +28,22 @@ class Crew:
     seed: int = 0
 
 
-def plant_logs(folder, crew: Crew):
-    """A log of each rank; one time in fifty any rank is late by chance."""
+def arrivals(crew: Crew):
+    """When each rank comes to each step [rank, step]; one time in fifty any is late by chance."""
     rng = np.random.default_rng(crew.seed)
-    folder.mkdir(parents=True, exist_ok=True)
     told = START + np.cumsum(crew.step_s * np.exp(0.1 * rng.standard_normal(crew.steps)))
     for rank in range(crew.ranks):
         time = told + np.abs(crew.noise_s * rng.standard_normal(crew.steps))
         time += (rng.random(crew.steps) < 0.02) * rng.exponential(0.1, crew.steps)
         if rank == crew.late:
             time += (rng.random(crew.steps) < crew.share) * crew.late_s
+        yield rank, time
+
+
+def plant_logs(folder, crew: Crew):
+    """A log of each rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, time in arrivals(crew):
         lines = ["2023-11-14 22:13:20,000 INFO started  step 0"]
         for number, t in enumerate(time, start=1):
             moment = datetime.datetime.fromtimestamp(t, datetime.UTC)
@@ -44,6 +51,16 @@ def plant_logs(folder, crew: Crew):
             step = f"step {number * 10:>5}/{crew.steps * 10}"
             lines.append(f"{stamp} INFO {step}  loss 0.3  train {t - START:.1f} s")
         (folder / f"rank-{rank:05d}.log").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def plant_arrivals(folder, crew: Crew):
+    """The arrivals file of each rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, time in arrivals(crew):
+        records = [{"step": step, "time": t} for step, t in enumerate(time.tolist(), start=1)]
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / f"arrivals-{rank:05d}.jsonl").write_text(lines)
     return folder
 
 
@@ -63,13 +80,13 @@ def drawn(rng: np.random.Generator, *, is_late: bool) -> Crew:
     )
 
 
-def scores(cases: int, folder) -> tuple[int, float, float]:
+def scores(cases: int, folder, planting=plant_logs) -> tuple[int, float, float]:
     """Clean crews with a false alarm; precision and recall of ranks named in spoilt ones."""
     rng = np.random.default_rng(0)
     alarms = named = right = 0
     for number in range(2 * cases):
         crew = drawn(rng, is_late=number >= cases)
-        found = find_late(read_arrivals(plant_logs(folder / str(number), crew)), attempt=1)
+        found = find_late(read_arrivals(planting(folder / str(number), crew)), attempt=1)
         if crew.late is None:
             alarms += bool(found)
         else:
@@ -78,16 +95,21 @@ def scores(cases: int, folder) -> tuple[int, float, float]:
     return alarms, right / max(1, named), right / cases
 
 
-def test_stragglers_are_told_from_chance_in_a_small_draw(tmp_path):
-    alarms, precision, recall = scores(20, tmp_path)
+SHAPES = pytest.mark.parametrize("planting", [plant_logs, plant_arrivals])
+
+
+@SHAPES
+def test_stragglers_are_told_from_chance_in_a_small_draw(planting, tmp_path):
+    alarms, precision, recall = scores(20, tmp_path, planting)
     assert alarms == 0
     assert precision >= 0.95
     assert recall >= 0.95
 
 
 @pytest.mark.long
-def test_stragglers_are_told_from_chance(tmp_path):
-    alarms, precision, recall = scores(200, tmp_path)
+@SHAPES
+def test_stragglers_are_told_from_chance(planting, tmp_path):
+    alarms, precision, recall = scores(200, tmp_path, planting)
     assert alarms <= 2
     assert precision >= 0.95
     assert recall >= 0.95
@@ -117,3 +139,46 @@ def test_few_steps_or_one_rank_name_nobody(tmp_path):
     assert find_late(read_arrivals(plant_logs(tmp_path / "few", crew)), attempt=1) == []
     alone = Crew(ranks=1, steps=50, noise_s=0.001, step_s=0.5, late=0, late_s=0.1)
     assert find_late(read_arrivals(plant_logs(tmp_path / "one", alone)), attempt=1) == []
+
+
+def test_arrivals_are_read_to_the_microsecond_and_with_their_lines(tmp_path):
+    crew = Crew(ranks=2, steps=500, noise_s=0.001, step_s=0.5)
+    found = read_arrivals(plant_arrivals(tmp_path, crew))
+    for rank, time in arrivals(crew):
+        assert found[rank].time.tolist() == time.tolist()
+        assert found[rank].step.tolist() == list(range(1, 501))
+        assert found[rank].line.tolist() == list(range(1, 501))
+
+
+def test_arrivals_go_before_logs_which_tell_a_step_when_all_have_left_it(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth())
+    crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
+    ranks = run / "attempts" / "001" / "ranks"
+    plant_logs(ranks, Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1))
+    plant_arrivals(ranks, crew)
+    assert main(["runs", str(run), "--detect", "--json"]) == 1
+    [found] = json.loads(capsys.readouterr().out)
+    assert (found["finding"], found["step"], found["line"]) == ("straggler", 1, 1)
+    assert found["detail"].startswith("rank 2 comes 0.")
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"", b"\xff\x00" * 99, b'{"step": 1}\n', b'{"step": "x", "time": []}\n', b"[" * 9999,
+     b'{"step": -5, "time": 1}\n', b'{"step": 1e300, "time": NaN}\n', b'{"step": true, "time": 1}'],
+)  # fmt: skip
+def test_rubbish_among_arrivals_is_passed_over(rubbish, tmp_path):
+    crew = Crew(ranks=3, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1)
+    plant_arrivals(tmp_path, crew)
+    (tmp_path / "arrivals-00009.jsonl").write_bytes(rubbish)
+    with (tmp_path / "arrivals-00000.jsonl").open("ab") as file:
+        file.write(rubbish + b'\n{"step": 51, "ti')
+    assert [late.rank for late in find_late(read_arrivals(tmp_path), attempt=1)] == [1]
+
+
+def test_the_report_links_a_straggler_to_its_ranks_own_file(tmp_path):
+    run = plant(tmp_path / "a", Truth())
+    crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
+    plant_arrivals(run / "attempts" / "001" / "ranks", crew)
+    assert main(["report", str(run), "--out", str(tmp_path / "r.html")]) == 0
+    assert "a/attempts/001/ranks/arrivals-00002.jsonl#line=1" in (tmp_path / "r.html").read_text()
