@@ -7,12 +7,13 @@ from typing import Any
 
 from analysis.table import inert, shown
 
+LONGEST_UNBROKEN = 30
 STYLE = """
 :root{--ink:#1d2733;--soft:#5b6b7c;--line:#dfe5ec;--paper:#fff;--back:#f4f6f9;--mark:#1f5fbf}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-header,main,footer{max-width:1120px;margin:0 auto;padding:0 24px}
+header,main,footer{max-width:1240px;margin:0 auto;padding:0 24px}
 header{padding-top:40px}h1{margin:0 0 4px;font-size:28px;letter-spacing:-.02em}
 header p,footer{color:var(--soft)}footer{padding:8px 24px 48px;font-size:13px}
 nav{margin:14px 0 26px}nav a{margin-right:18px;color:var(--mark);text-decoration:none}
@@ -26,11 +27,13 @@ background:var(--back);border-radius:0 6px 6px 0}
 .aside{color:var(--soft);font-size:13px;margin:6px 0 0}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13.5px;width:100%}
 th{color:var(--soft);font-weight:600;text-align:left;border-bottom:2px solid var(--line)}
-th,td{padding:5px 12px 5px 0;vertical-align:top}td{border-bottom:1px solid var(--line)}
+th,td{padding:5px 14px 5px 0;vertical-align:top}th{vertical-align:bottom}
+td{border-bottom:1px solid var(--line);white-space:nowrap}
+td.w{white-space:normal;min-width:16em;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 td a{color:inherit;text-decoration:underline dotted var(--soft)}
 figure{margin:14px 0 0}figure svg{width:100%;max-width:860px;height:auto;display:block}
-figcaption{color:var(--soft);font-size:13px;margin-top:4px}
+figcaption{color:var(--soft);font-size:13px;margin:4px 0 14px}
 .grids{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:16px}
 .grids img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
 @media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}nav{display:none}}
@@ -45,16 +48,24 @@ def text(value: object) -> str:
 def table(
     rows: Sequence[Mapping[str, Any]], *, link: Callable[[str, Any], str | None] | None = None
 ) -> str:
-    """Rows under headings; `link(column, row)` may give the address of a cell's source."""
-    heads = list(dict.fromkeys(name for row in rows for name in row))
+    """Rows under headings; `link(column, row)` may give the address of a cell's source.
+
+    A column that is empty in every row is left out.
+    """
+    heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
     numeric = {head for head in heads if all(_is_number(row.get(head)) for row in rows)}
-    top = "".join(f"<th{_class(head in numeric)}>{text(head)}</th>" for head in heads)
+    top = "".join(f"<th{_class(head in numeric)}>{text(_heading(head))}</th>" for head in heads)
     lines = [
         "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
         for row in rows
     ]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide"><table>\n<tr>{top}</tr>\n{body}\n</table></div>'
+
+
+def _heading(name: str) -> str:
+    """A column's name as a person reads it: `images_per_s` is images/s."""
+    return name.replace("_per_", "/").replace("_", " ")
 
 
 def _is_number(value: Any) -> bool:
@@ -71,7 +82,8 @@ def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
     address = link(head, row) if link and value is not None else None
     if address:
         said = f'<a href="{html.escape(address)}">{said}</a>'
-    return f"<td{_class(number)}>{said}</td>"
+    wraps = ' class="w"' if len(said) > LONGEST_UNBROKEN else ""
+    return f"<td{_class(number) or wraps}>{said}</td>"
 
 
 def section(name: str, title: str, *parts: str) -> str:

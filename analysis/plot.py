@@ -58,12 +58,23 @@ def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
             )
     if all((curve.loss > 0).all() for curve in curves):
         top.set_yscale("log")
+        _plain_ticks(top)
     top.set_ylabel("loss")
-    top.legend()
+    top.legend(frameon=False)
     below.axhline(1, color="C0", lw=0.8)
     below.set_ylabel("ratio to first")
     below.set_xlabel(AXES[by])
     save(figure, path)
+
+
+def _plain_ticks(axes: Any) -> None:
+    """Label a logarithmic axis with plain numbers: 0.4 is read at once, 4 x 10^-1 is not.
+
+    Losses seldom span a decade; where they do, its ends are enough.
+    """
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:.3g}")
+    axes.yaxis.set_minor_formatter("{x:.3g}" if high < 10 * low else "")
 
 
 def plain(text: str) -> str:

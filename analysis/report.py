@@ -18,7 +18,7 @@ from analysis.read.log import RunLog
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.runs import run_row
 from analysis.speed import Arm, attribution, measure
-from analysis.speed_table import difference_rows, rows, short_row, time_rows
+from analysis.speed_table import difference_rows, percent, rows, short_row, time_rows
 
 MOST_GRIDS = 24
 MOST_FINDINGS = 200
@@ -42,11 +42,12 @@ def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
     speeds = rows(arms)
     pairs = _pairs(logs)
     summary = [run_row(log) for log in logs]
+    shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
     remarks = [*(why for _, why in found.unread), *(r for run in measured for r in run.remarks)]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
         "verdicts": _verdicts(speeds, pairs, arms, margin=margin),
-        "runs": section("runs", "Runs", table(summary, link=_source_link(logs, beside))),
+        "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
         "speed": _speed(speeds, arms),
         "loss": _loss(logs, pairs, margin=margin),
         "differences": _differences(arms),
@@ -86,11 +87,15 @@ def _verdicts(
                 ratio += f" [{row['speedup_low']:.2f}, {row['speedup_high']:.2f}]"
         line = f"<b>{text(row['run'])}</b>: {ratio} {text(row['verdict'])}"
         if (found := losses.get(arm.runs[0].log.name)) is not None:
-            line += f"; {text(found.verdict(margin=margin))}"
+            line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
         said.append(f"<li>{line}<br><small>{text(attribution(arms[0], arm))}</small></li>")
     if not said:
         return ""
     return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(said)}</ul>')
+
+
+def _of_loss(verdict: str) -> str:
+    return verdict if "loss" in verdict else f"loss {verdict}"
 
 
 def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:

@@ -53,7 +53,7 @@ def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     axes.set_yticklabels([plain(row["run"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("% of the wall time")
-    axes.legend(ncols=len(parts), loc="lower center", bbox_to_anchor=(0.5, 1))
+    axes.legend(ncols=len(parts), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
     return as_svg(figure)
 
 

@@ -144,6 +144,9 @@ def unlike_clocks(base: Arm, arm: Arm) -> str | None:
     """Why no ratio is taken of two arms: one across clocks would measure the clocks."""
     a, b = base.runs[0], arm.runs[0]
     if a.clock != b.clock:
+        silent = next((run for run in (a, b) if run.steady is None), None)
+        if silent is not None:
+            return f"not compared: {silent.log.name} tells no time"
         return f"not compared: {b.clock} clock against {a.clock} clock"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"not compared: printed by {b.log.format} against printed by {a.log.format}"

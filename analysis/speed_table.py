@@ -104,15 +104,16 @@ def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "steps/s": row["steps_per_s"],
         "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
-        "MFU": _percent(row["mfu"]),
-        "HFU": _percent(row["hfu"]),
-        "by 6N": _percent(row["mfu_naive_6n"]),
+        "MFU": percent(row["mfu"]),
+        "HFU": percent(row["hfu"]),
+        "by 6N": percent(row["mfu_naive_6n"]),
         "speedup": _speedup(row),
         "verdict": row["verdict"],
     }
 
 
-def _percent(share: float | None) -> str | None:
+def percent(share: float | None) -> str | None:
+    """A share as a person reads it."""
     return None if share is None else f"{share:.1%}"
 
 

@@ -23,7 +23,7 @@ def act(asked: argparse.Namespace) -> int:
     import numpy as np
 
     from analysis.critical import critical_batch
-    from analysis.quality import group_row, groups, parse_target
+    from analysis.quality import arrival, group_row, groups, parse_target
     from analysis.read import Unreadable
     from analysis.read.find import read_logs
 
@@ -31,7 +31,16 @@ def act(asked: argparse.Namespace) -> int:
         target = parse_target(asked.target)
     except ValueError as error:
         raise Unreadable(f"--target {error}") from None
-    found = groups(read_logs(asked.paths), target)
+    logs, left = [], []
+    for log in read_logs(asked.paths):
+        try:
+            arrival(log, target)
+            logs.append(log)
+        except Unreadable as error:
+            left.append(str(error))
+    if not logs:
+        raise Unreadable("\n".join(left))
+    found = groups(logs, target)
     rows = [group_row(found[0], group) for group in found]
     samples: dict[int, list[float]] = {}
     for group in found:
@@ -49,5 +58,6 @@ def act(asked: argparse.Namespace) -> int:
             "" if critical.low is None else f" [{critical.low:.0f}, {critical.high or np.inf:.0f}]"
         )
         remark([f"critical batch size {critical.value:.0f}{ends}"])
+    remark(f"left out: {why}" for why in left)
     remark(f"{name}: never reached {asked.target}" for group in found for name in group.missed)
     return 0 if any(group.arrivals for group in found) else 1

@@ -68,7 +68,9 @@ def read_others(place: Place) -> Found:
     if not place.has_others:
         return Found()
     if not place.path.is_dir():
-        return read_one(place.path, name=place.path.name)
+        found = read_one(place.path, name=place.path.name)
+        _refuse_empty(place, found)
+        return found
     own = {run.path.resolve() for run in place.ours} | {
         run.path.resolve() for run in _our_runs(place.path)
     }
@@ -99,13 +101,16 @@ def text_files(paths: list[str]) -> list[Path]:
 
 
 def _existing(name: str) -> Path:
+    """The path, where it is a file or a folder: a pipe would be waited for."""
     path = Path(name)
     try:
-        if path.exists():
-            return path
+        is_there, is_read = path.exists(), path.is_file() or path.is_dir()
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}: cannot be read ({error})") from None
-    raise Unreadable(f"{name}: no such file or folder")
+    if not is_read:
+        why = "neither a file nor a folder" if is_there else "no such file or folder"
+        raise Unreadable(f"{name}: {why}")
+    return path
 
 
 def _our_runs(path: Path) -> list[RunFolder]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -287,6 +288,29 @@ def test_a_file_that_is_no_log_is_misuse(tmp_path):
     (tmp_path / "x").write_bytes(bytes(range(256)) * 50)
     with pytest.raises(Unreadable, match="no run in it"):
         read_logs([str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize("data", [b"", bytes(1000), bytes(range(256)) * 50, b"# notes\n"])
+@pytest.mark.parametrize("command", ["runs", "speed", "report"])
+def test_every_command_refuses_a_file_without_a_run(command, data, tmp_path, capsys):
+    (tmp_path / "x").write_bytes(data)
+    out = ["--out", str(tmp_path / "r.html")] if command == "report" else []
+    assert main([command, str(tmp_path / "x"), *out]) == 2
+    assert "no run in it" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "x")
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    assert "neither a file nor a folder" in capsys.readouterr().err
+
+
+def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.lightning(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[1]
+    assert found["verdict"] == "not compared: b tells no time"
 
 
 @pytest.mark.parametrize(

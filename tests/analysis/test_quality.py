@@ -8,6 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.critical import critical_batch
 from analysis.quality import olympic, parse_target
+from tests.analysis import foreign_logs as write
 from tests.analysis.planted import START, Truth, plant
 
 E_MIN, B_CRIT = 20_000, 200
@@ -167,3 +168,15 @@ def test_the_interval_of_the_critical_batch_covers_it_in_a_small_draw():
 @pytest.mark.long
 def test_the_interval_of_the_critical_batch_covers_it():
     assert 0.9 <= coverage(1000) <= 0.98
+
+
+def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth())
+    (tmp_path / "b.csv").write_bytes(write.lightning(write.story()))
+    assert (
+        main(["quality", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]) == 0
+    )
+    told = capsys.readouterr()
+    assert [group["runs"] for group in json.loads(told.out)["groups"]] == [1]
+    assert "left out: " in told.err
+    assert "b.csv: records no time or no images beside its loss" in told.err
