@@ -8,13 +8,26 @@ from configs.yaml12 import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """The share of one rank: world = replicate x shard, batch = world x micro x accumulation."""
+    """The share of one rank of replicate x shard x tensor; the ranks of `tensor` share theirs.
 
-    world: int
+    The global batch is data_ranks x micro_batch x accumulation.
+    """
+
     replicate: int
     shard: int
+    tensor: int
     micro_batch: int
     accumulation: int
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks (or groups of `tensor` ranks) that see images of their own."""
+        return self.replicate * self.shard
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.data_ranks * self.tensor
 
 
 def check_ranks(config: Run, *, world: int) -> None:
@@ -23,36 +36,53 @@ def check_ranks(config: Run, *, world: int) -> None:
         divide(config, world=world)
 
 
-def divide(config: Pretrain, *, world: int) -> Division:
-    """The mesh and the batches of `world` ranks; `ConfigError` says what would fit."""
-    shard = config.layout.shard
-    replicate = config.layout.replicate or world // shard
-    if replicate * shard != world:
+def divide(config: Pretrain, *, world: int, tuned: int | None = None) -> Division:
+    """The mesh and the batches of `world` ranks; `ConfigError` says what would fit.
+
+    `tuned` stands for `train.micro_batch: auto` where it was found; until then the largest does.
+    """
+    replicate, shard, tensor = _mesh(config, world)
+    batch, data_ranks = config.train.global_batch, replicate * shard
+    if batch % data_ranks:
+        lower = batch // data_ranks * data_ranks
         raise ConfigError(
-            f"layout: replicate {config.layout.replicate or 'null'} x shard {shard} does not make "
-            f"{world} ranks; set layout.shard to a divisor of {world} and layout.replicate to null"
+            f"train.global_batch {batch} does not divide over {data_ranks} data ranks; "
+            f"{f'{lower} or ' if lower else ''}{lower + data_ranks} would"
         )
-    batch = config.train.global_batch
-    if batch % world:
-        lower = batch // world * world
-        raise ConfigError(
-            f"train.global_batch {batch} does not divide over {world} ranks; "
-            f"{f'{lower} or ' if lower else ''}{lower + world} would"
-        )
-    share = batch // world
-    micro = config.train.micro_batch or share
+    share = batch // data_ranks
+    asked = config.train.micro_batch
+    micro = (tuned if asked == "auto" else asked) or share
     if share % micro:
         raise ConfigError(
-            f"train.micro_batch {micro} does not divide the {share} images of a rank "
-            f"(train.global_batch {batch} over {world} ranks); {_nearest(share, micro)} would"
+            f"train.micro_batch {micro} does not divide the {share} images of a data rank "
+            f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
         )
     return Division(
-        world=world,
         replicate=replicate,
         shard=shard,
+        tensor=tensor,
         micro_batch=micro,
         accumulation=share // micro,
     )
+
+
+def _mesh(config: Pretrain, world: int) -> tuple[int, int, int]:
+    """Replicate, shard and tensor degrees, whose product is the world."""
+    layout, heads = config.layout, config.model.heads
+    split = layout.shard * layout.tensor
+    replicate = layout.replicate or world // split
+    if replicate * split != world:
+        raise ConfigError(
+            f"layout: replicate {layout.replicate or 'null'} x shard {layout.shard} x tensor "
+            f"{layout.tensor} does not make {world} ranks; set layout.shard x layout.tensor to a "
+            f"divisor of {world} and layout.replicate to null"
+        )
+    if heads % layout.tensor:
+        raise ConfigError(
+            f"layout.tensor {layout.tensor} does not divide model.heads {heads}: each rank "
+            "computes whole heads"
+        )
+    return replicate, layout.shard, layout.tensor
 
 
 def _nearest(number: int, wish: int) -> int:

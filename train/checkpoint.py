@@ -1,12 +1,13 @@
 """Checkpoints of the whole training state, by torch.distributed.checkpoint.
 
-A checkpoint is written under a temporary name, forced to disk, renamed; `latest` moves last.
-So a kill at any moment leaves the older checkpoint or the newer one, never half of one.
 Nothing random is stored: every draw is a function of the seed and of `images` (train/draws.py),
 so a checkpoint can be taken up by any number of ranks.
 """
 
-import shutil
+import concurrent.futures
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,38 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.optim import AdamW
 
-from configs.disk import replace_file, sync_folder
 from configs.yaml12 import ConfigError
 from train.clocks import Clocks
-from train.dist import from_rank_0
+from train.dist import from_every_rank, from_rank_0
 from train.ema import Average
+from train.failure import RunFailure
+from train.journal import log
+from train.soundness import LossScale
+from train.storage import (
+    Writer,
+    damaged_files,
+    first_cause,
+    newest,
+    newest_first,
+    set_aside,
+    step_name,
+)
 
 
 class TrainingState(Stateful):
-    """Weights, their average, the optimizer's moments, images seen and clocks: tensors alone."""
+    """Weights, their average, moments, progress, loss scale and clocks: tensors alone."""
 
     def __init__(
-        self, *, network: nn.Module, average: Average, optimizer: AdamW, clocks: Clocks
+        self,
+        *,
+        network: nn.Module,
+        average: Average,
+        optimizer: AdamW,
+        scale: LossScale,
+        clocks: Clocks,
     ) -> None:
         self._network, self._average = network, average
-        self._optimizer, self._clocks = optimizer, clocks
+        self._optimizer, self._scale, self._clocks = optimizer, scale, clocks
         self.step = 0
         self.images = 0
 
@@ -44,6 +62,7 @@ class TrainingState(Stateful):
             "average": self._average.average,
             "optimizer": {name: self._moments(p) for name, p in parameters.items()},
             "progress": {"step": _number(self.step), "images": _number(self.images)},
+            "loss_scale": {"value": _number(self._scale.value), "good": _number(self._scale.good)},
             "clocks": clocks,
         }
 
@@ -51,6 +70,8 @@ class TrainingState(Stateful):
         """Take up the numbers; the tensors of `state_dict` were filled in place."""
         self.step = int(state["progress"]["step"])
         self.images = int(state["progress"]["images"])
+        self._scale.value = float(state["loss_scale"]["value"])
+        self._scale.good = int(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
 
@@ -68,76 +89,142 @@ def _number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def save(folder: Path, state: TrainingState, *, keep: int) -> None:
-    """Save the state of all ranks as the newest checkpoint and drop all but `keep`."""
-    name = step_name(state.step)
-    temporary = folder / f"{name}.partial"
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A checkpoint that is whole and in place."""
+
+    step: int
+    images: int
+
+
+class Saver:
+    """Saves the state of all ranks, now or while training goes on; at most one is under way."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int,
+        asynchronous: bool = False,
+        is_superseded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._folder, self._keep, self._is_superseded = folder, keep, is_superseded
+        # Its own group: the thread that writes must not mix its messages with the loop's.
+        self._group: Any = dist.new_group(backend="gloo") if asynchronous else None
+        self._pending: tuple[concurrent.futures.Future[object], Saved] | None = None
+        self._finished: list[Saved] = []
+
+    def save(self, state: TrainingState) -> None:
+        """Save `state` as the newest checkpoint; every rank must."""
+        self.wait()
+        name, saved = step_name(state.step), Saved(step=state.step, images=state.images)
+        writer = Writer(self._folder, name, keep=self._keep, is_superseded=self._is_superseded)
+        with first_cause():
+            _on_rank_0(writer.prepare)
+            if self._group is None:
+                dcp.save({"training": state}, storage_writer=writer)
+                self._finished.append(saved)
+                return
+            begun = dcp.async_save(
+                {"training": state}, storage_writer=writer, process_group=self._group
+            )
+        assert isinstance(begun, concurrent.futures.Future)
+        self._pending = begun, saved
+
+    def finished(self) -> list[Saved]:
+        """Checkpoints that came into place since this was last asked; raises what failed."""
+        if self._pending and self._pending[0].done():
+            self.wait()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def abandon(self) -> None:
+        """Wait for the save that is under way, and care no more for what becomes of it."""
+        with contextlib.suppress(Exception):
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the save that is under way."""
+        if self._pending is None:
+            return
+        (begun, saved), self._pending = self._pending, None
+        with first_cause():
+            begun.result()
+        self._finished.append(saved)
+
+
+def _on_rank_0(act: Callable[[], None]) -> None:
+    """Let rank 0 act, the others wait for it; all of them raise what it met."""
+    error: object = None
     if dist.get_rank() == 0:
-        folder.mkdir(exist_ok=True)
-        _discard_partial(folder)
-        temporary.mkdir()
-    dist.barrier()
-    dcp.save({"training": state}, checkpoint_id=temporary)
-    if dist.get_rank() == 0:
-        _install(folder, temporary, name)
-        for old in complete(folder)[:-keep]:
-            shutil.rmtree(folder / old)
-    dist.barrier()
+        try:
+            act()
+        except OSError as met:
+            error = met
+    error = from_rank_0(error)
+    if isinstance(error, OSError):
+        raise error
 
 
 def load_newest(folder: Path, state: TrainingState) -> bool:
-    """Load the newest checkpoint into `state`; False where there is none."""
-    name = from_rank_0(newest(folder) if dist.get_rank() == 0 else None)
-    if name is None:
-        return False
-    dcp.load({"training": state}, checkpoint_id=folder / str(name))
-    return True
+    """Load the newest whole checkpoint into `state`; False where there is none."""
+    name = agree_on_newest(folder)
+    if name is not None:
+        load_checkpoint(folder / name, state)
+    return name is not None
 
 
-def load_average(folder: Path, network: nn.Module) -> tuple[int, int]:
-    """Load the averaged weights of the newest checkpoint; the step and images they are of."""
+def load_checkpoint(checkpoint: Path, state: TrainingState) -> None:
+    """Load one checkpoint into `state`."""
+    with first_cause():
+        dcp.load({"training": state}, checkpoint_id=checkpoint)
+
+
+def agree_on_newest(folder: Path) -> str | None:
+    """The newest checkpoint whose files are as they were written; None where none was saved.
+
+    Ranks share the checking; one that is damaged is set aside, and the one before is looked at.
+    """
+    rank, world = dist.get_rank(), dist.get_world_size()
+    names = from_rank_0(newest_first(folder) if rank == 0 else None)
+    assert isinstance(names, list)
+    for name in names:
+        found = from_every_rank(damaged_files(folder / name, part=rank, parts=world))
+        damaged = [file for files in found for file in files]  # type: ignore[attr-defined]
+        if not damaged:
+            return str(name)
+        log.warning("%s is damaged (%s): passed over", folder / name, ", ".join(damaged))
+        _on_rank_0(lambda: set_aside(folder / name))  # noqa: B023
+    if names:
+        raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
+    return None
+
+
+def load_weights(folder: Path, network: nn.Module, *, which: str = "ema") -> tuple[int, int]:
+    """Load the `ema` or `model` weights of the newest checkpoint; its step and images.
+
+    A run that keeps no average has its weights stand for it.
+    """
     name = newest(folder)
     if name is None:
         raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
-    average = {name: parameter.detach() for name, parameter in network.named_parameters()}
+    if damaged := damaged_files(folder / name):
+        raise ConfigError(
+            f"{folder / name} is damaged ({', '.join(damaged)}); delete it to use the one before"
+        )
+    read_weights(folder / name, network, which=which)
     progress = {"step": _number(0), "images": _number(0)}
-    wanted = {"training": {"average": average, "progress": progress}}
-    dcp.load(wanted, checkpoint_id=folder / name)
+    dcp.load({"training": {"progress": progress}}, checkpoint_id=folder / name)
     return int(progress["step"]), int(progress["images"])
 
 
-def newest(folder: Path) -> str | None:
-    """The name of the checkpoint that `latest` points to, else of the last complete one."""
-    found = complete(folder)
-    pointer = folder / "latest"
-    named = pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else ""
-    return named if named in found else (found[-1] if found else None)
-
-
-def complete(folder: Path) -> list[str]:
-    """The names of whole checkpoints, oldest first."""
-    if not folder.is_dir():
-        return []
-    return sorted(entry.name for entry in folder.iterdir() if (entry / ".metadata").is_file()
-                  and not entry.name.endswith(".partial"))  # fmt: skip
-
-
-def step_name(step: int) -> str:
-    """The folder name of the checkpoint after `step` steps."""
-    return f"step-{step:09d}"
-
-
-def _install(folder: Path, temporary: Path, name: str) -> None:
-    sync_folder(temporary)
-    final = folder / name
-    if final.exists():  # the same step again, after a resume from an older one
-        final.rename(folder / f"{name}.old.partial")
-    temporary.rename(final)
-    sync_folder(folder)
-    replace_file(folder / "latest", f"{name}\n")
-    _discard_partial(folder)
-
-
-def _discard_partial(folder: Path) -> None:
-    for entry in folder.glob("*.partial"):
-        shutil.rmtree(entry)
+def read_weights(checkpoint: Path, network: nn.Module, *, which: str) -> None:
+    """Load the `ema` or `model` weights of one checkpoint into the network, however sharded."""
+    weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
+    reader = dcp.FileSystemReader(checkpoint)
+    has_average = any(
+        key.startswith("training.average.") for key in reader.read_metadata().state_dict_metadata
+    )
+    part = "average" if which == "ema" and has_average else "network"
+    with first_cause():
+        dcp.load({"training": {part: weights}}, checkpoint_id=checkpoint)

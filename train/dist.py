@@ -68,10 +68,15 @@ def process_group(ranks: Ranks) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def data_mesh(division: Division, device: torch.device) -> DeviceMesh:
-    """The (replicate, shard) mesh over all ranks."""
-    shape = (division.replicate, division.shard)
-    return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
+def data_rank(ranks: Ranks, division: Division) -> int:
+    """Which share of the images this rank has: the same for the ranks of one tensor group."""
+    return ranks.rank // division.tensor
+
+
+def make_mesh(division: Division, device: torch.device) -> DeviceMesh:
+    """The (replicate, shard, tensor) mesh over all ranks; `tensor` are neighbours."""
+    shape = (division.replicate, division.shard, division.tensor)
+    return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard", "tensor"))
 
 
 class Agreement:

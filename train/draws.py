@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema.model import Objective
+from configs.schema.objective import Objective
 
-_ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR = 1, 2, 3, 4, 5, 6
+_ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR, _VALIDATION = 1, 2, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +50,39 @@ def order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
 
 
 def draw(
-    seed: int, epoch: int, index: int, *, shape: tuple[int, ...], objective: Objective
+    seed: int,
+    epoch: int,
+    index: int,
+    *,
+    shape: tuple[int, ...],
+    objective: Objective,
+    shift: float = 1.0,
 ) -> Draw:
-    """The draw of example `index` in epoch `epoch`."""
+    """The draw of example `index` in epoch `epoch`; `shift` is a of t' = a t / (1 + (a-1) t)."""
     generator = _generator(seed, _EXAMPLE, index, epoch)
     u, drop, flip = generator.random(3)
     normal = generator.standard_normal()
-    if objective.timesteps == "logit_normal":
-        u = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
     return Draw(
-        t=float(u),
+        t=flow_time(u, normal, objective, shift=shift),
         drop_label=bool(drop < objective.label_dropout),
         flip=bool(flip < 0.5),
         noise=generator.standard_normal(shape, dtype=np.float32),
     )
+
+
+def flow_time(u: float, normal: float, objective: Objective, *, shift: float) -> float:
+    """A time of the objective's density (Esser et al. 2024) from a uniform and a normal draw.
+
+    Where u rises with the normal draw, from one quantile to the next, so does the time (but for
+    `mode`, where it falls).
+    """
+    if objective.timesteps == "logit_normal":
+        t = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
+    elif objective.timesteps == "mode":
+        t = 1 - u - objective.mode_scale * (np.cos(np.pi / 2 * u) ** 2 - 1 + u)
+    else:
+        t = u
+    return float(shift * t / (1 + (shift - 1) * t))
 
 
 def sample_noise(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -80,3 +99,14 @@ def held_out(size: int, share: float) -> NDArray[np.int64]:
 def dummy_latent(index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """The `index`-th of as many different random latents as are asked for."""
     return _generator(0, _DUMMY, index, 0).standard_normal(shape, dtype=np.float32)
+
+
+def validation_order(size: int) -> NDArray[np.int64]:
+    """The order in which held-out examples are taken for validation, the same for every seed."""
+    return _generator(0, _VALIDATION, 0, 0).permutation(size)
+
+
+def validation_noise(index: int, stratum: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The noise that held-out example `index` is always judged with at time `stratum`."""
+    generator = _generator(1, _VALIDATION, index, stratum)
+    return generator.standard_normal(shape, dtype=np.float32)

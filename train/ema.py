@@ -6,20 +6,26 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from configs.schema.training import Train
+
 
 class Average:
-    """An average of every parameter; of sharded parameters, of the shard of this rank."""
+    """An average of every parameter; of sharded parameters, of the shard of this rank.
 
-    def __init__(self, model: nn.Module, *, decay: float, warmup: bool) -> None:
+    With decay None there is no average: `average` is empty, and the weights stand for it.
+    """
+
+    def __init__(self, model: nn.Module, *, decay: float | None, warmup: bool) -> None:
         self._decay, self._warmup = decay, warmup
-        self._live: list[Tensor] = list(model.parameters())
-        self.average = {
-            name: parameter.detach().clone() for name, parameter in model.named_parameters()
-        }
+        named = dict(model.named_parameters()) if decay is not None else {}
+        self._live: list[Tensor] = list(named.values())
+        self.average = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move towards the weights after optimizer step `step` (from 1)."""
+        if self._decay is None:
+            return
         decay = min(self._decay, (1 + step) / (10 + step)) if self._warmup else self._decay
         torch._foreach_lerp_(list(self.average.values()), self._live, 1 - decay)
 
@@ -38,3 +44,10 @@ class Average:
             held: Tensor = live.clone()
             live.copy_(mine)
             mine.copy_(held)
+
+
+def batch_decay(config: Train) -> float | None:
+    """The decay per step; of `ema_decay` at batch `ema_batch`, decay^(global_batch / ema_batch)."""
+    if config.ema_decay is None or config.ema_batch is None:
+        return config.ema_decay
+    return float(config.ema_decay ** (config.global_batch / config.ema_batch))

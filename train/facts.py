@@ -13,7 +13,9 @@ from configs.batch import Division
 from configs.run import node_name
 from configs.schema import Pretrain
 from train.dist import Ranks, to_rank_0
-from train.model.macs import dit_macs, training_flops
+from train.layout import DTYPES, is_sharded
+from train.model.macs import recomputed_macs, tokens, training_flops
+from train.network import network_macs
 
 
 def placement(ranks: Ranks) -> list[object] | None:
@@ -47,27 +49,36 @@ def versions() -> dict[str, str]:
     return found
 
 
-def arithmetic(config: Pretrain) -> dict[str, str]:
-    """Element types of what is kept and of what is computed."""
-    compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
+def arithmetic(config: Pretrain, division: Division) -> dict[str, str]:
+    """Element types of what is kept, computed and sent, which no layout changes but `gather`."""
+    compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
-    return dict.fromkeys(kept, "float32") | {"compute": compute}
+    types = dict.fromkeys(kept, "float32") | {"compute": compute}
+    if is_sharded(division):
+        types["gather"] = compute
+    return types
 
 
 def training_facts(
     config: Pretrain, division: Division, network: torch.nn.Module
 ) -> Mapping[str, Any]:
     """Sizes that rates are computed with."""
-    return {
+    macs = network_macs(config)
+    facts: dict[str, Any] = {}
+    if config.model.family == "dit":
+        facts["recomputed_macs_per_image"] = recomputed_macs(config)
+        facts["tokens_per_image"] = tokens(config)
+    return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "macs_per_image": dit_macs(config),
-        "training_flops_per_image": training_flops(config),
+        "macs_per_image": macs,
+        "training_flops_per_image": training_flops(macs),
         "ranks": division.world,
         "replicate": division.replicate,
         "shard": division.shard,
+        "tensor": division.tensor,
         "micro_batch": division.micro_batch,
         "accumulation": division.accumulation,
-        "dtypes": arithmetic(config),
+        "dtypes": arithmetic(config, division),
         "versions": versions(),
     }
 

@@ -35,7 +35,7 @@ def reason_of(error: BaseException) -> str:
         return "data"
     if isinstance(error, torch.OutOfMemoryError):
         return "oom"
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator: " in str(error):
         return "host_oom"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk"

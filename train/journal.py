@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,13 @@ class Journal:
     def evaluation(self, fields: dict[str, Any]) -> None:
         """Record what was evaluated."""
         self._record(fields)
-        log.info("  ".join(f"{name} {_short(value)}" for name, value in fields.items()))
+        log.info(_details(fields))
 
     def event(self, name: str, **fields: Any) -> None:
         """Record an event."""
         if self._writer:
             self._writer.event(name, **fields)
-        details = "  ".join(f"{key} {_short(value)}" for key, value in fields.items())
-        log.info(f"{name}  {details}".rstrip())
+        log.info(f"{name}  {_details(fields)}".rstrip())
 
     def close(self) -> None:
         """Flush and close everything."""
@@ -69,6 +69,29 @@ class Journal:
                 _to_board(self._board, record)
 
 
+class Arrivals:
+    """When this rank came to the point of a step where ranks wait for each other, in seconds.
+
+    One line for each recorded step in `ranks/arrivals-00000.jsonl` of the attempt.
+    """
+
+    def __init__(self, attempt: Path, *, rank: int) -> None:
+        self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
+        self._time = 0.0
+
+    def note(self) -> None:
+        """It is there."""
+        self._time = time.time()
+
+    def write(self, step: int) -> None:
+        """Keep the time last noted as that of `step`."""
+        print(f'{{"step": {step}, "time": {self._time:.6f}}}', file=self._file, flush=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 def console_line(fields: dict[str, Any], *, steps: int) -> str:
     """A record as a person reads it while waiting."""
     step = fields["step"]
@@ -76,6 +99,12 @@ def console_line(fields: dict[str, Any], *, steps: int) -> str:
     shown = [name for name in ("loss", "lr", "grad_norm", "gpu_gb") if fields.get(name) is not None]
     body = "  ".join(f"{name} {_short(fields[name])}" for name in shown)
     return f"{done}  {body}  train {fields['train_s']:.1f} s"
+
+
+def _details(fields: dict[str, Any]) -> str:
+    """Fields for a person, who has the clocks in the lines of the steps."""
+    shown = {name: value for name, value in fields.items() if not name.endswith("_s")}
+    return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
 
 
 def _short(value: Any) -> str:

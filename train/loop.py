@@ -1,7 +1,6 @@
 """The training loop."""
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +13,21 @@ from torch.nn.parallel import DistributedDataParallel
 from configs.batch import Division
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from train.checkpoint import TrainingState, save
+from train.checkpoint import Saver, TrainingState
 from train.clocks import Clocks
 from train.data.loader import Batch
-from train.dist import Agreement, Ranks, sum_over_ranks
+from train.data.vae import pictures
+from train.dist import Agreement, Ranks, data_rank
 from train.ema import Average
-from train.failure import RunFailure
-from train.journal import Journal
-from train.objective import flow_loss
-from train.optimizer import clip, learning_rate
-from train.sampling import grid_labels, sample, save_grid
+from train.interval import Interval
+from train.journal import Arrivals, Journal
+from train.layout import DTYPES
+from train.objective import Objective
+from train.optimizer import clip_factor, gradient_norm, learning_rate
+from train.sampling import Place, grid_labels, sample, save_grid
+from train.soundness import FiniteWatch, LossScale
 from train.stopping import Watch, Wish
+from train.validation import Validation
 
 
 @dataclass(kw_only=True)
@@ -37,44 +40,62 @@ class Trainer:
     run: RunFolder
     network: nn.Module
     model: nn.Module
+    objective: Objective
     optimizer: torch.optim.AdamW
+    scale: LossScale
     average: Average
     state: TrainingState
+    saver: Saver
     clocks: Clocks
     journal: Journal
+    arrivals: Arrivals
     watch: Watch
     batches: Iterator[Batch]
+    validation: Validation | None
+
+    def __post_init__(self) -> None:
+        self._interval = Interval(self.ranks.device)
+        self._finite = FiniteWatch(self.ranks.device)
+        self._saved_at = self.state.step
 
     def train(self) -> Wish:
         """Train to the last step or until a wish to leave; saved unless a newer attempt runs."""
-        config, steps = self.config, self.config.train.steps
-        agreement = Agreement()
-        interval = _Interval(self.ranks.device)
-        saved_at = self.state.step
+        steps, agreement = self.config.train.steps, Agreement()
         self.rehearse()
         self.clocks.lap("setup", drain=True)
         agreement.vote(self.watch.wish())
         wish, norm = Wish(agreement.settle()), None
         while self.state.step < steps and wish is Wish.GO_ON:
-            norm = self.step(interval)
-            step = self.state.step
-            saves = step % config.checkpoint.every == 0 or step == steps
-            if step % config.log.every == 0 or saves:
-                self.record(interval, norm)
-            if saves:
-                self.save()
-                saved_at = step
-            if step == steps or (config.sample.every and step % config.sample.every == 0):
-                self.draw_samples()
+            norm = self.step()
+            self._after_step(norm)
             wish = Wish(agreement.vote(self.watch.wish()))
         wish = max(wish, Wish(agreement.settle()))
+        self._finite.check()
         if self.state.step == steps and wish is not Wish.LEAVE:
-            return Wish.GO_ON
-        if wish is not Wish.LEAVE and self.state.step > saved_at:
-            if interval.steps and norm is not None:
-                self.record(interval, norm)
+            wish = Wish.GO_ON
+        elif wish is not Wish.LEAVE and self.state.step > self._saved_at:
+            if self._interval.steps and norm is not None:
+                self.record(norm)
             self.save()
+        self._finish_saving(wish)
         return wish
+
+    def _after_step(self, norm: Tensor) -> None:
+        """What is due after a step: a record, a save, a validation, samples."""
+        config, step = self.config, self.state.step
+        last = step == config.train.steps
+        saves = step % config.checkpoint.every == 0 or last
+        judges = self.validation is not None and _is_due(step, config.validation.every, last)
+        draws = _is_due(step, config.sample.every, last)
+        if step % config.log.every == 0 or saves or judges or draws:
+            self.record(norm)
+        if saves:
+            self.save()
+        if judges:
+            self.validate()
+        if draws:
+            self.draw_samples()
+        self._tell_saved()
 
     def rehearse(self) -> None:
         """One backward whose gradients are thrown away, before the first step of an attempt.
@@ -89,16 +110,29 @@ class Trainer:
         )
         label = torch.zeros(len(image), dtype=torch.long, device=self.ranks.device)
         with self.autocast():
-            flow_loss(self.model, image, image, label.float(), label).sum().backward()
+            losses = self.objective.losses(self.model, image, image, label.float(), label)
+        losses.sum().backward()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def record(self, interval: "_Interval", norm: Tensor) -> None:
+    def record(self, norm: Tensor) -> None:
         """Record the interval that ends with this step."""
+        config, state = self.config, self.state
+        self._finite.check()
         self.clocks.lap("train", drain=True)
-        self.journal.step(interval.close(self, norm=norm), steps=self.config.train.steps)
+        fields: dict[str, Any] = {"step": state.step, "images": state.images}
+        images = self._interval.steps * config.train.global_batch
+        fields |= self._interval.close(images=images, tensor=self.division.tensor)
+        fields["lr"] = learning_rate(config.optimizer, step=state.step, steps=config.train.steps)
+        fields["grad_norm"] = norm.item() / self.scale.value
+        if config.train.precision == "fp16":
+            fields["loss_scale"] = self.scale.value
+        if self.ranks.device.type == "cuda":
+            fields["gpu_gb"] = torch.cuda.max_memory_allocated(self.ranks.device) / 1e9
+        self.arrivals.write(state.step)
+        self.journal.step(fields | self.clocks.fields(), steps=config.train.steps)
 
-    def step(self, interval: "_Interval") -> Tensor:
-        """One optimizer step over the global batch; the gradients' norm before clipping."""
+    def step(self) -> Tensor:
+        """One optimizer step over the global batch; the norm of its (scaled) gradients."""
         config, step = self.config, self.state.step + 1
         rate = learning_rate(config.optimizer, step=step, steps=config.train.steps)
         for group in self.optimizer.param_groups:
@@ -106,51 +140,101 @@ class Trainer:
         for number in range(self.division.accumulation):
             last = number == self.division.accumulation - 1
             with self._reducing(last):
-                interval.add(self.backward())
-        norm = clip(self.network, config.optimizer.clip)
-        self.optimizer.step()
+                loss = self.backward(last=last)
+        self._finite.check()
+        norm = gradient_norm(self.network)
+        factor = clip_factor(norm / self.scale.value, config.optimizer.clip)
+        if self.scale.settle(self.network, norm, factor):
+            self._finite.put(step, norm + loss)
+            self.optimizer.step()
+            self.average.update(step)
         self.optimizer.zero_grad(set_to_none=True)
-        self.average.update(step)
         self.state.step = step
         self.state.images += config.train.global_batch
-        interval.steps += 1
+        self._interval.steps += 1
         self.clocks.lap("train")
         return norm
 
-    def backward(self) -> Tensor:
+    def backward(self, *, last: bool) -> Tensor:
         """Forward and backward of the next microbatch; the sum of its losses, detached."""
         self.clocks.lap("train")
         batch = next(self.batches)
         self.clocks.lap("data")
         batch = batch.to(self.ranks.device)
         with self.autocast():
-            losses = flow_loss(self.model, batch.image, batch.noise, batch.t, batch.label)
+            losses = self.objective.losses(
+                self.model, batch.image, batch.noise, batch.t, batch.label
+            )
+        if last:
+            self.arrivals.note()
         # Ranks average their gradients: a rank's share of the batch makes up for that.
-        (losses.sum() * (self.division.world / self.config.train.global_batch)).backward()
-        return losses.detach().sum(dtype=torch.float64)
+        share = self.division.data_ranks / self.config.train.global_batch
+        (losses.sum() * (share * self.scale.value)).backward()
+        loss = losses.detach().sum(dtype=torch.float64)
+        self._interval.add(loss, skipped=batch.skipped)
+        return loss
 
     def autocast(self) -> torch.autocast:
         """The arithmetic of the forward pass."""
-        bf16 = self.config.train.precision == "bf16"
-        return torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=bf16)
+        dtype = DTYPES[self.config.train.precision]
+        lower = dtype is not torch.float32
+        return torch.autocast(
+            self.ranks.device.type, dtype if lower else torch.bfloat16, enabled=lower
+        )
 
     def save(self) -> None:
-        """Save a checkpoint and say so."""
-        save(self.run.checkpoints, self.state, keep=self.config.checkpoint.keep)
+        """Save a checkpoint, or begin to."""
+        self.saver.save(self.state)
+        self._saved_at = self.state.step
         self.clocks.lap("save", drain=True)
-        self.journal.event("saved", step=self.state.step, images=self.state.images)
+        self._tell_saved()
+
+    def validate(self) -> None:
+        """Record the loss of the weights and of their average on held-out images."""
+        assert self.validation is not None
+        with self.autocast():
+            fields = {"validation_loss": self.validation.loss(self.network, self.objective)}
+            if self.average.average:
+                with self.average.in_place():
+                    averaged = self.validation.loss(self.network, self.objective)
+                fields["validation_loss_ema"] = averaged
+        self.clocks.lap("validate", drain=True)
+        at = {"step": self.state.step, "images": self.state.images}
+        self.journal.evaluation(at | fields | self.clocks.fields())
+        self.journal.event("evaluated", step=self.state.step)
 
     def draw_samples(self) -> None:
         """Draw a sample grid from the averaged weights."""
         labels = grid_labels(self.config)
+        number, division = data_rank(self.ranks, self.division), self.division
+        place = Place(number=number, count=division.data_ranks, tensor=division.tensor)
         with self.average.in_place(), self.autocast():
             images = sample(
-                self.network, labels, self.config, device=self.ranks.device, seed=self.config.seed
+                self.network,
+                self.objective,
+                labels,
+                self.config,
+                place=place,
+                device=self.ranks.device,
+                seed=self.config.seed,
             )
         if images is not None:
             name = f"step-{self.state.step:09d}.png"
-            save_grid(images, self.run.samples / name, columns=self.config.sample.per_class)
+            shown = pictures(images, self.config, device=self.ranks.device)
+            save_grid(shown, self.run.samples / name, columns=self.config.sample.per_class)
         self.clocks.lap("sample", drain=True)
+
+    def _tell_saved(self) -> None:
+        for saved in self.saver.finished():
+            self.journal.event("saved", step=saved.step, images=saved.images)
+
+    def _finish_saving(self, wish: Wish) -> None:
+        if wish is Wish.LEAVE:
+            self.saver.abandon()
+            return
+        self.saver.wait()
+        self.clocks.lap("save")
+        self._tell_saved()
 
     def _reducing(self, last: bool) -> contextlib.AbstractContextManager[None]:
         """Gradients are reduced over the ranks in the last microbatch of a step only."""
@@ -161,33 +245,5 @@ class Trainer:
         return contextlib.nullcontext()
 
 
-class _Interval:
-    """Losses since the last record."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._total = torch.zeros((), dtype=torch.float64, device=device)
-        self.steps = 0
-
-    def add(self, losses: Tensor) -> None:
-        self._total += losses
-
-    def close(self, trainer: Trainer, *, norm: Tensor) -> dict[str, Any]:
-        """The record of the interval, the loss averaged over its steps and all ranks."""
-        config, state = trainer.config, trainer.state
-        images = self.steps * config.train.global_batch
-        loss = sum_over_ranks(self._total).item() / images
-        self._total.zero_()
-        self.steps = 0
-        if not math.isfinite(loss):
-            raise RunFailure("nan", f"the loss is {loss} at or before step {state.step}")
-        steps = config.train.steps
-        fields: dict[str, Any] = {
-            "step": state.step,
-            "images": state.images,
-            "loss": loss,
-            "lr": learning_rate(config.optimizer, step=state.step, steps=steps),
-            "grad_norm": norm.item(),
-        }
-        if trainer.ranks.device.type == "cuda":
-            fields["gpu_gb"] = torch.cuda.max_memory_allocated(trainer.ranks.device) / 1e9
-        return fields | trainer.clocks.fields()
+def _is_due(step: int, every: int | None, last: bool) -> bool:
+    return last or (every is not None and step % every == 0)

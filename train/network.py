@@ -1,26 +1,52 @@
-"""From a config to the network that is trained, alone or as its ranks share it."""
+"""From a config to the network that is trained."""
+
+from typing import Protocol
 
 import torch
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor, nn
 
-from configs.batch import Division
 from configs.schema import Pretrain
-from train.dist import Ranks, data_mesh
 from train.model.dit import DiT
+from train.model.macs import dit_macs
 
 
-def build_network(config: Pretrain) -> DiT:
-    """The network with the weights that `seed` gives, the same on every rank."""
+class Network(Protocol):
+    """What the loop needs of a network beyond that of a module."""
+
+    null_label: int
+
+    @property
+    def blocks(self) -> nn.ModuleList | list[nn.Module]:
+        """The parts that are sharded, recomputed and compiled one by one."""
+        ...
+
+    def fill_tables(self) -> None:
+        """Compute what is neither learned nor saved, on the device of the weights."""
+
+    def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]`."""
+        ...
+
+
+def build_network(config: Pretrain) -> nn.Module:
+    """A `Network` with the weights that `seed` gives, the same on every rank."""
     torch.manual_seed(config.seed)
     model, data = config.model, config.data
+    if model.family == "unet":
+        # Imported where wanted: diffusers takes seconds.
+        from train.model.unet import make_unet
+
+        return make_unet(config)
     return DiT(
         width=model.width,
         depth=model.depth,
         heads=model.heads,
         patch=model.patch,
+        mlp=model.mlp,
         mlp_ratio=model.mlp_ratio,
+        conditioning=model.conditioning,
+        positions=model.positions,
+        frequencies=model.frequencies,
         qk_norm=model.qk_norm,
         size=data.size,
         channels=data.channels,
@@ -28,19 +54,10 @@ def build_network(config: Pretrain) -> DiT:
     )
 
 
-def share(network: DiT, *, division: Division, ranks: Ranks) -> nn.Module:
-    """The network as its ranks share it: alone, DDP, or sharded by FSDP2 over the mesh."""
-    if division.world == 1:
-        return network
-    mesh = data_mesh(division, ranks.device)
-    if division.shard > 1:
-        for block in network.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(network, mesh=mesh)
-        return network
-    return DistributedDataParallel(
-        network,
-        device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
-        process_group=mesh["replicate"].get_group(),
-        gradient_as_bucket_view=True,
-    )
+def network_macs(config: Pretrain) -> dict[str, int]:
+    """Forward multiply-accumulates per image, by component."""
+    if config.model.family == "unet":
+        from train.model.unet import unet_macs
+
+        return unet_macs(config)
+    return dit_macs(config)

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Partial
 
 from configs.schema.training import Optimizer
 
@@ -27,7 +28,42 @@ def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
     return config.lr * warm * (config.decay_to + (1 - config.decay_to) * left)
 
 
-def clip(model: nn.Module, limit: float | None) -> Tensor:
-    """Scale the gradients down to norm `limit`; the norm before, as a tensor on the device."""
-    norm = nn.utils.clip_grad_norm_(model.parameters(), float("inf") if limit is None else limit)
-    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+def gradient_norm(model: nn.Module) -> Tensor:
+    """The norm of all gradients together, on the device, whichever way they are sharded."""
+    groups: dict[object, list[Tensor]] = {}
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            groups.setdefault(_spread(parameter.grad), []).append(parameter.grad)
+    return torch.stack([_squares(gradients) for gradients in groups.values()]).sum().sqrt()
+
+
+def scale_gradients(model: nn.Module, factor: Tensor) -> None:
+    """Multiply every gradient by a number on its device."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    torch._foreach_mul_([_local(gradient) for gradient in gradients], factor)
+
+
+def clip_factor(norm: Tensor, limit: float | None) -> Tensor:
+    """What gradients of norm `norm` are multiplied by so that theirs is at most `limit`."""
+    return torch.ones_like(norm) if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _spread(gradient: Tensor) -> object:
+    if isinstance(gradient, DTensor):
+        return gradient.device_mesh, tuple(gradient.placements)
+    return None
+
+
+def _squares(gradients: list[Tensor]) -> Tensor:
+    """The sum of the squares of gradients that are spread alike, over all their ranks."""
+    first = gradients[0]
+    if not isinstance(first, DTensor):
+        return torch.stack(torch._foreach_norm(gradients)).square().sum()
+    norms = torch._foreach_norm([_local(gradient) for gradient in gradients])
+    mine = torch.stack(norms).square().sum()
+    places = [p if p.is_replicate() else Partial() for p in first.placements]
+    return DTensor.from_local(mine, first.device_mesh, places).full_tensor()

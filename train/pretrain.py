@@ -1,22 +1,26 @@
 """One attempt at a pretraining run, from its folder to its last event."""
 
-from configs.batch import divide
+from configs.batch import Division, divide
 from configs.load import expect
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from train.checkpoint import TrainingState, load_newest
+from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
 from train.data.loader import microbatches
-from train.data.source import DataError, open_source, training_part
-from train.dist import Ranks, process_group, read_ranks
-from train.ema import Average
+from train.data.source import DataError, Source, held_out_part, open_source, training_part
+from train.dist import Ranks, data_rank, process_group, read_ranks
+from train.ema import Average, batch_decay
 from train.facts import placement, training_facts
 from train.failure import leave_note
-from train.journal import Journal, log, start_logging
+from train.journal import Arrivals, Journal, log, start_logging
+from train.layout import lay_out
 from train.loop import Trainer
-from train.network import build_network, share
+from train.objective import Objective
 from train.optimizer import make_optimizer
+from train.soundness import LossScale
+from train.start import finish_network, start_network
 from train.stopping import Watch, Wish
+from train.validation import Validation
 
 _EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 
@@ -39,54 +43,101 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, *, attempt: int) -> Non
     clocks = Clocks(ranks.device)
     watch = Watch(run, attempt=attempt)
     division = divide(config, world=ranks.world)
-    source = training_part(open_source(config.data), config.data)
-    if len(source) < config.train.global_batch:
-        raise DataError(
-            f"{len(source)} training images are fewer than train.global_batch "
-            f"{config.train.global_batch}"
-        )
+    source = open_source(config.data)
     with process_group(ranks):
-        network = build_network(config).to(ranks.device)
-        model = share(network, division=division, ranks=ranks)
-        optimizer = make_optimizer(network, config.optimizer)
-        average = Average(network, decay=config.train.ema_decay, warmup=config.train.ema_warmup)
-        state = TrainingState(network=network, average=average, optimizer=optimizer, clocks=clocks)
-        resumed = load_newest(run.checkpoints, state)
-        if config.train.compile:
-            for block in network.blocks:
-                block.compile()
-        places = placement(ranks)
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
-        if places is not None:
-            run.note(attempt, placement=places, **training_facts(config, division, network))
-        journal.event("started", step=state.step, images=state.images)
-        if resumed:
-            log.info("resumed from step %d", state.step)
-        trainer = Trainer(
-            config=config,
-            division=division,
-            ranks=ranks,
-            run=run,
-            network=network,
-            model=model,
-            optimizer=optimizer,
-            average=average,
-            state=state,
-            clocks=clocks,
-            journal=journal,
-            watch=watch,
-            batches=microbatches(
-                source,
-                config,
-                division=division,
-                rank=ranks.rank,
-                images=state.images,
-                pin=ranks.device.type == "cuda",
-            ),
-        )
+        trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
         wish = trainer.train()
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving without a save")
         else:
-            journal.event(_EVENTS[wish], step=state.step, images=state.images)
-        journal.close()
+            at = {"step": trainer.state.step, "images": trainer.state.images}
+            trainer.journal.event(_EVENTS[wish], **at, **clocks.fields())
+        trainer.journal.close()
+        trainer.arrivals.close()
+
+
+def _trainer(
+    run: RunFolder,
+    config: Pretrain,
+    ranks: Ranks,
+    division: Division,
+    source: Source,
+    clocks: Clocks,
+    watch: Watch,
+    attempt: int,
+) -> Trainer:
+    """Everything that training needs, with the newest checkpoint in it."""
+    training = _training_images(source, config)
+    checkpoint = agree_on_newest(run.checkpoints)
+    network = start_network(config, division, resumes=checkpoint is not None)
+    model = lay_out(network, config, division=division, ranks=ranks)
+    if checkpoint is None:
+        finish_network(network, config)
+    optimizer = make_optimizer(network, config.optimizer)
+    average = Average(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup)
+    scale = LossScale(fp16=config.train.precision == "fp16")
+    state = TrainingState(
+        network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+    )
+    if checkpoint is not None:
+        load_checkpoint(run.checkpoints / checkpoint, state)
+    places = placement(ranks)
+    journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
+    if places is not None:
+        run.note(attempt, placement=places, **training_facts(config, division, network))
+    journal.event("started", step=state.step, images=state.images)
+    if checkpoint is not None:
+        log.info("resumed from step %d", state.step)
+    return Trainer(
+        config=config,
+        division=division,
+        ranks=ranks,
+        run=run,
+        network=network,
+        model=model,
+        objective=Objective(config, ranks.device),
+        optimizer=optimizer,
+        scale=scale,
+        average=average,
+        state=state,
+        saver=Saver(
+            run.checkpoints,
+            keep=config.checkpoint.keep,
+            asynchronous=config.checkpoint.asynchronous,
+            is_superseded=run.attempt(attempt + 1).exists,
+        ),
+        clocks=clocks,
+        journal=journal,
+        arrivals=Arrivals(run.attempt(attempt), rank=ranks.rank),
+        watch=watch,
+        batches=microbatches(
+            training,
+            config,
+            division=division,
+            rank=data_rank(ranks, division),
+            images=state.images,
+            pin=ranks.device.type == "cuda",
+        ),
+        validation=_validation(source, config, division, ranks),
+    )
+
+
+def _training_images(source: Source, config: Pretrain) -> Source:
+    training = training_part(source, config.data)
+    if len(training) < config.train.global_batch:
+        raise DataError(
+            f"{len(training)} training images are fewer than train.global_batch "
+            f"{config.train.global_batch}"
+        )
+    return training
+
+
+def _validation(
+    source: Source, config: Pretrain, division: Division, ranks: Ranks
+) -> Validation | None:
+    if config.validation.every is None:
+        return None
+    kept = held_out_part(source, config.data)
+    if len(kept) == 0:
+        raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
+    return Validation(kept, config, division=division, ranks=ranks)

@@ -1,10 +1,10 @@
 """Images drawn from a network, shared out over the ranks, and the grid that shows them."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from PIL import Image
 from torch import Tensor, nn
 
@@ -12,43 +12,51 @@ from configs.disk import sync_folder
 from configs.schema import Pretrain
 from train.dist import to_rank_0
 from train.draws import sample_noise
-from train.objective import euler
+from train.objective import Objective
 
 _BATCH = 64
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """This rank's share of images, one in `count`; `tensor` neighbouring ranks have the same."""
+
+    number: int = 0
+    count: int = 1
+    tensor: int = 1
+
+
 def sample(
-    network: nn.Module, labels: Tensor, config: Pretrain, *, device: torch.device, seed: int
+    network: nn.Module,
+    objective: Objective,
+    labels: Tensor,
+    config: Pretrain,
+    *,
+    place: Place,
+    device: torch.device,
+    seed: int,
 ) -> Tensor | None:
     """One image for each of `labels` `[N]`, `[N, C, H, W]` on rank 0 and None elsewhere.
 
     Image i depends on `seed`, i and its label alone, not on how many ranks share the work.
     """
-    rank, world = dist.get_rank(), dist.get_world_size()
-    mine = list(range(rank, len(labels), world))
+    mine = list(range(place.number, len(labels), place.count))
     shape = (config.data.channels, config.data.size, config.data.size)
     drawn: list[Tensor] = []
     # Under FSDP every rank must call the network equally often.
-    most = len(range(0, len(labels), world))
+    most = len(range(0, len(labels), place.count))
     for begin in range(0, most, _BATCH):
         numbers = mine[begin : begin + _BATCH] or [0]
         noise = torch.from_numpy(np.stack([sample_noise(seed, i, shape) for i in numbers]))
-        images = euler(
-            network,
-            noise.to(device),
-            labels[numbers].to(device),
-            null_label=config.data.classes,
-            steps=config.sample.steps,
-            guidance=config.sample.guidance,
-        )
+        images = objective.sample(network, noise.to(device), labels[numbers].to(device))
         drawn.append(images.cpu()[: len(mine[begin : begin + _BATCH])])
     parts = to_rank_0(torch.cat(drawn))
     if parts is None:
         return None
     whole = torch.empty(len(labels), *shape)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(parts[:: place.tensor]):
         assert isinstance(part, Tensor)
-        whole[number::world] = part
+        whole[number :: place.count] = part
     return whole
 
 

@@ -16,11 +16,12 @@ from configs.records import RecordWriter
 from configs.run import RunFolder
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
-from train.checkpoint import load_average
+from train.checkpoint import load_weights
 from train.data.source import Source, held_out_part, open_source, training_part
 from train.dist import process_group, read_ranks
 from train.network import build_network
-from train.sampling import sample
+from train.objective import Objective
+from train.sampling import Place, sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,11 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
     network = build_network(config).to(ranks.device)
     labels = torch.arange(config.data.classes).repeat_interleave(per_class)
     with process_group(ranks):
-        step, images = load_average(run.checkpoints, network)
-        drawn = sample(network.eval(), labels, config, device=ranks.device, seed=seed)
+        step, images = load_weights(run.checkpoints, network)
+        objective = Objective(config, ranks.device)
+        drawn = sample(
+            network.eval(), objective, labels, config, place=Place(), device=ranks.device, seed=seed
+        )
     assert drawn is not None
     judged = _judge(
         drawn.clamp(-1, 1).flatten(1).numpy(),

@@ -38,6 +38,9 @@ class Data(Group):
     flip: bool = key(False, "mirror half of the images", "loss")
     held_out: float = key(0.0, "share kept from training, for evaluations", "loss", ge=0, le=0.9)
     images: int = key(50_000, "size of the dummy data set", "loss", ge=1)
+    skip_bad: bool = key(
+        False, "take the next image for one that cannot be read, and count it", "loss"
+    )
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")

@@ -1,44 +1,96 @@
-"""The network that is trained and the objective that it is trained on."""
+"""The network that is trained, and the weights that it begins with."""
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from configs.schema.key import Group, key
 
 
-class Model(Group):
-    """A diffusion transformer (Peebles & Xie 2023): adaLN-zero blocks over square patches."""
+class Unet(Group):
+    """A convolutional U-Net (Ho et al. 2020), as diffusers builds it; `model.family: unet`."""
 
+    width: int = key(64, "channels at full resolution", "loss", "clock", ge=8, multiple_of=8)
+    mults: list[int] = key(
+        [1, 2, 4], "channels of each resolution, in units of width", "loss", "clock", min_length=1
+    )
+    layers: int = key(2, "residual blocks per resolution", "loss", "clock", ge=1)
+    attention: list[bool] = key(
+        [False, False, True], "which resolutions have self-attention", "loss", "clock"
+    )
+
+    @model_validator(mode="after")
+    def _levels_fit(self) -> "Unet":
+        if len(self.attention) != len(self.mults):
+            raise ValueError(
+                f"model.unet.attention has {len(self.attention)} entries, model.unet.mults "
+                f"{len(self.mults)}: give one for each resolution"
+            )
+        if any(mult < 1 for mult in self.mults):
+            raise ValueError("model.unet.mults holds whole numbers from 1 up")
+        return self
+
+
+class Model(Group):
+    """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
+
+    family: Literal["dit", "unet"] = key(
+        "dit", "dit: the keys beside this one; unet: those of model.unet", "loss", "clock"
+    )
     width: int = key(384, "hidden size", "loss", "clock", ge=8)
     depth: int = key(12, "number of blocks", "loss", "clock", ge=1)
     heads: int = key(6, "attention heads", "loss", "clock", ge=1)
     patch: int = key(2, "side of a patch", "loss", "clock", unit="px", ge=1)
     mlp_ratio: float = key(4.0, "MLP width over hidden size", "loss", "clock", gt=0)
+    mlp: Literal["gelu", "swiglu"] = key(
+        "gelu", "MLP: tanh GELU, or SwiGLU (three matrices)", "loss", "clock"
+    )
+    conditioning: Literal["adaln", "in_context"] = key(
+        "adaln",
+        "time and label: modulate every block (adaLN-zero), or join the sequence as two tokens",
+        "loss",
+        "clock",
+    )
+    positions: Literal["rope", "sincos"] = key(
+        "rope", "rotary in every attention, or sinusoids added to the patches", "loss", "clock"
+    )
     qk_norm: bool = key(True, "RMS norm on queries and keys", "loss", "clock")
+    frequencies: Literal["dit", "diffusers"] = key(
+        "dit",
+        "of the time embedding: DiT divides exponents by 128, diffusers' DiT by 127",
+        "loss",
+    )
+    unet: Unet = Field(default_factory=Unet)
+    init_from: str | None = key(
+        None,
+        "weights to begin with: an official DiT .pt, a diffusers folder, a .safetensors of "
+        "`train export`, a run, or a seed checkpoint",
+        "loss",
+        path="either",
+    )
+    init_weights: Literal["ema", "model"] = key(
+        "ema", "which of the two in init_from, where it holds both", "loss"
+    )
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "Model":
+        if self.family == "unet":
+            return self
         if self.width % self.heads:
             raise ValueError(
                 f"model.width {self.width} is not a multiple of model.heads {self.heads}"
             )
-        if (self.width // self.heads) % 4:
+        if self.positions == "rope" and (self.width // self.heads) % 4:
             raise ValueError(
                 f"model.width / model.heads is {self.width // self.heads}: "
                 "2D rotary positions need a multiple of 4"
             )
+        if self.positions == "sincos" and self.width % 4:
+            raise ValueError(
+                f"model.width {self.width}: 2D sinusoidal positions need a multiple of 4"
+            )
         return self
 
-
-class Objective(Group):
-    """What the network learns: rectified flow, v = noise - image at x_t = (1-t) image + t noise."""
-
-    timesteps: Literal["uniform", "logit_normal"] = key(
-        "logit_normal", "density that t is drawn from", "loss"
-    )
-    logit_mean: float = key(0.0, "m of t = sigmoid(m + s n)", "loss")
-    logit_std: float = key(1.0, "s of t = sigmoid(m + s n)", "loss", gt=0)
-    label_dropout: float = key(
-        0.1, "share of labels replaced by the null label, for guidance", "loss", ge=0, lt=1
-    )
+    def side_divisor(self) -> int:
+        """What the side of an image must be a multiple of."""
+        return self.patch if self.family == "dit" else 2 ** (len(self.unet.mults) - 1)

@@ -6,9 +6,19 @@ from pydantic import Field, model_validator
 
 from configs.schema.data import Data
 from configs.schema.key import key
-from configs.schema.model import Model, Objective
+from configs.schema.model import Model
+from configs.schema.objective import Objective
 from configs.schema.run import Run
-from configs.schema.training import Checkpoint, Layout, Optimizer, Sample, Train
+from configs.schema.training import (
+    ActivationCheckpointing,
+    Checkpoint,
+    Layout,
+    Optimizer,
+    Profile,
+    Sample,
+    Train,
+    Validation,
+)
 
 
 class Pretrain(Run):
@@ -21,8 +31,13 @@ class Pretrain(Run):
     objective: Objective = Field(default_factory=Objective)
     optimizer: Optimizer = Field(default_factory=Optimizer)
     train: Train = Field(default_factory=Train)
+    activation_checkpointing: ActivationCheckpointing = Field(
+        default_factory=ActivationCheckpointing
+    )
     layout: Layout = Field(default_factory=Layout)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    validation: Validation = Field(default_factory=Validation)
+    profile: Profile = Field(default_factory=Profile)
     sample: Sample = Field(default_factory=Sample)
 
     def last_step(self) -> int:
@@ -31,8 +46,42 @@ class Pretrain(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Pretrain":
-        if self.data.size % self.model.patch:
-            raise ValueError(
-                f"data.size {self.data.size} is not a multiple of model.patch {self.model.patch}"
-            )
+        for refusal in (self._size(), self._unet(), self._sampler(), self._validation()):
+            if refusal:
+                raise ValueError(refusal)
         return self
+
+    def _size(self) -> str | None:
+        divisor = self.model.side_divisor()
+        key = "model.patch" if self.model.family == "dit" else "2^(levels of model.unet.mults - 1)"
+        if self.data.size % divisor:
+            return f"data.size {self.data.size} is not a multiple of {key} {divisor}"
+        return None
+
+    def _unet(self) -> str | None:
+        if self.model.family == "dit":
+            return None
+        if self.layout.tensor > 1:
+            return "layout.tensor splits transformer blocks; a U-Net has none: set it to 1"
+        if self.objective.shift_tokens:
+            return "objective.shift_tokens counts patches; a U-Net has none: remove it"
+        if self.activation_checkpointing.mode != "none" or self.train.float8:
+            return (
+                "activation_checkpointing and train.float8 are for transformer blocks; "
+                "a U-Net has none"
+            )
+        return None
+
+    def _sampler(self) -> str | None:
+        fits = {"flow": ("euler", "heun"), "ddpm": ("ddim",)}[self.objective.kind]
+        if self.sample.sampler not in fits:
+            return (
+                f"sample.sampler {self.sample.sampler} does not sample objective.kind "
+                f"{self.objective.kind}; set {' or '.join(fits)}"
+            )
+        return None
+
+    def _validation(self) -> str | None:
+        if self.validation.every and not self.data.held_out:
+            return "validation.every needs held-out images: set data.held_out, such as 0.05"
+        return None

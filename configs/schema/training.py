@@ -28,31 +28,73 @@ class Train(Group):
 
     steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
     global_batch: int = key(256, "images per step, over all ranks", "loss", "clock", ge=1)
-    micro_batch: int | None = key(
+    micro_batch: int | Literal["auto"] | None = key(
         None,
-        "images per rank and backward; null: the whole share of a rank",
+        "images per data rank and backward; null: the whole share of a rank; auto: as many as fit",
         "clock",
         free=True,
-        ge=1,
     )
-    precision: Literal["fp32", "bf16"] = key(
-        "bf16", "fp32, or bf16 autocast over fp32 parameters", "loss", "clock"
+    precision: Literal["fp32", "bf16", "fp16"] = key(
+        "bf16",
+        "of the forward pass, by autocast over fp32 parameters; fp16 with loss scaling",
+        "loss",
+        "clock",
+    )
+    float8: bool = key(
+        False, "matrix products of the blocks in float8 (torchao; needs SM 8.9)", "loss", "clock"
     )
     compile: bool = key(False, "torch.compile of each block", "clock")
-    ema_decay: float = key(0.9999, "decay of the averaged weights, per step", "loss", ge=0, lt=1)
+    ema_decay: float | None = key(
+        0.9999, "decay of the averaged weights, per step; null: none are kept", "loss", ge=0, lt=1
+    )
+    ema_batch: int | None = key(
+        None,
+        "global batch that ema_decay is meant for: the decay is then taken per image",
+        "loss",
+        unit="images",
+        ge=1,
+    )
     ema_warmup: bool = key(
         True, "let the decay grow as (1 + step) / (10 + step), up to ema_decay", "loss"
     )
 
+    @model_validator(mode="after")
+    def _micro_batch_is_a_batch(self) -> "Train":
+        if isinstance(self.micro_batch, int) and self.micro_batch < 1:
+            raise ValueError(f"train.micro_batch {self.micro_batch}: expected 1 or more")
+        return self
+
+
+class ActivationCheckpointing(Group):
+    """What of the forward pass is computed again in the backward pass, to save memory."""
+
+    mode: Literal["none", "selective", "full"] = key(
+        "none", "none, some (see every) or all of the blocks", "clock"
+    )
+    every: int | None = key(
+        2,
+        "selective: every n-th block; null: in all blocks all but matrix products and attention",
+        "clock",
+        unit="blocks",
+        ge=2,
+    )
+
 
 class Layout(Group):
-    """How ranks share the work: replicate x shard is the world size."""
+    """How ranks share the work: replicate x shard x tensor is the world size."""
 
     replicate: int | None = key(
-        None, "data-parallel replicas; null: all ranks / shard", "clock", free=True, ge=1
+        None,
+        "data-parallel replicas; null: all ranks / (shard x tensor)",
+        "clock",
+        free=True,
+        ge=1,
     )
     shard: int = key(
         1, "ranks that a replica's parameters are sharded over (FSDP2)", "clock", free=True, ge=1
+    )
+    tensor: int = key(
+        1, "ranks that split every matrix product of a block among them", "clock", free=True, ge=1
     )
 
 
@@ -63,6 +105,23 @@ class Checkpoint(Group):
         500, "steps between saves; the last step is saved too", free=True, unit="steps", ge=1
     )
     keep: int = key(2, "newest saves that are kept", free=True, ge=1)
+    asynchronous: bool = key(False, "write while training goes on", "clock", free=True)
+
+
+class Validation(Group):
+    """The loss on held-out images with fixed noise, at fixed times spread evenly over 0..1."""
+
+    every: int | None = key(None, "steps between validations", free=True, unit="steps", ge=1)
+    images: int = key(256, "held-out images, the same ones every time", "loss", ge=1)
+    strata: int = key(8, "times that each image is judged at", "loss", ge=1)
+
+
+class Profile(Group):
+    """A window of steps under torch.profiler; no rate is taken from them."""
+
+    at: int | None = key(None, "step before which the window opens", free=True, unit="steps", ge=1)
+    steps: int = key(3, "length of the window", free=True, unit="steps", ge=1)
+    memory: bool = key(False, "also a snapshot of the GPU's memory", free=True)
 
 
 class Sample(Group):
@@ -76,6 +135,9 @@ class Sample(Group):
         ge=1,
     )
     per_class: int = key(4, "images per class in a grid", free=True, ge=1)
+    sampler: Literal["euler", "heun", "ddim"] = key(
+        "euler", "euler or heun for flow, ddim for ddpm", free=True
+    )
     steps: int = key(50, "steps of the sampler", free=True, ge=1)
     guidance: float = key(2.0, "classifier-free guidance; 1 is none", free=True, unit="scale", ge=1)
     classes: int = key(10, "at most so many classes in a grid", free=True, ge=1)

@@ -15,11 +15,13 @@ import torch
 import torch.distributed as dist
 
 from configs.load import load
-from train.checkpoint import TrainingState, load_newest, newest, save
+from train.checkpoint import Saver, TrainingState, load_newest
 from train.clocks import Clocks
 from train.ema import Average
 from train.network import build_network
 from train.optimizer import make_optimizer
+from train.soundness import LossScale
+from train.storage import newest
 
 
 def make_state() -> tuple[TrainingState, torch.nn.Module]:
@@ -29,7 +31,11 @@ def make_state() -> tuple[TrainingState, torch.nn.Module]:
     optimizer = make_optimizer(network, config.optimizer)
     clocks = Clocks(torch.device("cpu"))
     return TrainingState(
-        network=network, average=average, optimizer=optimizer, clocks=clocks
+        network=network,
+        average=average,
+        optimizer=optimizer,
+        scale=LossScale(fp16=False),
+        clocks=clocks,
     ), network
 
 
@@ -37,6 +43,7 @@ def child(folder: Path, ready: int) -> None:
     dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     state, network = make_state()
     load_newest(folder, state)
+    saver = Saver(folder, keep=2)
     while True:
         os.write(ready, b"!")
         # Every tensor holds the step, so that a mixture of two saves would show.
@@ -48,7 +55,7 @@ def child(folder: Path, ready: int) -> None:
                 parameter.fill_(expected + 1)
         state.step += 1
         state.images = state.step * 8
-        save(folder, state, keep=2)
+        saver.save(state)
 
 
 def main(folder: Path, kills: int) -> None:

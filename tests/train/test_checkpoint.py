@@ -10,11 +10,13 @@ import torch.distributed as dist
 
 from configs.load import load
 from configs.yaml12 import ConfigError
-from train.checkpoint import TrainingState, complete, load_average, load_newest, newest, save
+from train.checkpoint import Saver, TrainingState, load_newest, load_weights
 from train.clocks import Clocks
 from train.ema import Average
 from train.network import build_network
 from train.optimizer import make_optimizer
+from train.soundness import LossScale
+from train.storage import complete, newest
 
 SMALL = ["model.width=32", "model.depth=1", "model.heads=2"]
 
@@ -38,9 +40,17 @@ def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
         average.update(1)
     clocks = Clocks(torch.device("cpu"))
     clocks.seconds["train"] = 12.5
-    state = TrainingState(network=network, average=average, optimizer=optimizer, clocks=clocks)
+    scale = LossScale(fp16=True)
+    scale.value, scale.good = 8.0, seed
+    state = TrainingState(
+        network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+    )
     state.step, state.images = 7, 900
     return state, network, average
+
+
+def save(folder: Path, state: TrainingState, *, keep: int) -> None:
+    Saver(folder, keep=keep).save(state)
 
 
 def tensors(tree: object, prefix: str = "") -> dict[str, torch.Tensor]:
@@ -64,7 +74,7 @@ def test_everything_comes_back_to_the_bit(tmp_path: Path) -> None:
     before.pop("/clocks/train")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split("/")[1] for name in before} == {
-        "network", "average", "optimizer", "progress", "clocks",
+        "network", "average", "optimizer", "progress", "loss_scale", "clocks",
     }  # fmt: skip
 
 
@@ -72,7 +82,7 @@ def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:
     state, *_ = make_state()
     assert not load_newest(tmp_path / "checkpoints", state)
     with pytest.raises(ConfigError, match="no checkpoint yet"):
-        load_average(tmp_path, build_network(load(Path("configs/pretrain/digits.yaml"), SMALL)))
+        load_weights(tmp_path, build_network(load(Path("configs/pretrain/digits.yaml"), SMALL)))
 
 
 def test_the_newest_few_are_kept_and_the_pointer_names_the_last(tmp_path: Path) -> None:
@@ -123,7 +133,7 @@ def test_the_same_step_saved_again_replaces_it(tmp_path: Path) -> None:
 def test_the_averaged_weights_can_be_loaded_alone(tmp_path: Path) -> None:
     state, network, average = make_state()
     save(tmp_path, state, keep=1)
-    assert load_average(tmp_path, network) == (7, 900)
+    assert load_weights(tmp_path, network) == (7, 900)
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, average.average[name])
 

@@ -1,14 +1,18 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from configs.load import resolve
+from configs.load import resolve, to_tree
 from configs.schema import Pretrain
+from train.layout import recompute
 from train.model.attention import attend
-from train.model.dit import Block, DiT
-from train.model.macs import dit_macs, training_flops
-from train.model.rope import rope_table, rotate
+from train.model.block import ModulatedBlock
+from train.model.dit import DiT
+from train.model.macs import dit_macs, recomputed_macs, training_flops
+from train.model.positions import rope_table, rotate, sincos_table
 from train.network import build_network
 
 SIZES = {
@@ -24,7 +28,22 @@ GMACS = {
 }  # fmt: skip
 
 
-def config_of(size: int = 8, channels: int = 2, classes: int = 5, **model: float) -> Pretrain:
+# Every way of building a DiT but the default.
+VARIANTS = [
+    {"mlp": "swiglu"},
+    {"positions": "sincos"},
+    {"conditioning": "in_context"},
+    {"conditioning": "in_context", "positions": "sincos", "mlp": "swiglu", "qk_norm": False},
+]
+# Width, depth and heads of the larger flavours, with the parameters they should have.
+FLAVOURS = {
+    "0.5B": (1024, 24, 16, 0.46e9),
+    "1B": (1536, 32, 32, 1.37e9),
+    "7B": (2560, 60, 64, 7.13e9),
+}
+
+
+def config_of(size: int = 8, channels: int = 2, classes: int = 5, **model: float | str) -> Pretrain:
     data = {"source": "dummy", "size": size, "channels": channels, "classes": classes}
     small = {"width": 32, "depth": 2, "heads": 2, "patch": 2}
     return resolve({"model": small | model, "data": data}, source="test")
@@ -61,21 +80,23 @@ def test_a_new_block_is_the_identity() -> None:
     assert torch.equal(block(tokens, torch.randn(3, 32), rope_table(4, 16)), tokens)
 
 
-@pytest.mark.parametrize("patch", [1, 2, 4])
-def test_the_output_has_the_shape_of_the_input(patch: int) -> None:
-    network = awake(config_of(patch=patch))
+@pytest.mark.parametrize("model", [{"patch": 1}, {"patch": 4}, *VARIANTS], ids=str)
+def test_the_output_has_the_shape_of_the_input(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
     assert network(*inputs()).shape == (3, 2, 8, 8)
 
 
-def test_every_parameter_gets_a_gradient_and_no_buffer_is_saved() -> None:
-    network = awake(config_of())
+@pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
+def test_every_parameter_gets_a_gradient_and_no_buffer_is_saved(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
     network(*inputs()).square().sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in network.parameters())
     assert set(network.state_dict()) == {name for name, _ in network.named_parameters()}
 
 
-def test_the_image_the_time_and_the_label_each_matter() -> None:
-    network = awake(config_of())
+@pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
+def test_the_image_the_time_and_the_label_each_matter(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
     x, t, label = inputs()
     plain = network(x, t, label)
     null = torch.full_like(label, network.null_label)
@@ -106,9 +127,15 @@ def with_variance(config: Pretrain) -> float:
     return (sum(dit_macs(config).values()) + size**2 * channels * config.model.width) / 1e9
 
 
-@pytest.mark.parametrize("name", ["S/8", "S/2", "B/4", "XL/2"])
-def test_macs_agree_with_the_flops_that_torch_counts(name: str) -> None:
-    config = paper_config(name)
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(paper_config(name) for name in ("S/8", "S/2", "B/4", "XL/2")),
+        *(config_of(32, 4, width=256, depth=4, heads=4, **model) for model in VARIANTS),
+    ],
+    ids=["S/8", "S/2", "B/4", "XL/2", *map(str, VARIANTS)],
+)
+def test_macs_agree_with_the_flops_that_torch_counts(config: Pretrain) -> None:
     with torch.device("meta"):
         network = build_network(config)
         arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
@@ -116,7 +143,53 @@ def test_macs_agree_with_the_flops_that_torch_counts(name: str) -> None:
             network(*arguments)
     macs = sum(dit_macs(config).values())
     assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
-    assert training_flops(config) == 6 * macs
+    assert training_flops(dit_macs(config)) == 6 * macs
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
+    width, depth, heads, parameters = FLAVOURS[flavour]
+    config = config_of(64, 16, 1000, width=width, depth=depth, heads=heads, patch=2)
+    with torch.device("meta"):
+        network = build_network(config)
+    assert sum(p.numel() for p in network.parameters()) == pytest.approx(parameters, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "blocks"),
+    [
+        ({"mode": "none"}, 0),
+        ({"mode": "full"}, 4),
+        ({"mode": "selective"}, 2),
+        ({"mode": "selective", "every": 3}, 1),
+        ({"mode": "selective", "every": None}, 0),
+    ],
+    ids=str,
+)
+def test_recomputed_macs_are_those_of_the_blocks_that_are_run_again(
+    asked: dict[str, Any], blocks: int
+) -> None:
+    config = config_of(32, 4, width=64, depth=4, heads=2)
+    tree = to_tree(config) | {"activation_checkpointing": asked}
+    config = resolve(tree, source="test")
+    with torch.device("meta"):
+        network = build_network(config)
+        recompute(list(network.blocks), config.activation_checkpointing)
+        arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
+        with FlopCounterMode(display=False) as counted:
+            network(*arguments).square().sum().backward()
+    # The embedding of an image's values needs no gradient of its input.
+    patches = 256 * 64 * 16
+    time = 256 * 64
+    macs = 3 * sum(dit_macs(config).values()) + recomputed_macs(config) - patches - time
+    assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
+    assert (recomputed_macs(config) > 0) == (blocks > 0)
+
+
+def test_sinusoids_tell_every_place_from_every_other() -> None:
+    table = sincos_table(4, 32)
+    assert table.shape == (16, 32)
+    assert torch.cdist(table, table).add(torch.eye(16)).min() > 0.5
 
 
 def test_rotated_products_depend_on_relative_position_only() -> None:
@@ -139,12 +212,12 @@ def test_rotation_keeps_lengths() -> None:
 
 def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -> None:
     block = awake(config_of()).blocks[0]
-    assert isinstance(block, Block)
+    assert isinstance(block, ModulatedBlock)
     before, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
     plain = before(x, rope)
     with torch.no_grad():
-        before.qkv.weight[:64] *= 10
-        before.qkv.bias[:64] *= 10
+        for tensor in (before.qkv.weight, before.qkv.bias):
+            tensor.view(2, 3, 16, -1)[:, :2] *= 10
     torch.testing.assert_close(before(x, rope), plain, rtol=1e-3, atol=1e-4)
 
 

@@ -9,12 +9,17 @@ import pytest
 import torch
 
 from configs.run import RunFolder
-from configs.schema.training import Optimizer
+from configs.schema.training import Optimizer, Train
 from train.clocks import Clocks
-from train.ema import Average
+from train.ema import Average, batch_decay
 from train.journal import console_line
-from train.objective import euler, flow_loss
-from train.optimizer import clip, learning_rate, make_optimizer
+from train.optimizer import (
+    clip_factor,
+    gradient_norm,
+    learning_rate,
+    make_optimizer,
+    scale_gradients,
+)
 from train.stopping import Watch, Wish
 
 
@@ -34,13 +39,31 @@ def test_only_matrices_decay() -> None:
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
 
 
+def test_the_decay_of_the_average_is_per_image_where_its_batch_is_named() -> None:
+    assert batch_decay(Train(ema_decay=0.999, global_batch=64)) == 0.999
+    assert batch_decay(Train(ema_decay=0.999, global_batch=512, ema_batch=256)) == 0.999**2
+    assert batch_decay(Train(ema_decay=None, ema_batch=256)) is None
+
+
+def test_without_a_decay_there_is_no_average_and_the_weights_stand_for_it() -> None:
+    model = torch.nn.Linear(2, 2)
+    average = Average(model, decay=None, warmup=True)
+    before = model.weight.detach().clone()
+    average.update(1)
+    with average.in_place():
+        assert torch.equal(model.weight, before)
+    assert average.average == {}
+
+
 @pytest.mark.parametrize(("limit", "after"), [(1.0, 1.0), (None, 5.0), (10.0, 5.0)])
 def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_told(
     limit: float | None, after: float
 ) -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 4.0]])
-    assert clip(model, limit).item() == pytest.approx(5.0)
+    norm = gradient_norm(model)
+    scale_gradients(model, clip_factor(norm, limit))
+    assert norm.item() == pytest.approx(5.0)
     assert model.weight.grad.norm().item() == pytest.approx(after, rel=1e-5)
 
 
@@ -69,36 +92,6 @@ def test_a_young_average_forgets_its_start_faster() -> None:
         average.average["weight"].fill_(0.0)
     average.update(1)
     assert average.average["weight"].item() == pytest.approx(1 - 2 / 11)
-
-
-def test_the_loss_is_the_mean_squared_error_of_the_velocity() -> None:
-    image, noise = torch.randn(3, 1, 4, 4), torch.randn(3, 1, 4, 4)
-    t = torch.tensor([0.0, 0.5, 1.0])
-    seen = {}
-
-    def network(x: torch.Tensor, time: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        seen["x"] = x
-        return torch.zeros_like(x)
-
-    losses = flow_loss(network, image, noise, t, torch.zeros(3, dtype=torch.long))
-    torch.testing.assert_close(losses, ((noise - image) ** 2).mean(dim=(1, 2, 3)))
-    torch.testing.assert_close(seen["x"][0], image[0])
-    torch.testing.assert_close(seen["x"][1], (image[1] + noise[1]) / 2)
-    torch.testing.assert_close(seen["x"][2], noise[2])
-
-
-@pytest.mark.parametrize("guidance", [1.0, 3.0])
-def test_euler_is_exact_on_a_straight_flow_and_guidance_extrapolates(guidance: float) -> None:
-    wanted, free = torch.full((2, 1, 2, 2), 2.0), torch.full((2, 1, 2, 2), 1.0)
-
-    def network(x: torch.Tensor, t: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        return torch.where((label == 10).view(-1, 1, 1, 1), free[:1], wanted[:1]).expand_as(x)
-
-    noise = torch.randn(2, 1, 2, 2)
-    label = torch.tensor([1, 2])
-    images = euler(network, noise, label, null_label=10, steps=7, guidance=guidance)
-    velocity = free + guidance * (wanted - free)
-    torch.testing.assert_close(images, noise - velocity, atol=1e-5, rtol=1e-5)
 
 
 def test_clocks_book_every_moment_once_and_the_wait_for_data_to_training_too() -> None:

@@ -131,9 +131,9 @@ def _shard_problems(folder: Path, index: Index, *, read_all: bool) -> list[str]:
 def _label_problems(latents: Latents) -> list[str]:
     classes = latents.index.classes
     return [
-        f"{name}: labels {labels.min()}..{labels.max()}, beyond the {classes} classes; {AGAIN}"
+        f"{name}: labels {min(labels)}..{max(labels)}, beyond the {classes} classes; {AGAIN}"
         for name, labels in latents.labels()
-        if len(labels) and not 0 <= labels.min() <= labels.max() < classes
+        if not 0 <= min(labels) <= max(labels) < classes
     ]
 
 

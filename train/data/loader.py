@@ -1,39 +1,53 @@
 """Microbatches of one rank, from any image on: a pure function of the config and `images`."""
 
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from configs.batch import Division
 from configs.schema import Pretrain
-from train.data.source import Source
+from train.data.source import DataError, Source
 from train.draws import Variant, draw, order
+from train.objective import time_shift
 
 _Place = tuple[int, int]  # epoch, index within the training set
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64."""
+    """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
+
+    `skipped` images could not be read, and others stand in their places.
+    """
 
     image: Tensor
     noise: Tensor
     t: Tensor
     label: Tensor
+    skipped: int = 0
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on `device`; from pinned memory the copy does not wait."""
-        moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)}
-        return Batch(**moved)
+        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
         """The batch in page-locked memory; the data loader calls it."""
-        return Batch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
+        return self._with(Tensor.pin_memory)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        return Batch(
+            image=change(self.image),
+            noise=change(self.noise),
+            t=change(self.t),
+            label=change(self.label),
+            skipped=self.skipped,
+        )
 
 
 class Examples(Dataset[Batch]):
@@ -41,26 +55,51 @@ class Examples(Dataset[Batch]):
 
     def __init__(self, source: Source, config: Pretrain) -> None:
         self._source, self._config = source, config
+        self._shift = time_shift(config)
 
     def __getitem__(self, places: list[_Place]) -> Batch:
         config = self._config
         seed, shape = config.seed, (config.data.channels, config.data.size, config.data.size)
-        images, noises, times, labels = [], [], [], []
+        images, noises, times, labels, skipped = [], [], [], [], 0
         for epoch, index in places:
-            chance = draw(seed, epoch, index, shape=shape, objective=config.objective)
+            chance = draw(
+                seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
+            )
             flip = config.data.flip and chance.flip
             variant = Variant(flip=flip, seed=seed, epoch=epoch, index=index)
-            image, label = self._source.drawn(index, variant)
+            image, label, tries = self._drawn(index, variant)
+            skipped += tries
             images.append(image)
             noises.append(chance.noise)
             times.append(chance.t)
             labels.append(config.data.classes if chance.drop_label else label)
         return Batch(
-            image=torch.from_numpy(np.stack(images)),
-            noise=torch.from_numpy(np.stack(noises)),
+            image=stacked(images),
+            noise=stacked(noises),
             t=torch.tensor(times, dtype=torch.float32),
             label=torch.tensor(labels),
+            skipped=skipped,
         )
+
+    def _drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int, int]:
+        """The example, or the next that can be read where the config says so, and the tries."""
+        size = len(self._source)
+        for tries in range(size if self._config.data.skip_bad else 1):
+            try:
+                return *self._source.drawn((index + tries) % size, variant), tries
+            except DataError as error:
+                if not self._config.data.skip_bad:
+                    raise
+                bad = error
+        raise DataError(f"no image can be read; the last: {bad}")
+
+
+def stacked(arrays: list[NDArray[np.float32]]) -> Tensor:
+    """Arrays of one shape as `[n, ...]`; np.stack takes seven times as long for small ones."""
+    whole = np.empty((len(arrays), *arrays[0].shape), dtype=np.float32)
+    for place, array in enumerate(arrays):
+        whole[place] = array
+    return torch.from_numpy(whole)
 
 
 class Places:
@@ -72,7 +111,7 @@ class Places:
         self._orders: dict[int, np.ndarray] = {}
 
     def __iter__(self) -> Iterator[list[_Place]]:
-        micro, world = self._division.micro_batch, self._division.world
+        micro, world = self._division.micro_batch, self._division.data_ranks
         begin = self._images + self._rank * micro
         while True:
             yield [self._place(position) for position in range(begin, begin + micro)]
@@ -89,7 +128,7 @@ class Places:
 def microbatches(
     source: Source, config: Pretrain, *, division: Division, rank: int, images: int, pin: bool
 ) -> Iterator[Batch]:
-    """The microbatches of `rank` after `images` images of the whole run have been seen."""
+    """The microbatches of data rank `rank` after the whole run has seen `images` images."""
     places = Places(size=len(source), seed=config.seed, division=division, rank=rank, images=images)
     loader = DataLoader(
         Examples(source, config),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from train.data.source import DataError
@@ -179,26 +178,23 @@ class ShardFile:
             raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {AGAIN}")
         if label is None or (label.dtype, label.shape) != ("I64", (entry.examples,)):
             raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {AGAIN}")
-        self._file, self._dtype = file, np.dtype(index.dtype).newbyteorder("<")
-        self._shape, self._begin = shape[2:], moments.begin
-        self._each = int(np.prod(self._shape)) * self._dtype.itemsize
-        self._flips = index.flips
+        self._file, self._begin, self._flips = file, moments.begin, index.flips
+        self._each = (moments.end - moments.begin) // max(1, entry.examples * index.flips)
         self._handle = os.open(file, os.O_RDONLY)
-        self.labels = np.empty(entry.examples, dtype="<i8")
-        self._read(self.labels, label.begin)
+        labels = np.empty(entry.examples, dtype="<i8")
+        self._read(labels.data, label.begin)
+        self.labels: list[int] = labels.tolist()
 
     def close(self) -> None:
         """Give the file back."""
         os.close(self._handle)
 
-    def moments(self, place: int, *, flip: bool, most: int = 2) -> NDArray[Any]:
-        """Mean, and where the store has it std, of one encoding: `[1 or 2, C, H, W]`."""
-        found = np.empty((min(most, self._shape[0]), *self._shape[1:]), dtype=self._dtype)
-        self._read(found, self._begin + (place * self._flips + flip) * self._each)
-        return found
+    def read(self, place: int, *, flip: bool, into: memoryview) -> None:
+        """Fill `into` from the moments of one encoding, the mean first."""
+        self._read(into, self._begin + (place * self._flips + flip) * self._each)
 
-    def _read(self, into: NDArray[Any], begin: int) -> None:
-        if into.nbytes and os.preadv(self._handle, [into.data], begin) != into.nbytes:
+    def _read(self, into: memoryview, begin: int) -> None:
+        if os.preadv(self._handle, [into], begin) != into.nbytes:
             raise DataError(f"{self._file}: ends before byte {begin + into.nbytes}; {AGAIN}")
 
 

@@ -5,28 +5,33 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.model.linear import Linear
-from train.model.rope import rotate
+from train.model.positions import rotate
 
 # On a CPU, up to this many tokens, the table of scores costs less than the work it saves.
 _TABLE_TOKENS = 1024
 
 
 class Attention(nn.Module):
-    """Bidirectional multi-head attention with rotary positions."""
+    """Bidirectional multi-head attention, with rotary positions where a table is given.
+
+    `qkv` holds query, key and value of one head after those of another, so that ranks which
+    split its rows hold whole heads.
+    """
 
     def __init__(self, *, width: int, heads: int, qk_norm: bool) -> None:
         super().__init__()
-        self.heads = heads
+        self.head_dim = width // heads
         self.qkv = Linear(width, 3 * width)
         self.out = Linear(width, width)
-        head_dim = width // heads
-        self.q_norm = HeadNorm(head_dim) if qk_norm else nn.Identity()
-        self.k_norm = HeadNorm(head_dim) if qk_norm else nn.Identity()
+        self.q_norm = HeadNorm(self.head_dim) if qk_norm else nn.Identity()
+        self.k_norm = HeadNorm(self.head_dim) if qk_norm else nn.Identity()
 
-    def forward(self, x: Tensor, rope: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
         """`x` `[B, T, d]`."""
-        q, k, v = self.qkv(x).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = rotate(self.q_norm(q), rope), rotate(self.k_norm(k), rope)
+        q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).permute(3, 0, 2, 1, 4)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if rope is not None:
+            q, k = rotate(q, rope), rotate(k, rope)
         return self.out(attend(q, k, v).transpose(1, 2).flatten(2))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 _ONEDNN = torch.backends.mkldnn.is_available()
 
@@ -19,7 +20,8 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """`x` `[..., in]`."""
         in_float32 = x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-        if _ONEDNN and x.device.type == "cpu" and in_float32:
+        split = isinstance(self.weight, DTensor)  # over ranks, which the operator below is not
+        if _ONEDNN and x.device.type == "cpu" and in_float32 and not split:
             return times_transposed(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
 

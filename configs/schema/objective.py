@@ -1,0 +1,56 @@
+"""What the network learns to predict, at which times, and how errors are weighted."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from configs.schema.key import Group, key
+
+
+class Objective(Group):
+    """Rectified flow (Liu et al. 2022), or DDPM over 1,000 steps (Ho et al. 2020)."""
+
+    kind: Literal["flow", "ddpm"] = key(
+        "flow",
+        "flow: v = noise - image at x = (1-t) image + t noise; ddpm: steps 0..999 of `schedule`",
+        "loss",
+    )
+    prediction: Literal["eps", "v"] = key(
+        "eps", "of ddpm: the noise, or v (Salimans & Ho 2022)", "loss"
+    )
+    schedule: Literal["linear", "cosine"] = key("linear", "of ddpm: the noise schedule", "loss")
+    error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
+    min_snr: float | None = key(
+        None, "of ddpm: cap of the min-SNR weight (Hang et al. 2023), often 5", "loss", gt=0
+    )
+    timesteps: Literal["uniform", "logit_normal", "mode"] = key(
+        "logit_normal", "density that t is drawn from (Esser et al. 2024)", "loss"
+    )
+    logit_mean: float = key(0.0, "m of t = sigmoid(m + s n)", "loss")
+    logit_std: float = key(1.0, "s of t = sigmoid(m + s n)", "loss", gt=0)
+    mode_scale: float = key(
+        1.29, "k of t = 1 - u - k (cos^2(pi u / 2) - 1 + u)", "loss", ge=-1, le=1.75
+    )
+    shift_tokens: int | None = key(
+        None,
+        "shift t towards noise as for a model trained at so many tokens: a = sqrt(tokens / this)",
+        "loss",
+        unit="tokens",
+        ge=1,
+    )
+    label_dropout: float = key(
+        0.1, "share of labels replaced by the null label, for guidance", "loss", ge=0, lt=1
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Objective":
+        if self.kind == "ddpm":
+            if self.timesteps != "uniform":
+                raise ValueError(
+                    f"objective.timesteps {self.timesteps} is for flow; set uniform for ddpm"
+                )
+            if self.shift_tokens is not None:
+                raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
+        elif self.min_snr is not None:
+            raise ValueError("objective.min_snr is for ddpm; remove it for flow")
+        return self

@@ -1,0 +1,84 @@
+"""The U-Net of DDPM (Ho et al. 2020), diffusers' `UNet2DModel`, as a network of ours."""
+
+import math
+from typing import Any, cast
+
+import torch
+from diffusers import UNet2DModel
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from configs.schema import Pretrain
+
+
+class UNet(nn.Module):
+    """Predicts a field of the shape of its input from a noisy image, a time and a label."""
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        mults: list[int],
+        layers: int,
+        attention: list[bool],
+        size: int,
+        channels: int,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.null_label = classes
+        down = ["AttnDownBlock2D" if attends else "DownBlock2D" for attends in attention]
+        up = ["AttnUpBlock2D" if attends else "UpBlock2D" for attends in reversed(attention)]
+        self.unet: Any = UNet2DModel(
+            sample_size=size,
+            in_channels=channels,
+            out_channels=channels,
+            block_out_channels=tuple(width * mult for mult in mults),
+            layers_per_block=layers,
+            down_block_types=tuple(down),
+            up_block_types=tuple(up),
+            norm_num_groups=math.gcd(32, width),
+            attention_head_dim=math.gcd(32, width),
+            num_class_embeds=classes + 1,
+        )
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """The parts that are sharded and compiled one by one."""
+        unet = self.unet
+        return [*unet.down_blocks, unet.mid_block, *unet.up_blocks]
+
+    def fill_tables(self) -> None:
+        """It has none."""
+
+    def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]` (`null_label` for none)."""
+        return cast(Tensor, self.unet(x, 1000 * t, class_labels=label, return_dict=False)[0])
+
+
+def make_unet(config: Pretrain) -> UNet:
+    """The U-Net of a config."""
+    unet, data = config.model.unet, config.data
+    return UNet(
+        width=unet.width,
+        mults=unet.mults,
+        layers=unet.layers,
+        attention=unet.attention,
+        size=data.size,
+        channels=data.channels,
+        classes=data.classes,
+    )
+
+
+def unet_macs(config: Pretrain) -> dict[str, int]:
+    """Forward multiply-accumulates per image, counted by running it on the meta device."""
+    with torch.device("meta"):
+        network = make_unet(config)
+        data = config.data
+        image = torch.empty(1, data.channels, data.size, data.size)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            network(image, torch.empty(1), torch.zeros(1, dtype=torch.long))
+    counts = counter.get_flop_counts()["Global"]
+    convolutions = sum(flops for op, flops in counts.items() if "convolution" in str(op))
+    rest = sum(counts.values()) - convolutions
+    return {"convolutions": convolutions // 2, "rest": rest // 2}
