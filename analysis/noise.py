@@ -52,18 +52,19 @@ def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
     return max(1.0, float(running[window]) / (1 - lags / n))
 
 
-def median_interval(series: Floats) -> Estimate:
+def median_interval(series: Floats, *, wider: float = 1.0) -> Estimate:
     """The median and its interval by order statistics, widened by the autocorrelation.
 
     Ranks n/2 +- t sqrt(n tau) / 2, where tau is the autocorrelation time of being above the
     median: no shape of the distribution is assumed. Of a series that wanders so much that few
-    of its values are independent the interval is its whole range.
+    of its values are independent the interval is its whole range. It is `wider` than that of a
+    whole series where the series has been cut.
     """
     middle = float(np.median(series))
     if len(series) < MIN_VALUES:
         return Estimate(value=middle)
     effective = len(series) / autocorrelation_time((series > middle).astype(np.float64))
-    half = _student(effective) / math.sqrt(effective) / 2
+    half = wider * _student(effective) / math.sqrt(effective) / 2
     low, high = np.quantile(series, [max(0.0, 0.5 - half), min(1.0, 0.5 + half)])
     return Estimate(value=middle, low=float(low), high=float(high))
 

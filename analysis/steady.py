@@ -13,7 +13,11 @@ CLIP = 3.0
 GUARD = 4
 LONGEST_WARMUP = 0.4
 MOST_CORRELATED = 2.0
-OUTLIER = 5.0
+OUTLIER, SLOW, CLOSE = 5.0, 3.5, 2.5
+CROWDED = 0.05
+# The density of a normal at its middle over the difference of it and that at `CLOSE` deviations:
+# how much less a value on the edge says of the median when the cut moves with it.
+CUT_CLOSE = 1 / (1 - float(np.exp(-(CLOSE**2) / 2)))
 SIGMA_OF_MAD = 1.4826
 
 
@@ -37,9 +41,10 @@ def steady(seconds: Floats, segment: NDArray[np.int64]) -> Steady:
         rows = np.flatnonzero(segment == number)
         kept[rows[: warmup_end(seconds[rows])]] = False
     warm = int((~kept).sum())
-    kept[np.flatnonzero(kept)[outliers(seconds[kept])]] = False
+    out = outliers(seconds[kept])
+    kept[np.flatnonzero(kept)[out]] = False
     return Steady(
-        seconds=median_interval(seconds[kept]),
+        seconds=median_interval(seconds[kept], wider=CUT_CLOSE if is_crowded(out) else 1.0),
         kept=kept,
         warmup=warm,
         outliers=int((~kept).sum()) - warm,
@@ -85,21 +90,35 @@ def _slow_head(scores: Floats, most: int, deviation: float) -> int:
 
 
 def outliers(seconds: Floats) -> NDArray[np.bool_]:
-    """Which intervals lie beyond `OUTLIER` robust deviations of the median, on the log scale.
+    """Which intervals are surely slower, or faster, than the steady ones.
 
-    A fifth of slow intervals shifts a plain median by a third of the noise, so they are taken
-    out, again and again until none is left: each round judges by what the last one kept.
+    Slow ones shift and widen the middle, so that the faster half says how far noise goes
+    (`SLOW` deviations on the log scale, `OUTLIER` to the fast side), again and again until none is
+    left: each round judges by what the last one kept. Where many are slow, some of these hide
+    within `SLOW`: then both sides are cut at `CLOSE`, which leaves the median in its place.
     """
     logs = np.log(seconds)
-    out = np.zeros(len(logs), dtype=bool)
-    while True:
-        if out.all():
-            return out
-        middle, sigma = _robust(logs[~out])
-        found = np.abs(logs - middle) > OUTLIER * sigma if sigma else out
+    out = _beyond(logs, np.zeros(len(logs), dtype=bool), slow=SLOW, fast=OUTLIER)
+    if is_crowded(out):
+        out = _beyond(logs, out, slow=CLOSE, fast=CLOSE)
+    return out
+
+
+def is_crowded(out: NDArray[np.bool_]) -> bool:
+    """Whether so many are outliers that more of them hide in the noise."""
+    return bool(out.mean() > CROWDED) if len(out) else False
+
+
+def _beyond(logs: Floats, out: NDArray[np.bool_], *, slow: float, fast: float) -> NDArray[np.bool_]:
+    while not out.all():
+        middle = float(np.median(logs[~out]))
+        below = logs[~out & (logs <= middle)]
+        sigma = SIGMA_OF_MAD * float(np.median(middle - below))
+        found = (logs - middle > slow * sigma) | (middle - logs > fast * sigma) if sigma else out
         if (found == out).all() or found.sum() < out.sum():
-            return out
+            break
         out = found
+    return out
 
 
 def _robust(values: Floats) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from analysis.noise import Estimate, Floats, mean_interval, repeats_ratio
 from analysis.steady import steady
 from tests.analysis.planted import Truth, durations, noise
 from tests.analysis.test_detectors import scores
+from tests.analysis.test_steady_rate import mild_coverage
 
 
 def rate_interval(seconds: Floats) -> Estimate:
@@ -62,6 +63,9 @@ def main() -> None:
         for n, rho in ((500, 0.0), (500, 0.3), (1000, 0.15), (3000, 0.3), (200, 0.5)):
             share, width = coverage(cases, n, rho, interval)
             print(f"{name}: {n} intervals, autocorrelation {rho}: {share:.1%}, width {width:.4f}")
+    for cv in (0.01, 0.02, 0.03):
+        share = mild_coverage(cases, cv=cv, rho=0.3, warmup=0.3)
+        print(f"20 % of 500 intervals 1.1 to 1.2 times slow, variation {cv:.0%}: {share:.1%}")
     for slower in (0.1, 0.5, 5.0):
         p99, within = worst_errors(cases, outliers=0.2, warmup=0.3, warmup_slower=slower)
         print(f"20 % outliers, 30 % warm-up {slower:+.0%}: within 1 % {within:.1%}, 99 % {p99:.4f}")

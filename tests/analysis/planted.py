@@ -29,6 +29,7 @@ class Truth:
     warmup: float = 0.0
     warmup_slower: float = 0.5
     outliers: float = 0.0
+    outliers_slower: tuple[float, float] = (1.3, 4.0)
     data: float = 0.1
     save_every: int = 0
     save_s: float = 3.0
@@ -57,7 +58,7 @@ def durations(truth: Truth, rng: np.random.Generator) -> Floats:
     n = truth.intervals
     factor = np.exp(truth.cv * noise(rng, n, rho=truth.rho))
     slow = rng.random(n) < truth.outliers
-    factor[slow] *= rng.uniform(1.3, 4.0, int(slow.sum()))
+    factor[slow] *= rng.uniform(*truth.outliers_slower, int(slow.sum()))
     factor[: int(truth.warmup * n)] *= 1 + truth.warmup_slower
     return factor * truth.every / truth.steps_per_s
 

@@ -37,6 +37,40 @@ def test_the_rate_is_within_1_percent_whatever_the_warm_up(slower, rho):
     assert worst_error(1000, intervals=500, cv=0.03, **planted) < 0.01
 
 
+def mild_coverage(cases: int, *, cv: float, rho: float, warmup: float) -> float:
+    """How often the interval holds the rate where a fifth of intervals is 1.1 to 1.2 times slow."""
+    held = 0
+    for seed in range(cases):
+        truth = Truth(
+            seed=seed, intervals=500, cv=cv, rho=rho, warmup=warmup, outliers=0.2,
+            outliers_slower=(1.1, 1.2), steps_per_s=4.0,
+        )  # fmt: skip
+        spent = durations(truth, np.random.default_rng(seed)) / truth.every
+        found = steady(spent, np.zeros(len(spent), dtype=np.int64)).seconds
+        held += found.low <= 0.25 <= found.high
+    return held / cases
+
+
+def test_many_mild_outliers_neither_shift_the_rate_nor_narrow_its_interval():
+    assert mild_coverage(150, cv=0.03, rho=0.1, warmup=0.3) >= 0.85
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cv", [0.01, 0.02, 0.03])
+@pytest.mark.parametrize(("rho", "warmup"), [(0.0, 0.0), (0.3, 0.3)])
+def test_many_mild_outliers_are_covered_in_90_of_100(cv, rho, warmup):
+    assert mild_coverage(1000, cv=cv, rho=rho, warmup=warmup) >= 0.90
+
+
+def test_skewed_noise_is_not_mistaken_for_outliers():
+    rng = np.random.default_rng(0)
+    runs = 1 + 0.03 * rng.gamma(4, 1, (50, 500))
+    found = [steady(seconds, np.zeros(500, dtype=np.int64)) for seconds in runs]
+    assert np.mean([one.outliers for one in found]) < 10
+    middle = np.mean([one.seconds.value for one in found])
+    assert middle == pytest.approx(1 + 0.03 * 3.672, rel=0.003)
+
+
 def test_warm_up_is_cut_where_it_ends():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))
