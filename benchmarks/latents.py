@@ -1,0 +1,186 @@
+"""A latent store beside one file per image, read through the same DataLoader.
+
+    python -m benchmarks.latents [--examples 20000] [--rounds 9] [--workers 0] [--json]
+
+The peer is what fast-DiT trains on (chuanyangjin/fast-DiT, train.py, CustomDataset): a .npy of
+features and a .npy of the label for each image, loaded in the order of an epoch and collated
+by torch. The store holds as many latents of the same shape, with std and the mirrored image's
+encoding beside them. Read: each example's one latent and its label, as the files have it. Drawn:
+what training takes from the store and the files cannot give, mean + std * fresh noise of the
+image or its mirror image. Everything is in the page cache, which favours the files: on a shared
+file system each costs a round trip more. The ratio is images/s over images/s of the files.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, report
+from train.data.latents import Latents
+from train.data.loader import stacked
+from train.data.shards import shard_name, write_shard
+from train.data.store import ImageFacts, Index, ShardEntry, VaeFacts
+from train.draws import Variant, order
+from train.facts import cpu_model, versions
+
+CLASSES = 1000
+Batches = Iterable[tuple[Tensor, Tensor]]
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and report."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
+    watch = Stopwatch(clock=options.clock, device=torch.device("cpu"))
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        store, files = make(Path(folder), options)
+        arms: dict[str, Arm] = {
+            "files": lambda: exhaust(file_batches(files, options)),
+            "read": lambda: exhaust(store_batches(Stored(store, draws=False), options)),
+            "drawn": lambda: exhaust(store_batches(Stored(store, draws=True), options)),
+        }
+        seconds = interleave(arms, rounds=options.rounds, warmup=1, watch=watch)
+    ratios = [
+        ratio(f"store, {name} / one file per image", seconds["files"], seconds[name])
+        for name in ("read", "drawn")
+    ]
+    rates = {
+        f"{name} images/s": round(options.examples / statistics.median(seconds[name]))
+        for name in arms
+    }
+    taken = rates | {
+        "examples": options.examples,
+        "shape": "x".join(map(str, options.shape)),
+        "batch": options.batch,
+        "workers": options.workers,
+        "clock": options.clock,
+        "device": cpu_model(),
+    }
+    report(ratios, taken=taken | versions(), as_json=options.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--examples", type=int, default=20_000)
+    parser.add_argument("--shape", type=int, nargs=3, default=(4, 32, 32), metavar=("C", "H", "W"))
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--workers", type=int, default=0, help="loader processes of either side")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds that count")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: with --workers 0")
+    parser.add_argument("--folder", type=Path, help="where to write; the temporary one by default")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def make(folder: Path, options: argparse.Namespace) -> tuple[Latents, Path]:
+    """The same random latents in a store and in files."""
+    features, labels = folder / "features", folder / "labels"
+    for inner in (features, labels):
+        inner.mkdir()
+    shards, generator = [], np.random.default_rng(0)
+    for number, begin in enumerate(range(0, options.examples, 4096)):
+        numbers = range(begin, min(begin + 4096, options.examples))
+        moments = generator.standard_normal((len(numbers), 2, 2, *options.shape), dtype=np.float32)
+        shard = write_shard(
+            folder / shard_name(number),
+            torch.from_numpy(moments).half(),
+            [index % CLASSES for index in numbers],
+            skipped=[],
+        )
+        shards.append(ShardEntry(**shard.model_dump(include=set(ShardEntry.model_fields))))
+        for index, example in zip(numbers, moments, strict=True):
+            np.save(features / f"{index}.npy", example[0, :1])
+            np.save(labels / f"{index}.npy", np.array([index % CLASSES]))
+    return Latents(folder, index_of(options, shards)), folder
+
+
+def index_of(options: argparse.Namespace, shards: list[ShardEntry]) -> Index:
+    """An index of random latents, whose VAE and images are made up."""
+    channels = options.shape[0]
+    nothing = {"path": "", "sha256": ""}
+    return Index(
+        format=1,
+        examples=options.examples,
+        shape=tuple(options.shape),
+        dtype="float16",
+        precision="fp32",
+        flips=2,
+        moments=2,
+        classes=CLASSES,
+        names=[str(label) for label in range(CLASSES)],
+        mean=[0.0] * channels,
+        std=[1.0] * channels,
+        scale=[1.0] * channels,
+        shift=[0.0] * channels,
+        vae=VaeFacts(name="none", config={}, **nothing),
+        images=ImageFacts(listed=options.examples, skipped=0, size=1, channels=3, **nothing),
+        shards=shards,
+    )
+
+
+class Files(Dataset[tuple[Tensor, Tensor]]):
+    """One latent per file, as fast-DiT reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._features, self._labels = str(folder / "features"), str(folder / "labels")
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        # os.path, as there: pathlib would cost the files 5 % of their speed.
+        features = np.load(os.path.join(self._features, f"{index}.npy"))
+        labels = np.load(os.path.join(self._labels, f"{index}.npy"))
+        return torch.from_numpy(features), torch.from_numpy(labels)
+
+
+class Stored(Dataset[tuple[Tensor, Tensor]]):
+    """Whole batches of a store."""
+
+    def __init__(self, source: Latents, *, draws: bool) -> None:
+        self._source, self._draws = source, draws
+
+    def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
+        pairs = [self._example(index) for index in indices]
+        return stacked([latent for latent, _ in pairs]), torch.tensor([label for _, label in pairs])
+
+    def _example(self, index: int) -> tuple[np.ndarray, int]:
+        if not self._draws:
+            return self._source[index]
+        variant = Variant(flip=bool(index % 2), seed=0, epoch=0, index=index)
+        return self._source.drawn(index, variant)
+
+
+def file_batches(files: Path, options: argparse.Namespace) -> Batches:
+    """The files in the order of an epoch."""
+    places = order(0, 0, options.examples).tolist()
+    dataset = Files(files)
+    return DataLoader(
+        dataset, batch_size=options.batch, sampler=places, num_workers=options.workers
+    )
+
+
+def store_batches(dataset: Stored, options: argparse.Namespace) -> Batches:
+    """The store in the order of an epoch."""
+    places = order(0, 0, options.examples).tolist()
+    batches = [places[i : i + options.batch] for i in range(0, len(places), options.batch)]
+    return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=options.workers)
+
+
+def exhaust(batches: Batches) -> None:
+    """Take every batch."""
+    for latents, labels in batches:
+        assert len(latents) == len(labels)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

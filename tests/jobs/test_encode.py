@@ -1,0 +1,111 @@
+"""`jobs/encode.sbatch` without Slurm: any number of agents, killed, resumed, trained on."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from configs.run import RunFolder, find_runs
+from configs.yaml12 import dump_yaml
+from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
+from tests.train.latent_stores import contents
+from tests.train.tiny_vae import save_images, save_kl
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 images, a VAE, and the store that one rank made of them, an image per shard."""
+    folder = tmp_path_factory.mktemp("made")
+    save_images(folder / "images", per_class=20)
+    save_kl(folder / "vae")
+    body(config(folder, folder / "store"), logs=folder / "logs", job="encode")
+    return folder
+
+
+def config(folder: Path, out: Path) -> Path:
+    paths = {"images": str(folder / "images"), "vae": str(folder / "vae"), "out": str(out)}
+    file = out.parent / "tiny.yaml"
+    told = {"encode": paths | {"size": 16, "shard_examples": 1}, "log": {"tensorboard": False}}
+    file.write_text(dump_yaml({"kind": "encode"} | told))
+    return file
+
+
+def ranks_of(run: RunFolder) -> list[int]:
+    """The processes of a run that are ranks, not agents."""
+    found = subprocess.run(
+        ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=False
+    )
+    every = [(int(pid), Path(f"/proc/{pid}/cmdline")) for pid in found.stdout.split()]
+    return [pid for pid, line in every if line.exists() and b"torchrun" not in line.read_bytes()]
+
+
+def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
+    made: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    process = subprocess.Popen(
+        ["bash", "jobs/encode.sbatch", str(config(made, store))],
+        env=clean_environment(LOGS=str(tmp_path / "logs"), LOCAL_NODES="2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while process.poll() is None and len(list(store.glob("*.safetensors"))) < 4:
+        time.sleep(0.005)
+    (run,) = find_runs(tmp_path / "logs")
+    for pid in ranks_of(run):
+        os.kill(pid, signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    assert events(run)[-1] == "failed"
+    begun = len(list(store.glob("*.safetensors")))
+    assert 4 <= begun < 60
+    assert not (store / "index.json").exists()
+
+    body(run.path, logs=tmp_path / "logs", job="encode", LOCAL_NODES="2")
+    assert events(run)[-1] == "done"
+    again = [record for record in run.records() if record["attempt"] == 2]
+    assert begun - 2 <= again[0]["step"] <= begun
+    assert (again[-1]["step"], again[-1]["images"]) == (60, 60)
+    assert contents(store) == contents(made / "store")
+    done = body(run.path, logs=tmp_path / "logs", job="encode")
+    assert "done already" in done.stderr
+
+
+def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> None:
+    save_images(tmp_path / "images")
+    (tmp_path / "images/class-1/003.png").write_bytes(b"torn")
+    (tmp_path / "vae").symlink_to(made / "vae")
+    file = config(tmp_path, tmp_path / "store")
+    done = body(file, logs=tmp_path / "logs", job="encode", check=False)
+    assert done.returncode == 1
+    last = list(newest_run(tmp_path / "logs").records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "data")
+    assert "class-1/003.png: not a readable image" in last["message"]
+    body(newest_run(tmp_path / "logs").path, "encode.skip_bad=true", logs=tmp_path, job="encode")
+    last = list(newest_run(tmp_path / "logs").records())[-1]
+    assert (last["event"], last["images"], last["skipped"]) == ("done", 14, 1)
+
+
+def test_a_config_of_another_job_is_sent_there(made: Path, tmp_path: Path) -> None:
+    file = config(made, tmp_path / "store")
+    done = body(file, logs=tmp_path / "logs", check=False)
+    assert done.returncode == 2
+    assert "it belongs to jobs/encode.sbatch" in done.stderr
+
+
+def test_a_run_is_trained_on_a_store_and_its_samples_are_decoded(made: Path, tmp_path: Path) -> None:
+    keys = [
+        *TINY, "data.source=latents", f"data.path={made / 'store'}", "data.size=8",
+        "data.channels=4", "data.classes=3", "data.flip=true", "train.steps=4", "log.every=1",
+    ]  # fmt: skip
+    body(DIGITS, *keys, logs=tmp_path)
+    run = newest_run(tmp_path)
+    assert sorted(losses(run)) == [1, 2, 3, 4]
+    # Images of 16 pixels are enlarged threefold with a border of 3, latents of 8 sixfold with 6.
+    with Image.open(run.samples / "step-000000004.png") as grid:
+        assert grid.width == 48 + 2 * 3
