@@ -1,7 +1,9 @@
 """A checkpoint is whole or absent, and holds everything that the next step depends on."""
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import torch
 import torch.distributed as dist
 
 from configs.load import load
+from configs.records import Superseded
 from configs.yaml12 import ConfigError
 from train.checkpoint import Saver, TrainingState, load_newest, load_weights
 from train.clocks import Clocks
 from train.ema import Average
+from train.failure import RunFailure, reason_of
 from train.network import build_network
 from train.optimizer import make_optimizer
 from train.soundness import LossScale
@@ -51,6 +55,11 @@ def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
 
 def save(folder: Path, state: TrainingState, *, keep: int) -> None:
     Saver(folder, keep=keep).save(state)
+
+
+def save_and_wait(saver: Saver, state: TrainingState) -> None:
+    saver.save(state)
+    saver.wait()
 
 
 def tensors(tree: object, prefix: str = "") -> dict[str, torch.Tensor]:
@@ -143,3 +152,108 @@ def test_a_save_killed_at_any_moment_leaves_the_run_resumable(tmp_path: Path) ->
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) >= 10
+
+
+def spoil(file: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("damage", [spoil, truncate, Path.unlink])
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "checksums.json"])
+def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
+    tmp_path: Path, damage: Callable[[Path], None], name: str
+) -> None:
+    saved, *_ = make_state()
+    for step in (7, 8):
+        saved.step = step
+        save(tmp_path, saved, keep=2)
+    damage(tmp_path / "step-000000008" / name)
+    loaded, *_ = make_state(seed=1)
+    assert load_newest(tmp_path, loaded)
+    assert loaded.step == 7
+    # Without its sums a checkpoint was never whole; with wrong ones it is kept to look at.
+    aside = tmp_path / "step-000000008.damaged"
+    assert aside.exists() or (name == "checksums.json" and damage is Path.unlink)
+    saved.step = 9
+    save(tmp_path, saved, keep=2)
+    assert complete(tmp_path)[-1] == "step-000000009"
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path: Path) -> None:
+    saved, *_ = make_state()
+    save(tmp_path, saved, keep=2)
+    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    with pytest.raises(RunFailure, match="all checkpoints are damaged") as failure:
+        load_newest(tmp_path, saved)
+    assert failure.value.reason == "disk"
+
+
+def test_damaged_weights_are_refused_by_name(tmp_path: Path) -> None:
+    saved, network, _ = make_state()
+    save(tmp_path, saved, keep=2)
+    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    with pytest.raises(ConfigError, match=r"damaged \(__0_0.distcp\); delete it"):
+        load_weights(tmp_path, network)
+
+
+def test_a_save_under_way_holds_the_state_of_its_own_step(tmp_path: Path) -> None:
+    state, network, _ = make_state()
+    saver = Saver(tmp_path, keep=2, asynchronous=True)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(7)
+    saver.save(state)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(8)
+    saver.wait()
+    assert [saved.step for saved in saver.finished()] == [7]
+    assert saver.finished() == []
+    other, loaded, _ = make_state(seed=1)
+    load_newest(tmp_path, other)
+    assert bool((loaded.patches_in.bias == 7).all())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
+    tmp_path: Path, asynchronous: bool
+) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    saver = Saver(tmp_path, keep=2, asynchronous=asynchronous, is_superseded=lambda: True)
+    state.step = 8
+    with pytest.raises(Superseded):
+        save_and_wait(saver, state)
+    assert complete(tmp_path) == ["step-000000007"]
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_full_disk_leaves_the_last_checkpoint(full_disk: Path, asynchronous: bool) -> None:
+    state, *_ = make_state()
+    saver = Saver(full_disk, keep=2, asynchronous=asynchronous)
+    save_and_wait(saver, state)
+    (full_disk / "other people's").write_bytes(b"x" * (shutil.disk_usage(full_disk).free - 100_000))
+    state.step = 8
+    with pytest.raises(OSError, match="No space left") as error:
+        save_and_wait(saver, state)
+    assert reason_of(error.value) == "disk"
+    assert newest(full_disk) == "step-000000007"
+    assert load_newest(full_disk, state)
+    assert state.step == 7

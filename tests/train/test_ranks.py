@@ -6,6 +6,7 @@ import pytest
 
 from configs.run import RunFolder
 from tests.running import losses, resumed, trained
+from train.weights import write_seed
 
 # One worker: the runs that others are compared with are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
@@ -41,8 +42,24 @@ def largest_difference(a: RunFolder, b: RunFolder) -> float:
         (1, ["train.micro_batch=16"]),
         (2, ["layout.shard=2"]),
         (4, ["layout.shard=2"]),
+        (2, ["layout.tensor=2"]),
+        (4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"]),
+        (2, ["layout.shard=2", "activation_checkpointing.mode=full"]),
+        (1, ["activation_checkpointing.mode=selective", "activation_checkpointing.every=null"]),
+        (2, ["layout.shard=2", "checkpoint.asynchronous=true", "checkpoint.every=7"]),
     ],
-    ids=["2 ranks", "4 ranks, 2 microbatches", "4 microbatches", "FSDP2 on 2", "HSDP on 2 x 2"],
+    ids=[
+        "2 ranks",
+        "4 ranks, 2 microbatches",
+        "4 microbatches",
+        "FSDP2 on 2",
+        "HSDP on 2 x 2",
+        "TP on 2",
+        "TP x FSDP2 on 2 x 2, 2 microbatches",
+        "FSDP2 on 2, blocks recomputed",
+        "all but products recomputed",
+        "FSDP2 on 2, saves while training",
+    ],
 )
 def test_200_steps_in_fp32_have_the_losses_of_one_rank(
     logs: Path, one_rank: RunFolder, ranks: int, more: list[str]
@@ -55,7 +72,11 @@ def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) ->
     assert losses(trained(logs, ["train.steps=200", *EVERY_STEP])) == losses(one_rank)
 
 
-@pytest.fixture(scope="module", params=[[], ["layout.shard=2"]], ids=["DDP", "FSDP2"])
+@pytest.fixture(
+    scope="module",
+    params=[[], ["layout.shard=2"], ["layout.tensor=2", "checkpoint.asynchronous=true"]],
+    ids=["DDP", "FSDP2", "TP, saved while training"],
+)
 def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
     keys = ["train.steps=60", "checkpoint.every=25", "checkpoint.keep=3"]
     return trained(logs, [*keys, *EVERY_STEP, *request.param], ranks=2)
@@ -69,7 +90,8 @@ def test_a_resume_on_as_many_ranks_goes_on_to_the_bit(logs: Path, two_ranks: Run
 def test_a_resume_on_another_number_of_ranks_goes_on_within_rounding(
     logs: Path, two_ranks: RunFolder
 ) -> None:
-    ranks = 4 if two_ranks.config().layout.shard == 2 else 1
+    layout = two_ranks.config().layout
+    ranks = 4 if layout.shard * layout.tensor == 2 else 1
     again, whole = losses(resumed(two_ranks, step=50, ranks=ranks, logs=logs)), losses(two_ranks)
     assert list(again) == list(range(51, 61))
     assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
@@ -81,3 +103,20 @@ def test_clocks_go_on_after_a_resume(logs: Path, two_ranks: RunFolder) -> None:
     later = [record for record in again.records() if "train_s" in record]
     assert all(record["train_s"] > at_50["train_s"] for record in later)
     assert all(record["images"] == record["step"] * 64 for record in later)
+
+
+@pytest.mark.parametrize("layout", [[], ["layout.shard=2"], ["layout.tensor=2"]], ids=str)
+def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
+    logs: Path, one_rank: RunFolder, layout: list[str], tmp_path: Path
+) -> None:
+    config = one_rank.config()
+    write_seed(config, tmp_path / "seed")
+    keys = ["train.steps=20", *EVERY_STEP, f"model.init_from={tmp_path / 'seed'}", *layout]
+    first, second = losses(trained(logs, keys, ranks=2)), losses(one_rank)
+    assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
+
+
+def test_a_run_starts_from_the_averaged_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
+    keys = ["train.steps=5", *EVERY_STEP, f"model.init_from={one_rank.path}", "layout.shard=2"]
+    begun, ended = losses(trained(logs, keys, ranks=2)), losses(one_rank)
+    assert max(begun.values()) < (ended[1] + ended[200]) / 2
