@@ -6,6 +6,7 @@ tried on one of them and says where the numbers of all of them stand.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ Texts = NDArray[np.uint8]
 SHAPE = bytes(48 if 48 <= sign < 58 else sign for sign in range(256))
 FEWEST_ALIKE = 8
 LEAST_SHARE = 1 / 16
-MOST_SHAPES = 4
+MOST_SHAPES, SAMPLED = 8, 32
 EXACT_DIGITS, EXACT_POWER = 15, 22
 # As many as a number of 32 bits holds: these are multiplied twice as fast.
 SHORT_DIGITS = 9
@@ -48,12 +49,24 @@ def alike(data: bytes, starts: Ints, ends: Ints, *, longest: int) -> Iterator[tu
             yield left, texts
             continue
         for _ in range(MOST_SHAPES):
-            same = (shapes == shapes[0]).all(axis=1)
+            common = _commonest(shapes, fewest=fewest)
+            if common is None:
+                break
+            same = (shapes == common).all(axis=1)
             if same.sum() >= fewest:
                 yield left[same], texts[same]
             left, texts, shapes = left[~same], texts[~same], shapes[~same]
-            if len(left) < fewest:
-                break
+
+
+def _commonest(shapes: Texts, *, fewest: int) -> Texts | None:
+    """The commonest shape, by a sample; None where it has by far not the fewest texts wanted."""
+    if len(shapes) < fewest:
+        return None
+    sample = shapes[:: max(1, len(shapes) // SAMPLED)]
+    [(shape, times)] = Counter(row.tobytes() for row in sample).most_common(1)
+    if 2 * times * len(shapes) < fewest * len(sample):
+        return None
+    return np.frombuffer(shape, dtype=np.uint8)
 
 
 def _shapes(texts: Texts) -> Texts:

@@ -143,6 +143,14 @@ def test_a_damaged_database_is_named(tmp_path):
         read_logs([str(tmp_path / "db")])
 
 
+def test_a_database_whose_schema_is_no_text_is_named(tmp_path):
+    write.database(story(n=25), tmp_path / "db")
+    data = (tmp_path / "db").read_bytes()
+    (tmp_path / "db").write_bytes(data.replace(b"CREATE TABLE metrics", b"CREATE TABL\xe5 metrics"))
+    with pytest.raises(Unreadable, match=r"a damaged database"):
+        read_logs([str(tmp_path / "db")])
+
+
 def test_a_cut_gzip_is_named(tmp_path):
     (tmp_path / "x").write_bytes(gzip.compress(write.dit(story(n=300)))[:-500])
     with pytest.raises(Unreadable, match="x: cannot be read"):
