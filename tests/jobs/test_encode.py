@@ -98,7 +98,7 @@ def test_a_config_of_another_job_is_sent_there(made: Path, tmp_path: Path) -> No
     assert "it belongs to jobs/encode.sbatch" in done.stderr
 
 
-def test_a_run_is_trained_on_a_store_and_its_samples_are_decoded(made: Path, tmp_path: Path) -> None:
+def test_samples_of_a_run_on_a_store_are_decoded(made: Path, tmp_path: Path) -> None:
     keys = [
         *TINY, "data.source=latents", f"data.path={made / 'store'}", "data.size=8",
         "data.channels=4", "data.classes=3", "data.flip=true", "train.steps=4", "log.every=1",

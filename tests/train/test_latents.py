@@ -1,5 +1,6 @@
 """Latents are the VAE's own encodings, drawn anew every epoch, and decoded by the same VAE."""
 
+import json
 import logging
 import pickle
 from pathlib import Path
@@ -244,6 +245,16 @@ def test_a_lost_or_other_vae_shows_latents_and_says_so(
         assert word in caplog.text
 
 
+def test_a_config_of_before_scaling_factors_means_the_one_of_then(tmp_path: Path) -> None:
+    save_kl(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["scaling_factor"], config["shift_factor"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    vae = Vae(tmp_path, device=torch.device("cpu"))
+    assert (vae.scale, vae.shift) == ([0.18215] * 4, [0.0] * 4)
+    assert vae.facts.config["scaling_factor"] == 0.18215
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -275,3 +286,6 @@ def test_a_vae_is_known_by_its_weights(tmp_path: Path) -> None:
     check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))
     with pytest.raises(DataError, match=r"another VAE .*set data\.vae to a copy of"):
         check_vae(tmp_path / "other", vae_facts(tmp_path / "one"))
+    # A second copy of the weights in half precision is not loaded, and changes nothing.
+    (tmp_path / "same/diffusion_pytorch_model.fp16.safetensors").write_bytes(b"x")
+    check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))

@@ -6,6 +6,7 @@ of diffusers do it, so that its standard deviation is near 1.
 
 import json
 import logging
+import re
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,8 @@ from train.data.store import VaeFacts, checksum, read_index
 
 _log = logging.getLogger(__name__)
 _CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos")
+# Whole or in parts, but no variant (fp16): only these are loaded.
+_WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d+-of-\d+)?\.safetensors")
 # Images decoded at once: a decoder's activations are large, and training needs the memory.
 _AT_ONCE = 4
 
@@ -28,9 +31,12 @@ class Vae:
     """A frozen VAE on a device. `scale` and `shift` are per latent channel, in float64."""
 
     def __init__(self, folder: Path, *, device: torch.device, precision: str = "fp32") -> None:
-        self.facts = vae_facts(folder)
+        facts = vae_facts(folder)
         self.device, self._bf16 = device, precision == "bf16"
-        self._network = _load(folder, self.facts).to(device).eval().requires_grad_(False)
+        self._network = _load(folder, facts).to(device).eval().requires_grad_(False)
+        # With the defaults of the class: published configs leave out what was none when written.
+        config = {k: v for k, v in self._network.config.items() if not k.startswith("_")}
+        self.facts = facts.model_copy(update={"config": json.loads(json.dumps(config))})
         self._video = self.facts.name == "AutoencoderKLCosmos"
         self.scale, self.shift = normalisation(self.facts, folder=folder)
         self.image_channels = int(self.facts.config["in_channels"])
@@ -89,7 +95,7 @@ def _exact_cudnn() -> AbstractContextManager[None]:
 
 
 def vae_facts(folder: Path) -> VaeFacts:
-    """The class, config and checksum of the VAE in a folder; `DataError` where there is none."""
+    """Class, config as it is written and checksum of the VAE in a folder; else `DataError`."""
     file = folder / "config.json"
     try:
         config = dict(json.loads(file.read_bytes()))
@@ -101,7 +107,7 @@ def vae_facts(folder: Path) -> VaeFacts:
     name = config.get("_class_name")
     if name not in _CLASSES:
         raise DataError(f"{file}: _class_name is {name}; expected {' or '.join(_CLASSES)}")
-    weights = sorted(folder.glob("diffusion_pytorch_model*.safetensors"))
+    weights = sorted(file for file in folder.iterdir() if _WEIGHTS.fullmatch(file.name))
     if not weights:
         raise DataError(
             f"{folder}: no diffusion_pytorch_model.safetensors; pickled weights are not read: "
