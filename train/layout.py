@@ -5,10 +5,11 @@ blocks gather their weights in the type that autocast would round them to.
 """
 
 import functools
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate
@@ -35,6 +36,8 @@ from train.model.block import ModulatedBlock, PlainBlock
 from train.network import Network
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+Forward = Callable[..., Tensor]
 
 # What selective recomputation by operation keeps: all that costs more to compute than to hold.
 _KEPT = {
@@ -91,10 +94,18 @@ def recompute(blocks: list[nn.Module], asked: ActivationCheckpointing) -> None:
     elif asked.mode == "selective":
         contexts = {"context_fn": functools.partial(create_selective_checkpoint_contexts, _policy)}
     for block in blocks[every - 1 :: every]:
-        again = functools.partial(
-            checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False, **contexts
+        block.forward = _again(block.forward, contexts)
+
+
+def _again(forward: Forward, contexts: dict[str, Any]) -> Forward:
+    # Not a partial: the compiler would leave the whole block to Python, without a word.
+    def run(*arguments: Tensor) -> Tensor:
+        said: Tensor = checkpoint(
+            forward, *arguments, use_reentrant=False, preserve_rng_state=False, **contexts
         )
-        block.forward = again
+        return said
+
+    return run
 
 
 def _policy(
