@@ -1,5 +1,6 @@
 """Lines of one shape, read all at once, say what they say when they are read one by one."""
 
+import random
 import re
 from fractions import Fraction
 
@@ -11,8 +12,10 @@ from analysis.read.find import read_logs
 from analysis.read.shapes import decimals, each_shape
 from analysis.read.stamps import moments
 from analysis.read.text import FORMATS as KNOWN
+from analysis.read.text import read_text
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.test_hostile_files import mutate
 
 TEXTS = [
     "titan_by_four_ranks", "titan", "dit", "ai_toolkit", "kohya", "nano_gpt", "megatron",
@@ -90,6 +93,31 @@ def test_at_once_and_one_by_one_say_the_same(name, noise, tmp_path, monkeypatch)
     assert same(at_once, one_by_one)
     assert same(by_numbers, one_by_one)
     assert sum(map(len, at_once)) >= 100
+
+
+def mutated_alike(count: int, tmp_path, monkeypatch, *, seed: int) -> None:
+    """Damaged logs say the same at once, by their numbers, and one by one."""
+    rng = random.Random(seed)
+    originals = [getattr(write, name)(story(n=150, every=1)) for name in TEXTS]
+    path = tmp_path / "x"
+    for _ in range(count):
+        path.write_bytes(mutate(rng.choice(originals), rng))
+        found = []
+        for alike, kin in ((8, 48), (1 << 40, 8), (1 << 40, 1 << 40)):
+            monkeypatch.setattr(shapes, "FEWEST_ALIKE", alike)
+            monkeypatch.setattr(elastic, "FEWEST_TEXTS", kin)
+            found.append(read_text(path, name="x"))
+        assert same(found[0], found[2])
+        assert same(found[1], found[2])
+
+
+def test_damaged_logs_say_the_same_at_once_and_one_by_one_in_a_small_draw(tmp_path, monkeypatch):
+    mutated_alike(80, tmp_path, monkeypatch, seed=0)
+
+
+@pytest.mark.long
+def test_damaged_logs_say_the_same_at_once_and_one_by_one(tmp_path, monkeypatch):
+    mutated_alike(1500, tmp_path, monkeypatch, seed=1)
 
 
 def test_a_colour_within_a_number_is_seen_through(tmp_path):
