@@ -26,7 +26,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, report
 from train.data.latents import Latents
-from train.data.loader import stacked
 from train.data.shards import shard_name, write_shard
 from train.data.store import ImageFacts, Index, ShardEntry, VaeFacts
 from train.draws import Variant, order
@@ -150,8 +149,11 @@ class Stored(Dataset[tuple[Tensor, Tensor]]):
         self._source, self._draws = source, draws
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        pairs = [self._example(index) for index in indices]
-        return stacked([latent for latent, _ in pairs]), torch.tensor([label for _, label in pairs])
+        latents, labels = np.empty((len(indices), *self._source.index.shape), np.float32), []
+        for place, index in enumerate(indices):
+            latents[place], label = self._example(index)
+            labels.append(label)
+        return torch.from_numpy(latents), torch.tensor(labels)
 
     def _example(self, index: int) -> tuple[np.ndarray, int]:
         if not self._draws:
