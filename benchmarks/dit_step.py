@@ -28,8 +28,8 @@ from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.network import build_network
-from train.objective import flow_loss
-from train.optimizer import clip, make_optimizer
+from train.objective import Objective
+from train.optimizer import clip_factor, gradient_norm, make_optimizer, scale_gradients
 
 SETTINGS = ("fp32 eager", "fp32 compiled", "bf16 eager", "bf16 compiled")
 PURE = ("bf16 weights eager", "bf16 weights compiled")
@@ -88,14 +88,15 @@ def step_of(
         for block in blocks:
             block.compile()
     batch = _batch(config, device, dtype)
+    objective = Objective(config, device)
     optimizer = make_optimizer(network, config.optimizer)
     autocast = setting.startswith("bf16") and dtype is torch.float32
 
     def step() -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            losses = flow_loss(network, *batch)
+            losses = objective.losses(network, *batch)
         losses.mean().backward()
-        clip(network, 1.0)
+        scale_gradients(network, clip_factor(gradient_norm(network), 1.0))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

@@ -27,7 +27,7 @@ from configs.schema import Pretrain
 from train.dist import read_ranks
 from train.network import build_network
 from train.optimizer import make_optimizer
-from train.pretrain import pretrain
+from train.pretrain import attempt
 from train.stopping import Watch, Wish
 
 WARMUP = 2
@@ -104,7 +104,7 @@ def run_loop(config: Pretrain, turns: Turns) -> None:
     with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
         run = new_run(config, Path(logs))
         with mock.patch("train.pretrain.Watch", TurningWatch):
-            code = pretrain(run, attempt=claim_attempt(run, config))
+            code = attempt(run, number=claim_attempt(run, config))
         logging.shutdown()
     if code:
         raise RuntimeError("the run failed; its log is above")

@@ -123,6 +123,13 @@ def is_run(path: Path) -> bool:
     return (path / "config.yaml").is_file()
 
 
+def open_run(path: Path) -> RunFolder:
+    """The run whose folder a person named; `ConfigError` where it is none."""
+    if not is_run(path):
+        raise ConfigError(f"{path}: not a run folder; `python -m configs open CONFIG` makes one")
+    return RunFolder(path)
+
+
 def find_runs(path: Path) -> list[RunFolder]:
     """The runs in a folder of logs, studies' cells included, in the order of their names."""
     if is_run(path):

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from configs.schema.training import Train
 
@@ -17,6 +18,7 @@ class Average:
 
     def __init__(self, model: nn.Module, *, decay: float | None, warmup: bool) -> None:
         self._decay, self._warmup = decay, warmup
+        self._sharded = [part for part in model.modules() if isinstance(part, FSDPModule)]
         named = dict(model.named_parameters()) if decay is not None else {}
         self._live: list[Tensor] = list(named.values())
         self.average = {name: parameter.detach().clone() for name, parameter in named.items()}
@@ -40,6 +42,9 @@ class Average:
 
     @torch.no_grad()
     def _swap(self) -> None:
+        for part in self._sharded:
+            # What is still gathered from a forward pass would be used again as it is.
+            part.reshard()
         for mine, live in zip(self.average.values(), self._live, strict=True):
             held: Tensor = live.clone()
             live.copy_(mine)

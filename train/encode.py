@@ -10,16 +10,15 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from configs.disk import replace_file
-from configs.load import expect
 from configs.run import RunFolder
 from configs.schema.encode import Encode, Encoding
+from train.attempt import carry_out
 from train.data.encoding import Encoder
 from train.data.source import DataError
 from train.data.store import INDEX, Shard
-from train.dist import Agreement, Ranks, from_every_rank, process_group, read_ranks
+from train.dist import Agreement, Ranks, from_every_rank, process_group
 from train.facts import placement, versions
-from train.failure import leave_note
-from train.journal import Journal, log, start_logging
+from train.journal import Journal, log
 from train.stopping import Watch, Wish
 
 _EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
@@ -35,21 +34,12 @@ class Progress:
     skipped: int
 
 
-def run_encode(run: RunFolder, *, attempt: int) -> int:
-    """Carry out the attempt; the exit code (0 whenever the run folder is in order)."""
-    ranks = read_ranks()
-    config = expect(run.config(attempt), Encode, source=run.path)
-    start_logging(run.attempt(attempt), rank=ranks.rank, console_ranks=config.log.console_ranks)
-    try:
-        _run(run, config, ranks, attempt=attempt)
-    except Exception as error:
-        leave_note(run.attempt(attempt), error, rank=ranks.rank)
-        log.exception("rank %d failed: %s", ranks.rank, error)
-        return 1
-    return 0
+def attempt(run: RunFolder, *, number: int) -> int:
+    """Carry out an attempt at encoding; the exit code (0 whenever the run folder is in order)."""
+    return carry_out(run, Encode, _run, number=number)
 
 
-def _run(run: RunFolder, config: Encode, ranks: Ranks, *, attempt: int) -> None:
+def _run(run: RunFolder, config: Encode, ranks: Ranks, attempt: int) -> None:
     watch = Watch(run, attempt=attempt)
     with process_group(ranks):
         places = placement(ranks)

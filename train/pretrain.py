@@ -1,18 +1,17 @@
 """One attempt at a pretraining run, from its folder to its last event."""
 
 from configs.batch import Division, divide
-from configs.load import expect
 from configs.run import RunFolder
 from configs.schema import Pretrain
+from train.attempt import carry_out
 from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
 from train.data.loader import microbatches
 from train.data.source import DataError, Source, held_out_part, open_source, training_part
-from train.dist import Ranks, data_rank, process_group, read_ranks
+from train.dist import Ranks, data_rank, process_group
 from train.ema import Average, batch_decay
 from train.facts import placement, training_facts
-from train.failure import leave_note
-from train.journal import Arrivals, Journal, log, start_logging
+from train.journal import Arrivals, Journal, log
 from train.layout import lay_out
 from train.loop import Trainer
 from train.objective import Objective
@@ -25,21 +24,12 @@ from train.validation import Validation
 _EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 
 
-def pretrain(run: RunFolder, *, attempt: int) -> int:
-    """Carry out the attempt; the exit code (0 whenever the run folder is in order)."""
-    ranks = read_ranks()
-    config = expect(run.config(attempt), Pretrain, source=run.path)
-    start_logging(run.attempt(attempt), rank=ranks.rank, console_ranks=config.log.console_ranks)
-    try:
-        _run(run, config, ranks, attempt=attempt)
-    except Exception as error:
-        leave_note(run.attempt(attempt), error, rank=ranks.rank)
-        log.exception("rank %d failed: %s", ranks.rank, error)
-        return 1
-    return 0
+def attempt(run: RunFolder, *, number: int) -> int:
+    """Carry out an attempt at pretraining; 0 whenever the run folder is in order."""
+    return carry_out(run, Pretrain, _run, number=number)
 
 
-def _run(run: RunFolder, config: Pretrain, ranks: Ranks, *, attempt: int) -> None:
+def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
     clocks = Clocks(ranks.device)
     watch = Watch(run, attempt=attempt)
     division = divide(config, world=ranks.world)

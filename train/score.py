@@ -4,7 +4,9 @@ The classifier is trained on the digits that were held out, so it has seen none 
 the network was trained on; the training digits tell how good it is.
 """
 
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from sklearn.svm import SVC
 
 from configs.load import expect
 from configs.records import RecordWriter
-from configs.run import RunFolder
+from configs.run import RunFolder, open_run
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 from train.checkpoint import load_weights
@@ -22,6 +24,25 @@ from train.dist import process_group, read_ranks
 from train.network import build_network
 from train.objective import Objective
 from train.sampling import Place, sample
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m train score RUN`: print how good a run's samples are, and record it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m train score", description="Judge the samples of a run on digits."
+    )
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("--per-class", type=int, default=50, help="samples of each digit")
+    options = parser.parse_args(arguments)
+    if options.per_class < 2:
+        raise ConfigError("--per-class: a variance needs at least 2 samples")
+    result = score(open_run(options.run), per_class=options.per_class)
+    print(
+        f"{result.samples} samples after {result.step} steps: {result.recognised:.1%} recognised "
+        f"by a classifier of held-out digits (which knows {result.classifier:.1%} of real ones), "
+        f"within-class variance {result.variance:.2f} of the real"
+    )
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Weights taken up and handed on: `model.init_from`, seed checkpoints, export to one file."""
+"""Weights to begin with: what `model.init_from` names, in all the forms that it comes in."""
 
 import argparse
 import json
@@ -7,24 +7,21 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
-from configs.load import to_tree
 from configs.run import RunFolder, is_run
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError, dump_yaml
-from train.checkpoint import load_weights, read_weights
+from configs.yaml12 import ConfigError
+from train.checkpoint import read_weights
 from train.model.published import State, from_diffusers, from_official, is_official
-from train.network import build_network
+from train.seed import NOTE
 from train.storage import newest
-
-_SEED = "seed.yaml"  # beside the weights of a seed checkpoint: the config that drew them
 
 
 def is_sharded_source(path: Path) -> bool:
     """Whether weights come from a run or a seed checkpoint, which any layout can read."""
-    return is_run(path) or (path / _SEED).is_file()
+    return is_run(path) or (path / NOTE).is_file()
 
 
 def load_file_into(network: nn.Module, config: Pretrain) -> None:
@@ -53,31 +50,6 @@ def load_sharded_into(network: nn.Module, config: Pretrain) -> None:
     if name is None:
         raise ConfigError(f"model.init_from {path}: the run has no checkpoint yet")
     read_weights(folder / name, network, which=config.model.init_weights)
-
-
-def write_seed(config: Pretrain, folder: Path) -> int:
-    """Write the weights that the config's seed draws as a seed checkpoint; their number."""
-    if folder.exists():
-        raise ConfigError(f"{folder}: is there already; name a new folder")
-    network = build_network(config)
-    weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    dcp.save({"network": weights}, checkpoint_id=folder, no_dist=True)
-    (folder / _SEED).write_text(dump_yaml(to_tree(config)), encoding="utf-8")
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
-def export(run: RunFolder, config: Pretrain, path: Path, *, which: str) -> int:
-    """Write the newest weights of a run to one safetensors file; the step that they are of."""
-    if path.exists():
-        raise ConfigError(f"{path}: is there already; name another file")
-    network = build_network(config)
-    step, images = load_weights(run.checkpoints, network, which=which)
-    said = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
-    beside = path.with_name(f".{path.name}.partial")
-    state = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    save_file(state, beside, metadata=said | {"config": json.dumps(to_tree(config))})
-    beside.replace(path)
-    return step
 
 
 def _read(path: Path, config: Pretrain) -> State:

@@ -6,7 +6,7 @@ import pytest
 
 from configs.run import RunFolder
 from tests.running import losses, resumed, trained
-from train.weights import write_seed
+from train.seed import write_seed
 
 # One worker: the runs that others are compared with are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
