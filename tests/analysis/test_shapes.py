@@ -167,3 +167,12 @@ def test_numbers_next_to_the_middle_of_two_doubles_are_rounded_as_float_does(dig
     texts = [f"0.{int(m * 10**digits) + k:0{digits}d}" for m in middles for k in (0, 1)]
     found = each_shape([text.encode() for text in texts], decimals)
     assert found.tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("name", ["trainer_dicts", "mlperf_stats", "dit"])
+def test_the_size_of_the_blocks_changes_nothing(name, tmp_path, monkeypatch):
+    (tmp_path / "x").write_bytes(getattr(write, name)(story(n=150, every=1)))
+    whole = read_logs([str(tmp_path / "x")])
+    for module in (shapes, elastic):
+        monkeypatch.setattr(module, "BLOCK", 37)
+    assert same(whole, read_logs([str(tmp_path / "x")]))
