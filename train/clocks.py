@@ -8,7 +8,7 @@ import torch
 class Clocks:
     """Every moment since `start` is booked to one purpose, and `data` to `train` as well."""
 
-    PURPOSES = ("setup", "train", "data", "save", "sample", "validate", "profile")
+    PURPOSES = ("setup", "train", "data", "save", "sample", "eval", "profile")
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

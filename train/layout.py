@@ -32,6 +32,7 @@ from configs.batch import Division
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.dist import Ranks, make_mesh
+from train.float8 import check_float8, use_float8
 from train.model.block import ModulatedBlock, PlainBlock
 from train.network import Network
 
@@ -58,6 +59,9 @@ def lay_out(network: nn.Module, config: Pretrain, *, division: Division, ranks: 
     The network itself is changed in place; only DDP wraps it.
     """
     blocks = list(cast(Network, network).blocks)
+    if config.train.float8:
+        check_float8(ranks.device)
+        use_float8(blocks)
     recompute(blocks, config.activation_checkpointing)
     mesh = make_mesh(division, ranks.device) if division.world > 1 else None
     if mesh is not None and division.tensor > 1:

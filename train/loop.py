@@ -198,7 +198,7 @@ class Trainer:
                 with self.average.in_place():
                     averaged = self.validation.loss(self.network, self.objective)
                 fields["validation_loss_ema"] = averaged
-        self.clocks.lap("validate", drain=True)
+        self.clocks.lap("eval", drain=True)
         at = {"step": self.state.step, "images": self.state.images}
         self.journal.evaluation(at | fields | self.clocks.fields())
         self.journal.event("evaluated", step=self.state.step)

@@ -58,7 +58,7 @@ def test_ranks_and_layouts_share_one_answer(tmp_path: Path) -> None:
         assert [a[name] for a in one] == pytest.approx([b[name] for b in two], rel=1e-6)
     assert one[-1]["validation_loss"] < one[0]["validation_loss"]
     assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
-    assert one[-1]["validate_s"] > one[0]["validate_s"] > 0
+    assert one[-1]["eval_s"] > one[0]["eval_s"] > 0
 
 
 def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
