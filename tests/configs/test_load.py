@@ -74,7 +74,7 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         ({"train": 3}, "train: expected a group of keys, found the integer 3"),
         (
             {"train": {"precision": "bf17"}},
-            "train.precision: expected 'fp32' or 'bf16', found the text 'bf17'",
+            "train.precision: expected 'fp32', 'bf16' or 'fp16', found the text 'bf17'",
         ),
         ({"kind": "pretrian"}, f"kind is 'pretrian'; expected one of {', '.join(KINDS)}"),
         ({"kind": ["pretrain"]}, f"kind is ['pretrain']; expected one of {', '.join(KINDS)}"),
