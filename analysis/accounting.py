@@ -9,10 +9,11 @@ import numpy as np
 from analysis.read.log import RunLog
 
 PARTS = (
-    "queue", "setup", "train", "data", "save", "sample", "eval", "lost", "between", "other",
+    "queue", "setup", "train", "data", "save", "sample", "eval", "profile", "lost", "between",
+    "other",
 )  # fmt: skip
 ENDS = ("paused", "stopped", "done", "failed")
-COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s")
+COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s", "profile_s")
 
 
 @dataclass(frozen=True, kw_only=True)

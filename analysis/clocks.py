@@ -17,7 +17,7 @@ CLOCKS = {
     "printed": "rates as the log prints them",
     "compute": "training steps without their waits for data",
 }
-PAUSES = ("save_s", "sample_s", "eval_s")
+PAUSES = ("save_s", "sample_s", "eval_s", "profile_s")
 FINEST_S, COARSEST_S, WISHED = 20.0, 200.0, 100
 
 
@@ -70,10 +70,10 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         seconds = (reading[end] - reading[start]) / steps
         images = (log.column("images")[end] - log.column("images")[start]) / steps
     kept = (steps > 0) & (seconds > 0)
-    if clock == "wall":
-        for pause in PAUSES:
-            spent = np.nan_to_num(log.column(pause))
-            kept &= spent[end] == spent[start]
+    # Profiled steps are slow, and on no other clock: an interval with some has no rate at all.
+    for pause in PAUSES if clock == "wall" else ("profile_s",):
+        spent = np.nan_to_num(log.column(pause))
+        kept &= spent[end] == spent[start]
     return Intervals(
         clock=clock,
         seconds=seconds[kept],

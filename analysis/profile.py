@@ -16,7 +16,7 @@ from typing import Any
 from analysis.read import Unreadable
 
 LARGEST_TRACE = 1 << 30
-HOST = frozenset(["cpu_op", "user_annotation", "python_function", "cuda_runtime", "Operator"])
+HOST = frozenset(["cpu_op", "python_function", "cuda_runtime", "Operator"])
 DEVICE = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
 
 

@@ -56,6 +56,11 @@ class RunFolder:
         return self.path / "samples"
 
     @property
+    def profile(self) -> Path:
+        """Chrome traces and memory snapshots of profiled steps, by attempt."""
+        return self.path / "profile"
+
+    @property
     def tensorboard(self) -> Path:
         """TensorBoard events."""
         return self.path / "tensorboard"

@@ -13,6 +13,7 @@ class Clocks:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._mark = time.perf_counter()
+        self._diverted: str | None = None
         self.seconds = dict.fromkeys(self.PURPOSES, 0.0)
 
     def lap(self, purpose: str, *, drain: bool = False) -> None:
@@ -20,10 +21,15 @@ class Clocks:
         if drain and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
+        purpose = self._diverted or purpose
         self.seconds[purpose] += now - self._mark
         if purpose == "data":
             self.seconds["train"] += now - self._mark
         self._mark = now
+
+    def divert(self, purpose: str | None) -> None:
+        """Book all that follows to `purpose`, whatever it is called; None ends that."""
+        self._diverted = purpose
 
     def fields(self) -> dict[str, float]:
         """The clocks as fields of a record, `train_s` and so on."""

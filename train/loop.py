@@ -24,6 +24,7 @@ from train.journal import Arrivals, Journal
 from train.layout import DTYPES
 from train.objective import Objective
 from train.optimizer import clip_factor, gradient_norm, learning_rate
+from train.profile import ProfileWindow
 from train.sampling import Place, grid_labels, sample, save_grid
 from train.soundness import FiniteWatch, LossScale
 from train.stopping import Watch, Wish
@@ -52,6 +53,7 @@ class Trainer:
     watch: Watch
     batches: Iterator[Batch]
     validation: Validation | None
+    window: ProfileWindow
 
     def __post_init__(self) -> None:
         self._interval = Interval(self.ranks.device)
@@ -66,6 +68,7 @@ class Trainer:
         agreement.vote(self.watch.wish())
         wish, norm = Wish(agreement.settle()), None
         while self.state.step < steps and wish is Wish.GO_ON:
+            self._before_step(norm)
             norm = self.step()
             self._after_step(norm)
             wish = Wish(agreement.vote(self.watch.wish()))
@@ -77,8 +80,16 @@ class Trainer:
             if self._interval.steps and norm is not None:
                 self.record(norm)
             self.save()
+        self.window.close()
         self._finish_saving(wish)
         return wish
+
+    def _before_step(self, norm: Tensor | None) -> None:
+        """Open the profiled window, whose steps are recorded apart."""
+        if self.window.opens_before(self.state.step + 1):
+            if self._interval.steps and norm is not None:
+                self.record(norm)
+            self.window.open()
 
     def _after_step(self, norm: Tensor) -> None:
         """What is due after a step: a record, a save, a validation, samples."""
@@ -87,8 +98,11 @@ class Trainer:
         saves = step % config.checkpoint.every == 0 or last
         judges = self.validation is not None and _is_due(step, config.validation.every, last)
         draws = _is_due(step, config.sample.every, last)
-        if step % config.log.every == 0 or saves or judges or draws:
+        closes = self.window.closes_after_step()
+        if closes or step % config.log.every == 0 or saves or judges or draws:
             self.record(norm)
+        if closes:
+            self.window.close()
         if saves:
             self.save()
         if judges:
@@ -142,13 +156,17 @@ class Trainer:
             with self._reducing(last):
                 loss = self.backward(last=last)
         self._finite.check()
-        norm = gradient_norm(self.network)
-        factor = clip_factor(norm / self.scale.value, config.optimizer.clip)
-        if self.scale.settle(self.network, norm, factor):
-            self._finite.put(step, norm + loss)
-            self.optimizer.step()
-            self.average.update(step)
-        self.optimizer.zero_grad(set_to_none=True)
+        with self.window.region("optimizer"):
+            norm = gradient_norm(self.network)
+            factor = clip_factor(norm / self.scale.value, config.optimizer.clip)
+            steps = self.scale.settle(self.network, norm, factor)
+            if steps:
+                self._finite.put(step, norm + loss)
+                self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        if steps:
+            with self.window.region("ema"):
+                self.average.update(step)
         self.state.step = step
         self.state.images += config.train.global_batch
         self._interval.steps += 1
@@ -158,10 +176,12 @@ class Trainer:
     def backward(self, *, last: bool) -> Tensor:
         """Forward and backward of the next microbatch; the sum of its losses, detached."""
         self.clocks.lap("train")
-        batch = next(self.batches)
+        with self.window.region("data"):
+            batch = next(self.batches)
         self.clocks.lap("data")
-        batch = batch.to(self.ranks.device)
-        with self.autocast():
+        with self.window.region("copy"):
+            batch = batch.to(self.ranks.device)
+        with self.window.region("forward"), self.autocast():
             losses = self.objective.losses(
                 self.model, batch.image, batch.noise, batch.t, batch.label
             )
@@ -169,7 +189,8 @@ class Trainer:
             self.arrivals.note()
         # Ranks average their gradients: a rank's share of the batch makes up for that.
         share = self.division.data_ranks / self.config.train.global_batch
-        (losses.sum() * (share * self.scale.value)).backward()
+        with self.window.region("backward"):
+            (losses.sum() * (share * self.scale.value)).backward()
         loss = losses.detach().sum(dtype=torch.float64)
         self._interval.add(loss, skipped=batch.skipped)
         return loss
@@ -184,7 +205,8 @@ class Trainer:
 
     def save(self) -> None:
         """Save a checkpoint, or begin to."""
-        self.saver.save(self.state)
+        with self.window.region("save"):
+            self.saver.save(self.state)
         self._saved_at = self.state.step
         self.clocks.lap("save", drain=True)
         self._tell_saved()
@@ -208,7 +230,7 @@ class Trainer:
         labels = grid_labels(self.config)
         number, division = data_rank(self.ranks, self.division), self.division
         place = Place(number=number, count=division.data_ranks, tensor=division.tensor)
-        with self.average.in_place(), self.autocast():
+        with self.window.region("sample"), self.average.in_place(), self.autocast():
             images = sample(
                 self.network,
                 self.objective,

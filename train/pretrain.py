@@ -16,6 +16,7 @@ from train.layout import lay_out
 from train.loop import Trainer
 from train.objective import Objective
 from train.optimizer import make_optimizer
+from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
 from train.stopping import Watch, Wish
@@ -107,6 +108,13 @@ def _trainer(
             rank=data_rank(ranks, division),
             images=state.images,
             pin=ranks.device.type == "cuda",
+        ),
+        window=ProfileWindow(
+            config.profile,
+            run.profile / f"attempt-{attempt:03d}",
+            rank=ranks.rank,
+            device=ranks.device,
+            clocks=clocks,
         ),
         validation=_validation(source, config, division, ranks),
     )

@@ -43,6 +43,50 @@ def test_self_time_leaves_children_out(profile):
     assert "all" not in found
 
 
+def event(category, name, ts, dur, *, tid=1, launch=None):
+    said = {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid}
+    return said if launch is None else said | {"args": {"correlation": launch}}
+
+
+def test_regions_have_host_time_and_the_device_time_that_they_launched(tmp_path, capsys):
+    events = [
+        event("user_annotation", "region: forward", 0, 100),
+        event("user_annotation", "region: backward", 100, 300),
+        event("user_annotation", "ProfilerStep#1", 0, 400),
+        *(event("cuda_runtime", "cudaLaunchKernel", ts, 1, tid=2, launch=number)
+          for number, ts in enumerate((50, 150, 160, 900))),
+        event("kernel", "gemm", 80, 200, tid=7, launch=0),
+        event("kernel", "gemm", 300, 500, tid=7, launch=1),
+        event("kernel", "ncclAllReduce", 800, 60, tid=7, launch=2),
+        event("kernel", "gemm", 950, 7, tid=7, launch=3),
+        event("cpu_op", "c10d::allreduce_", 160, 40, tid=2),
+        event("cpu_op", "gloo:all_reduce", 170, 20, tid=2),
+        event("cuda_runtime", "cudaStreamSynchronize", 390, 9),
+    ]  # fmt: skip
+    (tmp_path / "trace.json").write_text(json.dumps(events))
+    assert main(["profile", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["regions"] == [
+        {"region": "backward", "calls": 1, "host_ms": 0.3, "share": 0.75, "device_ms": 0.56},
+        {"region": "forward", "calls": 1, "host_ms": 0.1, "share": 0.25, "device_ms": 0.2},
+        {"region": "communication", "calls": 1, "host_ms": 0.04, "device_ms": 0.06},
+    ]
+    assert found["waiting"] == [{"call": "cudaStreamSynchronize", "calls": 1, "ms": 0.009}]
+    assert not any("region" in row["operation"] for row in found["operations"])
+
+
+def test_a_run_gives_the_first_rank_of_its_newest_profile(tmp_path, capsys):
+    for attempt, name in ((1, "old"), (2, "new")):
+        folder = tmp_path / "profile" / f"attempt-00{attempt}"
+        folder.mkdir(parents=True)
+        for rank in (0, 1):
+            event = EVENTS[1] | {"name": f"{name}-{rank}"}
+            data = gzip.compress(json.dumps([event]).encode())
+            (folder / f"rank-0000{rank}.json.gz").write_bytes(data)
+    assert main(["profile", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["operations"][0]["operation"] == "new-0"
+
+
 def test_two_traces_are_ordered_by_what_changed(profile):
     slower = [*EVENTS, EVENTS[4] | {"ts": 500, "dur": 900}]
     first = profile(EVENTS, slower)[0]

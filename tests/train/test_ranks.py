@@ -11,7 +11,11 @@ from train.seed import write_seed
 # One worker: the runs that others are compared with are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
 
-EVERY_STEP = ["log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1"]
+# Samples and validations on the way, for they put other weights in the place of the trained ones.
+EVERY_STEP = [
+    "log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1",
+    "sample.every=20", "validation.every=30", "validation.images=8",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +115,10 @@ def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
 ) -> None:
     config = one_rank.config()
     write_seed(config, tmp_path / "seed")
+    # The rate falls over the last 6 of these steps.
     keys = ["train.steps=20", *EVERY_STEP, f"model.init_from={tmp_path / 'seed'}", *layout]
     first, second = losses(trained(logs, keys, ranks=2)), losses(one_rank)
-    assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
+    assert max(abs(first[step] - second[step]) / second[step] for step in range(1, 14)) < 1e-6
 
 
 def test_a_run_starts_from_the_averaged_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
