@@ -11,6 +11,7 @@ from configs.run import RunFolder, open_run
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 from train.checkpoint import load_weights
+from train.dist import process_group, read_ranks
 from train.network import build_network
 
 
@@ -37,7 +38,8 @@ def export(run: RunFolder, path: Path, *, which: str) -> int:
         raise ConfigError(f"{path}: name a new file, ending in .safetensors, in a folder that is")
     config = expect(run.config(), Pretrain, source=run.path)
     network = build_network(config)
-    step, images = load_weights(run.checkpoints, network, which=which)
+    with process_group(read_ranks()):
+        step, images = load_weights(run.checkpoints, network, which=which)
     said = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
     beside = path.with_name(f".{path.name}.partial")
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}

@@ -8,6 +8,7 @@ import torch.distributed.checkpoint as dcp
 from configs.load import expect, load, to_tree
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError, dump_yaml
+from train.dist import process_group, read_ranks
 from train.network import build_network
 
 NOTE = "seed.yaml"  # beside the weights: the config that drew them
@@ -36,6 +37,7 @@ def write_seed(config: Pretrain, folder: Path) -> int:
         raise ConfigError(f"{folder}: is there already; name a new folder")
     network = build_network(config)
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    dcp.save({"network": weights}, checkpoint_id=folder, no_dist=True)
+    with process_group(read_ranks()):
+        dcp.save({"network": weights}, checkpoint_id=folder)
     (folder / NOTE).write_text(dump_yaml(to_tree(config)), encoding="utf-8")
     return sum(parameter.numel() for parameter in network.parameters())
