@@ -3,15 +3,22 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.load import Kind, flatten, merge, resolve, to_tree
+from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
+from configs.run import is_run
 from configs.schema import Run, keys
 from configs.yaml12 import ConfigError
+
+
+def _is_pretraining(path: Path) -> bool:
+    return is_run(path) and read_tree(path / "config.yaml").get("kind", "pretrain") == "pretrain"
+
 
 # What must stand at a path, by the schema's word for it.
 _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "folder": ("folder", Path.is_dir),
     "file": ("file", Path.is_file),
     "either": ("file or folder", Path.exists),
+    "pretraining run": ("folder of a pretraining run", _is_pretraining),
 }
 
 

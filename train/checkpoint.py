@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,6 @@ from train.storage import (
     Writer,
     damaged_files,
     first_cause,
-    newest,
     newest_first,
     set_aside,
     step_name,
@@ -200,15 +199,16 @@ def agree_on_newest(folder: Path) -> str | None:
     return None
 
 
-def load_weights(folder: Path, network: nn.Module, *, which: str = "ema") -> tuple[int, int]:
-    """Load the `ema` or `model` weights of the newest checkpoint; its step and images.
+def load_weights(
+    folder: Path, network: nn.Module, *, which: str = "ema", step: int | None = None
+) -> tuple[int, int]:
+    """Load the `ema` or `model` weights after `step`, None for the newest; its step and images.
 
-    A run that keeps no average has its weights stand for it.
+    A run that keeps no average has its weights stand for it. In a process group every rank
+    must call it: all get the same checkpoint, and share the checking.
     """
-    name = newest(folder)
-    if name is None:
-        raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
-    if damaged := damaged_files(folder / name):
+    name, damaged = _checked(folder, step)
+    if damaged:
         raise ConfigError(
             f"{folder / name} is damaged ({', '.join(damaged)}); delete it to use the one before"
         )
@@ -216,6 +216,25 @@ def load_weights(folder: Path, network: nn.Module, *, which: str = "ema") -> tup
     progress = {"step": _number(0), "images": _number(0)}
     dcp.load({"training": {"progress": progress}}, checkpoint_id=folder / name)
     return int(progress["step"]), int(progress["images"])
+
+
+def _checked(folder: Path, step: int | None) -> tuple[str, list[str]]:
+    """The name of a checkpoint and its damaged files, the same on every rank."""
+    alone = not dist.is_initialized()
+    rank, world = (0, 1) if alone else (dist.get_rank(), dist.get_world_size())
+    names = newest_first(folder) if rank == 0 else []
+    if not alone:
+        names = cast(list[str], from_rank_0(names))
+    if not names:
+        raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
+    name = names[0] if step is None else step_name(step)
+    if name not in names:
+        raise ConfigError(f"{folder}: no checkpoint {name}; there are {', '.join(sorted(names))}")
+    damaged = damaged_files(folder / name, part=rank, parts=world)
+    if not alone:
+        found = cast(list[list[str]], from_every_rank(damaged))
+        damaged = [file for files in found for file in files]
+    return name, damaged
 
 
 def read_weights(checkpoint: Path, network: nn.Module, *, which: str) -> None:

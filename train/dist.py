@@ -1,8 +1,9 @@
 """The ranks of a run: who they are, the mesh they form, and how they agree."""
 
 import datetime
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
 from configs.batch import Division
+from configs.yaml12 import ConfigError
 
 # The first step may compile, and compiles at different speeds on different ranks.
 _TIMEOUT = datetime.timedelta(minutes=20)
@@ -66,6 +69,30 @@ def process_group(ranks: Ranks) -> Iterator[None]:
         dist.barrier()
     finally:
         dist.destroy_process_group()
+
+
+def told_by_rank_0(ranks: Ranks, say: Callable[[], str]) -> str:
+    """What rank 0 says, on every rank, before there is a process group.
+
+    Where rank 0 raises `ConfigError`, so do all.
+    """
+    if ranks.world == 1:
+        return say()
+    store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
+    if ranks.rank:
+        told = json.loads(store.get("ditbench/told"))
+        if told["error"]:
+            raise ConfigError(told["error"])
+        return str(told["said"])
+    said, error = "", None
+    try:
+        said = say()
+    except ConfigError as met:
+        error = met
+    store.set("ditbench/told", json.dumps({"said": said, "error": error and str(error)}))
+    if error:
+        raise error
+    return said
 
 
 def data_rank(ranks: Ranks, division: Division) -> int:

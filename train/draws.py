@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from configs.schema.objective import Objective
 
 _ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR, _VALIDATION = 1, 2, 3, 4, 5, 6, 7
+_LABEL = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,11 @@ def flow_time(u: float, normal: float, objective: Objective, *, shift: float) ->
 def sample_noise(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """The noise that sample `index` starts from, for any number of ranks."""
     return _generator(seed, _SAMPLE, index, 0).standard_normal(shape, dtype=np.float32)
+
+
+def sample_label(seed: int, index: int, classes: int) -> int:
+    """The label of sample `index` where labels are drawn evenly."""
+    return int(_generator(seed, _LABEL, index, 0).integers(classes))
 
 
 def held_out(size: int, share: float) -> NDArray[np.int64]:

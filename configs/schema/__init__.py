@@ -10,10 +10,11 @@ from configs.schema.encode import Encode
 from configs.schema.key import Group
 from configs.schema.pretrain import Pretrain
 from configs.schema.run import Run
+from configs.schema.sample import Sampling
 
-__all__ = ["KINDS", "Encode", "KeyInfo", "Pretrain", "Run", "keys"]
+__all__ = ["KINDS", "Encode", "KeyInfo", "Pretrain", "Run", "Sampling", "keys"]
 
-KINDS: dict[str, type[Run]] = {"pretrain": Pretrain, "encode": Encode}
+KINDS: dict[str, type[Run]] = {"pretrain": Pretrain, "encode": Encode, "sample": Sampling}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,6 +165,20 @@ def _decoder(folder: Path) -> Vae:
     return Vae(folder, device=torch.device("cpu"))
 
 
+def open_decoder(config: Pretrain) -> Vae | None:
+    """The VAE, on the CPU, that decodes samples of a run; None where they are images.
+
+    `DataError` where it is gone, or is not the one that made the latents.
+    """
+    if config.data.source != "latents":
+        return None
+    assert config.data.path is not None
+    made_by = read_index(Path(config.data.path)).vae
+    folder = Path(config.data.vae or made_by.path)
+    check_vae(folder, made_by)
+    return _decoder(folder)
+
+
 def pictures(images: Tensor, config: Pretrain, *, device: torch.device) -> Tensor:
     """What samples `[n, C, H, W]` of a run look like: latents decoded, images as they are.
 
@@ -172,16 +186,12 @@ def pictures(images: Tensor, config: Pretrain, *, device: torch.device) -> Tenso
     suffice. Where the VAE is gone, the latents' first channels are shown, with a warning: a
     picture is not worth a run.
     """
-    if config.data.source != "latents":
-        return images
-    assert config.data.path is not None
-    made_by = read_index(Path(config.data.path)).vae
-    folder = Path(config.data.vae or made_by.path)
     try:
-        check_vae(folder, made_by)
-        vae = _decoder(folder)
+        vae = open_decoder(config)
     except DataError as error:
         _log.warning("samples are shown as latents: %s", error)
+        return images
+    if vae is None:
         return images
     try:
         return vae.to(device).decode(images)
