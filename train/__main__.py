@@ -2,8 +2,11 @@
 
 `python -m train COMMAND --help` tells of the other commands:
   score RUN            judge the samples of a run on digits
+  sample RUN           draw many images from a run into one .npz, alone or under torchrun
+  fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
   seed CONFIG FOLDER   write the weights that a config's seed draws, for any layout to start from
+  forecast CONFIG      say what a run will need and do on which GPU, before it is queued
   doctor PATH          say what is wrong with a latent store or an image folder
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
@@ -21,12 +24,19 @@ from configs.yaml12 import ConfigError
 # Imported when asked for: help answers at once.
 _COMMANDS = {
     "score": "train.score",
+    "sample": "train.sample_set",
+    "fid": "train.fid",
     "export": "train.export",
     "seed": "train.seed",
     "doctor": "train.data.doctor",
+    "forecast": "train.forecast.command",
 }
 # What carries out an attempt at a run of each kind.
-_KINDS = {"pretrain": "train.pretrain", "encode": "train.encode"}
+_KINDS = {
+    "pretrain": "train.pretrain",
+    "encode": "train.encode",
+    "sample": "train.sample_set",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -67,7 +67,7 @@ def _run(run: RunFolder, config: Sampling, ranks: Ranks, attempt: int) -> None:
         places = placement(ranks)
         if places is not None:
             run.note(attempt, placement=places, ranks=ranks.world, versions=versions())
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
+        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=False)
         out = Path(config.out) if config.out else run.samples / "images.npz"
         pieces = Pieces(out=out, num=config.num, size=config.batch)
         done: list[int] = []

@@ -55,7 +55,7 @@ class Vae:
         Both are `[n, C, h, w]` float32 on the VAE's device; a VAE without a posterior has std 0.
         """
         images = images.to(self.device)
-        with _exact_cudnn(), self._autocast():
+        with exact_cudnn(), self._autocast():
             posterior = self._network.encode(images[:, :, None] if self._video else images)
         posterior = posterior.latent_dist
         z = posterior.mode().float()
@@ -87,7 +87,7 @@ class Vae:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
 
 
-def _exact_cudnn() -> AbstractContextManager[None]:
+def exact_cudnn() -> AbstractContextManager[None]:
     """No TF32, and no kernels that are picked by a race: bytes would differ between runs."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
