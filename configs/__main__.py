@@ -11,7 +11,8 @@ from configs.attempt import close_attempt, open_attempt
 from configs.disk import make_private
 from configs.load import flatten, load, resolve, to_tree
 from configs.run import RunFolder, is_run
-from configs.schema import KINDS, keys
+from configs.schema import KINDS, MODELS, keys
+from configs.study import is_study, load_grid
 from configs.yaml12 import ConfigError, dump_yaml
 
 
@@ -45,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(action=_show)
 
     schema = actions.add_parser("schema", help="list every key: type, default, what it affects")
-    schema.add_argument("kind", nargs="?", default="pretrain", choices=sorted(KINDS))
+    schema.add_argument("kind", nargs="?", default="pretrain", choices=sorted(MODELS))
     schema.set_defaults(action=_schema)
 
     open_ = actions.add_parser("open", help="find or make the run, begin an attempt, print the run")
@@ -74,13 +75,21 @@ def _check(options: argparse.Namespace) -> int:
     bad = 0
     for file in options.files:
         try:
-            load(file)
+            _load(file)
         except ConfigError as error:
             print(error, file=sys.stderr)
             bad = 2
         else:
             print(f"{file}: good")
     return bad
+
+
+def _load(file: Path) -> None:
+    """Read a config, or a study with all of its cells."""
+    if is_study(file, []):
+        load_grid(file, [])
+    else:
+        load(file)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from configs.batch import check_ranks
 from configs.disk import replace_file
 from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
 from configs.paths import check_paths, with_absolute_paths
+from configs.pruning import rule_out, settle_cell
 from configs.records import Record, RecordWriter, Superseded, state
 from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
 from configs.run import (
@@ -71,6 +72,8 @@ def open_attempt(
         longer = "; raise train.steps to go on" if config.last_step() else ""
         print(f"{found.path}: done already{longer}", file=sys.stderr)
         return None
+    if found and _is_skipped(found, config):
+        return None
     if found and is_restarted() and is_stalled(found):
         message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
         _fail(found, found.attempts()[-1], reason="timeout", message=message)
@@ -107,11 +110,22 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
             last = _fail(run, number, reason="timeout", message=message)
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
+    for other in settle_cell(run, last):
+        print(f"skipped: {other} needs at least the memory that {run.name} lacked", file=sys.stderr)
     return Verdict(
         event=last["event"],
         exit_code=_EXIT_CODES[last["event"]],
         requeue=may_requeue(run, last),
     )
+
+
+def _is_skipped(run: RunFolder, config: Run) -> bool:
+    """Whether a study has ruled the run out, before it began."""
+    last = state(run.records())
+    proof = last.get("proof") if last and last["event"] == "skipped" else rule_out(run, config)
+    if proof is not None:
+        print(f"{run.path}: skipped, as {proof} ran out of memory", file=sys.stderr)
+    return proof is not None
 
 
 def _last_event(run: RunFolder, attempt: int) -> Record | None:

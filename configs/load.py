@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from configs.schema import KINDS, Run, keys
+from configs.schema import KINDS, MODELS, Run, Study, keys
 from configs.schema.key import Group
 from configs.yaml12 import ConfigError, parse_yaml
 
@@ -73,10 +73,27 @@ def merge(tree: Tree, flat: Tree) -> Tree:
 def resolve(tree: Tree, *, source: str) -> Run:
     """The config that `tree` describes: every default filled in, every value checked."""
     kind = tree.get("kind", "pretrain")
+    if kind == "study":
+        raise ConfigError(
+            f"{source}: a study of many runs; plan and submit it whole: python -m launch plan FILE"
+        )
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(KINDS)}")
+    config = _validated(tree, kind, source=source)
+    assert isinstance(config, Run)
+    return config
+
+
+def resolve_study(tree: Tree, *, source: str) -> Study:
+    """The study that `tree` describes, its own keys checked; `configs.grid` makes its cells."""
+    study = _validated(tree, "study", source=source)
+    assert isinstance(study, Study)
+    return study
+
+
+def _validated(tree: Tree, kind: str, *, source: str) -> Group:
     try:
-        return KINDS[kind].model_validate(tree)
+        return MODELS[kind].model_validate(tree)
     except ValidationError as error:
         lines = [_explain(dict(item), kind) for item in error.errors()]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None

@@ -14,6 +14,7 @@ from configs.disk import replace_file
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.records import Record, read_records, state
 from configs.schema import Run, keys
+from configs.study_folder import StudyFolder, is_study_folder
 from configs.yaml12 import ConfigError, dump_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,15 +157,29 @@ def new_id() -> str:
 def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
     """The run (of `kind`) that `source` resumes; None for what is to be a new run.
 
-    Other than a run's folder, `source` is the run of before only in a batch job that Slurm
-    restarted: that run is found by the job id.
+    A study's folder is the cell of this array task. Other than a folder, `source` is the run of
+    before only in a batch job that Slurm restarted: that run is found by the job id.
     """
+    if is_study_folder(source):
+        return _cell(StudyFolder(source.resolve()))
     if is_run(source) and kind in (None, read_tree(source / "config.yaml").get("kind")):
         return RunFolder(source.resolve())
     if not _batch_job() or not is_restarted():
         return None
     found = [path for path in logs_folder().glob(f"*-{_batch_job()}") if is_run(path)]
     return RunFolder(found[0].resolve()) if found else None
+
+
+def _cell(study: StudyFolder) -> RunFolder:
+    """The cell of this array task, whose tasks are the rows from `FIRST_CELL` on."""
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    if task is None:
+        raise ConfigError(
+            f"{study.path}: a study of many runs; name one of them in its cells/, or submit what "
+            "is missing: python -m launch submit FOLDER"
+        )
+    row = study.row(int(os.environ.get("FIRST_CELL") or 0) + int(task))
+    return open_run(study.cell(row.cell))
 
 
 def is_restarted() -> bool:

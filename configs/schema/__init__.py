@@ -11,10 +11,15 @@ from configs.schema.key import Group
 from configs.schema.pretrain import Pretrain
 from configs.schema.run import Run
 from configs.schema.sample import Sampling
+from configs.schema.study import Study
 
-__all__ = ["KINDS", "Encode", "KeyInfo", "Pretrain", "Run", "Sampling", "keys"]
+__all__ = [
+    "KINDS", "MODELS", "Encode", "KeyInfo", "Pretrain", "Run", "Sampling", "Study", "keys",
+]  # fmt: skip
 
 KINDS: dict[str, type[Run]] = {"pretrain": Pretrain, "encode": Encode, "sample": Sampling}
+# A study is no run: it is planned and submitted whole.
+MODELS: dict[str, type[Group]] = {**KINDS, "study": Study}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,7 @@ class KeyInfo:
 
 def keys(kind: str) -> dict[str, KeyInfo]:
     """Every key of a kind of config, by its dotted name, in the order of the schema."""
-    return {info.name: info for info in _walk(KINDS[kind], "")}
+    return {info.name: info for info in _walk(MODELS[kind], "")}
 
 
 def _walk(group: type[Group], prefix: str) -> Iterator[KeyInfo]:
