@@ -67,3 +67,22 @@ def find_gpu(model: str) -> Gpu | None:
         gpu for gpu in _shipped().values() if any(re.fullmatch(name, model) for name in gpu.names)
     )
     return next(matching, None)
+
+
+def named_gpu(name: str) -> tuple[str, Gpu]:
+    """The GPU that a person calls `name`, and its full short name.
+
+    `a100` stands for the largest and fastest of a100-40gb, a100-80gb-sxm and a100-80gb-pcie.
+    `ConfigError` names the GPUs that are known.
+    """
+    known = _shipped()
+    family = [full for full in known if full == name or full.startswith(f"{name}-")]
+    if not name or not family:
+        raise ConfigError(f"{name!r} is no GPU of {FILE.name}; known: {', '.join(known)}")
+    best = max(family, key=lambda full: (known[full].memory_gb, known[full].bandwidth_gb_s))
+    return best, known[best]
+
+
+def gpu_names() -> list[str]:
+    """The short names of all GPUs that are known."""
+    return list(_shipped())

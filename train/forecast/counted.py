@@ -1,0 +1,88 @@
+"""Forecasts by counting on tensors without data: beside the closed form, and for U-Nets alone."""
+
+import dataclasses
+from dataclasses import asdict
+
+import torch
+
+from configs.batch import Division
+from configs.schema import Pretrain
+from train.forecast.cell import Cell
+from train.forecast.exact import Counted, count_memory
+from train.forecast.memory import COMMUNICATION, CONTEXT, GIB, SLACK, Memory
+from train.forecast.outlook import Forecast, Outlook, judge
+from train.network import build_network, network_macs
+
+
+def counted_gib(config: Pretrain, division: Division) -> dict[str, float]:
+    """GiB by kind on one rank."""
+    return {name: size / GIB for name, size in asdict(count_memory(config, division)).items()}
+
+
+def division_of(division: Division, outlook: Outlook) -> Division:
+    """The division with the micro batch that an outlook was made for."""
+    share = division.micro_batch * division.accumulation
+    return dataclasses.replace(
+        division,
+        micro_batch=outlook.micro_batch,
+        accumulation=share // outlook.micro_batch,
+    )
+
+
+def forecast_unet(cell: Cell) -> Forecast:
+    """The outlook of a U-Net: between counted micro batches its memory is taken as a line."""
+    macs = network_macs(cell.config)
+    with torch.device("meta"):
+        network = build_network(cell.config)
+    line = _Line()
+    return Forecast(
+        config=cell.source,
+        world=cell.world,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        macs=macs,
+        gpus={
+            name: judge(cell, gpu, macs=macs, memory_of=line.memory)
+            for name, gpu in cell.gpus.items()
+        },
+    )
+
+
+class _Line:
+    """Memory by micro batch, from counts of 4 and 8 images; below 4, counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, bool], Counted] = {}
+
+    def memory(self, config: Pretrain, division: Division) -> Memory:
+        """As `dit_memory` gives it."""
+        images = division.micro_batch
+        if images < 4:
+            return _memory(self._count(config, division, images), division)
+        few, many = (self._count(config, division, size) for size in (4, 8))
+        along = (images - 4) / 4
+        peak = few.peak + along * (many.peak - few.peak)
+        kept = few.activations + along * (many.activations - few.activations)
+        counted = dataclasses.replace(many, peak=round(peak), activations=round(kept))
+        return _memory(counted, division)
+
+    def _count(self, config: Pretrain, division: Division, images: int) -> Counted:
+        key = images, division.accumulation > 1
+        if key not in self._counts:
+            tried = dataclasses.replace(division, micro_batch=images)
+            self._counts[key] = count_memory(config, tried)
+        return self._counts[key]
+
+
+def _memory(counted: Counted, division: Division) -> Memory:
+    return Memory(
+        parameters=counted.parameters,
+        gradients=counted.gradients,
+        optimizer=counted.optimizer,
+        average=counted.average,
+        activations=counted.activations,
+        gathered=0.0,
+        cast=0.0,
+        work=0.0,
+        overhead=CONTEXT + COMMUNICATION * (division.world > 1) + SLACK * counted.peak,
+        peak=counted.peak,
+    )
