@@ -62,7 +62,7 @@ def torchrun(run: RunFolder, *, ranks: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

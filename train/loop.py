@@ -1,7 +1,6 @@
 """The training loop."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from configs.run import RunFolder
 from configs.schema import Pretrain
 from train.checkpoint import Saver, TrainingState
 from train.clocks import Clocks
-from train.data.loader import Batch
+from train.data.loader import Batch, Loading
 from train.data.vae import pictures
 from train.dist import Agreement, Ranks, data_rank
 from train.ema import Average
@@ -51,7 +50,7 @@ class Trainer:
     journal: Journal
     arrivals: Arrivals
     watch: Watch
-    batches: Iterator[Batch]
+    batches: Loading[Batch]
     validation: Validation | None
     window: ProfileWindow
 

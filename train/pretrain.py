@@ -1,5 +1,7 @@
 """One attempt at a pretraining run, from its folder to its last event."""
 
+import contextlib
+
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
@@ -37,7 +39,8 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
     source = open_source(config.data)
     with process_group(ranks):
         trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
-        wish = trainer.train()
+        with contextlib.closing(trainer.batches):
+            wish = trainer.train()
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving without a save")
         else:

@@ -33,15 +33,15 @@ def test_replicas_follow_from_the_shards() -> None:
 @pytest.mark.parametrize(
     ("keys", "world", "message"),
     [
-        ({"train__global_batch": 64}, 3, "does not divide over 3 ranks; 63 or 66 would"),
-        ({"train__global_batch": 2}, 4, "does not divide over 4 ranks; 4 would"),
+        ({"train__global_batch": 64}, 3, "does not divide over 3 data ranks; 63 or 66 would"),
+        ({"train__global_batch": 2}, 4, "does not divide over 4 data ranks; 4 would"),
         (
             {"train__global_batch": 64, "train__micro_batch": 5},
             4,
-            "does not divide the 16 images of a rank",
+            "does not divide the 16 images of a data rank",
         ),
-        ({"layout__shard": 3}, 4, "replicate null x shard 3 does not make 4 ranks"),
-        ({"layout__replicate": 3}, 4, "replicate 3 x shard 1 does not make 4 ranks"),
+        ({"layout__shard": 3}, 4, "replicate null x shard 3 x tensor 1 does not make 4 ranks"),
+        ({"layout__replicate": 3}, 4, "replicate 3 x shard 1 x tensor 1 does not make 4 ranks"),
     ],
 )
 def test_what_does_not_divide_is_refused(keys: dict, world: int, message: str) -> None:

@@ -75,7 +75,7 @@ def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None
 @pytest.mark.parametrize(
     ("overrides", "gpus", "message"),
     [
-        (["train.global_batch=7"], 2, "does not divide over 2 ranks"),
+        (["train.global_batch=7"], 2, "does not divide over 2 data ranks"),
         (["layout.shard=3"], 4, "does not make 4 ranks"),
         (["data.source=folder", "data.path=/nowhere"], 0, "data.path /nowhere: no such folder"),
         (["train.stepz=1"], 0, "did you mean train.steps"),
@@ -127,7 +127,7 @@ def test_a_queued_run_that_its_job_cannot_take_up_has_failed(config: Path, monke
     run = begin(config)
     RecordWriter(run.path, attempt=1).event("queued")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    with pytest.raises(ConfigError, match="does not divide over 3 ranks"):
+    with pytest.raises(ConfigError, match="does not divide over 3 data ranks"):
         begin(run.path, gpus=3)
     last = list(run.records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "config")

@@ -3,9 +3,9 @@
 A shard is a function of the listing, the VAE and the config alone, whichever rank makes it.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from configs.disk import replace_file
 from configs.schema.encode import Encoding
 from configs.yaml12 import ConfigError
 from train.data.folder import ImageFolder, Listing, list_images
-from train.data.loader import ignore_signals
+from train.data.loader import Loading, ignore_signals
 from train.data.shards import record_of, shard_name, write_shard
 from train.data.source import DataError
 from train.data.store import ENCODING, ImageFacts, Index, Shard, ShardEntry, checksum, read_part
@@ -133,20 +133,21 @@ class Encoder:
     def _encoded(self, numbers: range) -> tuple[Tensor, list[int], list[str]]:
         """Moments `[n, flips, 1 or 2, C, h, w]`, labels and complaints of the images."""
         config, parts, labels, skipped = self.config, list[Tensor](), list[int](), list[str]()
-        loader: Iterable[_Images] = DataLoader(
+        loader: DataLoader[_Images] = DataLoader(
             _Batches(self._images),
             batch_size=None,
             sampler=[list(some) for some in _split(numbers, config.micro_batch)],
             num_workers=config.workers,
             worker_init_fn=ignore_signals if config.workers else None,
         )
-        for images in loader:
-            if images.bad and not config.skip_bad:
-                raise DataError(f"{images.bad[0]}; mend it, or set encode.skip_bad true")
-            skipped += images.bad
-            labels += images.label
-            if images.image is not None:
-                parts.append(self._moments(images.image))
+        with contextlib.closing(Loading(loader)) as loading:
+            for images in loading:
+                if images.bad and not config.skip_bad:
+                    raise DataError(f"{images.bad[0]}; mend it, or set encode.skip_bad true")
+                skipped += images.bad
+                labels += images.label
+                if images.image is not None:
+                    parts.append(self._moments(images.image))
         if not parts:
             # The shape is the VAE's to say.
             blank = torch.zeros(1, config.channels, config.size, config.size)

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from train.data.source import DataError, Source
 from train.draws import Variant, draw, order
 from train.objective import time_shift
 
+Item = TypeVar("Item")
 _Place = tuple[int, int]  # epoch, index within the training set
 
 
@@ -118,9 +120,28 @@ class Places:
         return epoch, int(self._orders[epoch][offset])
 
 
+class Loading(Iterator[Item]):
+    """What a loader loads, until `close` ends its processes.
+
+    They ignore TERM (see `ignore_signals`): left to themselves, a failing rank would wait for
+    them for ever when it exits.
+    """
+
+    def __init__(self, loader: DataLoader[Item]) -> None:
+        self._iterator = iter(loader)
+
+    def __next__(self) -> Item:
+        return next(self._iterator)
+
+    def close(self) -> None:
+        """End the loader's processes, if it has any."""
+        if hasattr(self._iterator, "_shutdown_workers"):
+            self._iterator._shutdown_workers()
+
+
 def microbatches(
     source: Source, config: Pretrain, *, division: Division, rank: int, images: int, pin: bool
-) -> Iterator[Batch]:
+) -> Loading[Batch]:
     """The microbatches of data rank `rank` after the whole run has seen `images` images."""
     places = Places(size=len(source), seed=config.seed, division=division, rank=rank, images=images)
     loader = DataLoader(
@@ -131,7 +152,7 @@ def microbatches(
         pin_memory=pin,
         worker_init_fn=ignore_signals if config.data.workers else None,
     )
-    return iter(loader)
+    return Loading(loader)
 
 
 def ignore_signals(worker: int) -> None:
