@@ -204,8 +204,8 @@ def load_weights(
 ) -> tuple[int, int]:
     """Load the `ema` or `model` weights after `step`, None for the newest; its step and images.
 
-    A run that keeps no average has its weights stand for it. In a process group every rank
-    must call it: all get the same checkpoint, and share the checking.
+    A run that keeps no average has its weights stand for it. Every rank must call it, in a
+    process group: all get the same checkpoint, and share the checking.
     """
     name, damaged = _checked(folder, step)
     if damaged:
@@ -220,21 +220,15 @@ def load_weights(
 
 def _checked(folder: Path, step: int | None) -> tuple[str, list[str]]:
     """The name of a checkpoint and its damaged files, the same on every rank."""
-    alone = not dist.is_initialized()
-    rank, world = (0, 1) if alone else (dist.get_rank(), dist.get_world_size())
-    names = newest_first(folder) if rank == 0 else []
-    if not alone:
-        names = cast(list[str], from_rank_0(names))
+    rank, world = dist.get_rank(), dist.get_world_size()
+    names = cast(list[str], from_rank_0(newest_first(folder) if rank == 0 else None))
     if not names:
         raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
     name = names[0] if step is None else step_name(step)
     if name not in names:
         raise ConfigError(f"{folder}: no checkpoint {name}; there are {', '.join(sorted(names))}")
-    damaged = damaged_files(folder / name, part=rank, parts=world)
-    if not alone:
-        found = cast(list[list[str]], from_every_rank(damaged))
-        damaged = [file for files in found for file in files]
-    return name, damaged
+    damaged = from_every_rank(damaged_files(folder / name, part=rank, parts=world))
+    return name, [file for files in cast(list[list[str]], damaged) for file in files]
 
 
 def read_weights(checkpoint: Path, network: nn.Module, *, which: str) -> None:
