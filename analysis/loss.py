@@ -59,8 +59,13 @@ class Pair:
         return "different" if low > width or high < -width else "undetermined"
 
 
-def curve(log: RunLog, *, by: str) -> Curve:
-    """The loss of a run over an axis; `Unreadable` where the run has no such axis."""
+def curve(log: RunLog, *, by: str, of: str = "loss") -> Curve:
+    """The loss of a run over an axis, or what else was evaluated under the name `of`.
+
+    `Unreadable` where the run has no such axis.
+    """
+    if of != "loss":
+        return _evaluated(log, by, of)
     x = _axis(log, by)
     loss = log.column("loss")
     kept = ~np.isnan(x) & ~np.isnan(loss)
@@ -70,6 +75,24 @@ def curve(log: RunLog, *, by: str) -> Curve:
     order = np.flatnonzero(kept)
     order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
     return Curve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
+
+
+def _evaluated(log: RunLog, by: str, of: str) -> Curve:
+    """An evaluation's values; the last stands where a resume did a step again."""
+    told = [e for e in log.evaluations if all(type(e.get(k)) in (int, float) for k in (of, "step"))]
+    latest = {int(record["step"]): record for record in told}
+    if not latest:
+        known = sorted({name for record in log.evaluations for name in record})
+        raise Unreadable(f"{log.path}: evaluates no {of}; {', '.join(known) or 'nothing'} it does")
+    # Where a step was recorded too, the record says how far along the axis it is.
+    places = dict(zip(log.step.tolist(), _axis(log, by).tolist(), strict=True))
+    step = np.array(sorted(latest), dtype=float)
+    x = np.array([places.get(int(at), np.nan) for at in step]) if by != "step" else step
+    loss = np.array([latest[int(at)][of] for at in step], dtype=float)
+    kept = ~np.isnan(x)
+    if not kept.any():
+        raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
+    return Curve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
 
 
 def _axis(log: RunLog, by: str) -> Floats:
@@ -83,13 +106,13 @@ def _axis(log: RunLog, by: str) -> Floats:
     return log.column(by)
 
 
-def pair(a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0) -> Pair:
+def pair(a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss") -> Pair:
     """Two runs on the common range of an axis, from `after` on.
 
     Where they were recorded at the same points those are taken; else b is interpolated linearly
     at the points of a.
     """
-    one, other = curve(a, by=by), curve(b, by=by)
+    one, other = curve(a, by=by, of=of), curve(b, by=by, of=of)
     low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
     common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     inside = (common >= low) & (common <= high)
@@ -142,9 +165,9 @@ def scale_remark(found: Pair, factor: int) -> str:
     )
 
 
-def exact_differences(a: RunLog, b: RunLog) -> dict[str, Any]:
+def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
     """Whether the losses at common steps are the same numbers; where not, where and how much."""
-    one, other = curve(a, by="step"), curve(b, by="step")
+    one, other = curve(a, by="step", of=of), curve(b, by="step", of=of)
     step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     if not len(step):
         raise Unreadable(f"{a.name} and {b.name}: no step was recorded in both")

@@ -221,7 +221,7 @@ class Trainer:
                 fields["validation_loss_ema"] = averaged
         self.clocks.lap("eval", drain=True)
         at = {"step": self.state.step, "images": self.state.images}
-        self.journal.evaluation(at | fields | self.clocks.fields())
+        self.journal.evaluation(at | fields)
         self.journal.event("evaluated", step=self.state.step)
 
     def draw_samples(self) -> None:

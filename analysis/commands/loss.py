@@ -18,6 +18,12 @@ def options(sub: argparse.ArgumentParser) -> None:
     """The axis, the margin, exactness and the plot."""
     sub.add_argument("--by", choices=BY, default="step", help="align on this (default: step)")
     sub.add_argument(
+        "--of",
+        default="loss",
+        metavar="NAME",
+        help="compare this evaluation, such as validation_loss, instead of the training loss",
+    )
+    sub.add_argument(
         "--after", type=float, default=0.0, metavar="X", help="compare from this point of it on"
     )
     sub.add_argument(
@@ -65,7 +71,9 @@ def act(asked: argparse.Namespace) -> int:
 def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
     from analysis.loss import AXES, pair, pair_row, scale, scale_remark
 
-    pairs = [pair(logs[0], other, by=asked.by, after=asked.after) for other in logs[1:]]
+    pairs = [
+        pair(logs[0], other, by=asked.by, after=asked.after, of=asked.of) for other in logs[1:]
+    ]
     rows = [pair_row(found, margin=asked.margin) for found in pairs]
     put(rows, asked, json={"pairs": rows})
     for found in pairs:
@@ -81,7 +89,8 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
     from analysis.loss import exact_differences, pair, pair_row
 
     rows = [
-        pair_row(pair(logs[0], other), margin=asked.margin) | exact_differences(logs[0], other)
+        pair_row(pair(logs[0], other, of=asked.of), margin=asked.margin)
+        | exact_differences(logs[0], other, of=asked.of)
         for other in logs[1:]
     ]
     put(rows, asked, json={"pairs": rows})
@@ -94,6 +103,6 @@ def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
     from analysis.read import Unreadable
 
     try:
-        plot_losses([curve(log, by=asked.by) for log in logs], asked.plot, by=asked.by)
+        plot_losses([curve(log, by=asked.by, of=asked.of) for log in logs], asked.plot, by=asked.by)
     except OSError as error:
         raise Unreadable(f"{asked.plot}: cannot be written: {error.strerror}") from None

@@ -1,12 +1,14 @@
 """The validation loss asks the same question at every step, on any number of ranks."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from analysis.__main__ import main as analyse
 from configs.schema.objective import Objective
 from configs.yaml12 import ConfigError
 from tests.running import TINY, trained
@@ -58,7 +60,21 @@ def test_ranks_and_layouts_share_one_answer(tmp_path: Path) -> None:
         assert [a[name] for a in one] == pytest.approx([b[name] for b in two], rel=1e-6)
     assert one[-1]["validation_loss"] < one[0]["validation_loss"]
     assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
-    assert one[-1]["eval_s"] > one[0]["eval_s"] > 0
+
+
+def test_runs_are_compared_by_it_on_every_axis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [trained(tmp_path, [*KEYS, "validation.every=2", *more], ranks=2)
+            for more in ([], ["layout.shard=2"])]  # fmt: skip
+    for axis in ("step", "images"):
+        asked = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
+        assert analyse(["loss", *asked, "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)["pairs"][0]
+        assert row["verdict"] == "same loss"
+        assert abs(row["difference"]) < 1e-5
+    assert analyse(["loss", *asked, "--of", "fid"]) == 2
+    assert "evaluates no fid; " in capsys.readouterr().err
 
 
 def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
