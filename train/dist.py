@@ -71,6 +71,14 @@ def process_group(ranks: Ranks) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def store_of(ranks: Ranks) -> dist.Store:
+    """Where ranks leave words for one another, before there is a process group."""
+    if ranks.world == 1:
+        return dist.HashStore()
+    store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
+    return dist.PrefixStore("ditbench", store)
+
+
 def told_by_rank_0(ranks: Ranks, say: Callable[[], str]) -> str:
     """What rank 0 says, on every rank, before there is a process group.
 

@@ -22,6 +22,7 @@ from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
 from train.stopping import Watch, Wish
+from train.tune import tuned_micro_batch
 from train.validation import Validation
 
 _EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
@@ -35,7 +36,8 @@ def attempt(run: RunFolder, *, number: int) -> int:
 def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
     clocks = Clocks(ranks.device)
     watch = Watch(run, attempt=attempt)
-    division = divide(config, world=ranks.world)
+    tuned = tuned_micro_batch(run, config, ranks, attempt)
+    division = divide(config, world=ranks.world, tuned=tuned)
     source = open_source(config.data)
     with process_group(ranks):
         trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
