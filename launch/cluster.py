@@ -1,6 +1,10 @@
-"""What Slurm's own commands say of partitions and jobs. Fixed fields, never --json."""
+"""What Slurm's own commands say of partitions and jobs. Fixed fields, never --json.
+
+Jobs go by `7`, tasks of an array by `7_3`.
+"""
 
 import os
+import re
 import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +19,9 @@ ENDED = frozenset(
         "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
     )
 )  # fmt: skip
+
+# Slurm's default of MaxArraySize, which no index of a task may reach.
+_ARRAY_SIZE = 1001
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
 
@@ -104,8 +111,9 @@ def jobs(ids: Collection[str]) -> dict[str, Job]:
 
 def _queued(ids: Collection[str]) -> dict[str, Job]:
     # Asked for one job alone, squeue takes one that it forgot for an error.
-    listed = ",".join([*ids, "1"])
-    answer = run("squeue", "--noheader", "--states=all", f"--jobs={listed}", "--format=%A|%T|%N|%r")
+    listed = ",".join([*dict.fromkeys(job.partition("_")[0] for job in ids), "1"])
+    fields = "--format=%i|%T|%N|%r"
+    answer = run("squeue", "-h", "--array", "--states=all", f"--jobs={listed}", fields)
     if answer.returncode and "Invalid job id" not in answer.stderr:
         raise Refused(f"squeue does not answer: {answer.stderr.strip()}")
     rows = [line.split("|", 3) for line in answer.stdout.splitlines()]
@@ -119,7 +127,7 @@ def _queued(ids: Collection[str]) -> dict[str, Job]:
 def _accounted(ids: Collection[str]) -> dict[str, Job]:
     if not ids:
         return {}
-    fields = "--format=JobIDRaw,State,NodeList"
+    fields = "--format=JobID,State,NodeList"
     try:
         answer = run("sacct", "-n", "-X", "--parsable2", f"--jobs={','.join(ids)}", fields)
     except (ConfigError, Refused):
@@ -131,8 +139,18 @@ def _accounted(ids: Collection[str]) -> dict[str, Job]:
     }
 
 
-def cancel(job: str) -> None:
-    """`scancel` a job; a job that has ended already is none to complain about."""
-    answer = run("scancel", job)
+def cancel(*jobs: str) -> None:
+    """`scancel` jobs; one that has ended already is none to complain about."""
+    answer = run("scancel", *jobs)
     if answer.returncode and "Invalid job id" not in answer.stderr:
-        raise Refused(f"scancel {job}: {answer.stderr.strip()}")
+        raise Refused(f"scancel {' '.join(jobs)}: {answer.stderr.strip()}")
+
+
+def array_size() -> int:
+    """The number of tasks that an array may have at most."""
+    try:
+        answer = run("scontrol", "show", "config")
+    except ConfigError:
+        return _ARRAY_SIZE
+    found = re.search(r"^MaxArraySize *= *([0-9]+)", answer.stdout, re.MULTILINE)
+    return int(found[1]) if found else _ARRAY_SIZE

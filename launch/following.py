@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.run import RunFolder
+from configs.study_folder import study_of
 from configs.yaml12 import ConfigError
 from launch import cluster, submission
 from launch.cluster import Refused
@@ -84,7 +85,9 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
     if job is None:
         found = list(submission.folder(run).glob("*_log.out"))
     else:
-        found = list(run.path.parent.glob(f"*-{glob.escape(job)}.out"))
+        study = study_of(run.path)
+        logs = study.path.parent if study else run.path.parent
+        found = list(logs.glob(f"*-{glob.escape(job)}.out"))
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 

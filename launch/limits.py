@@ -7,13 +7,14 @@ from launch.cluster import Partition, Refused
 from launch.flags import Flags
 
 
-def check(flags: Flags, text: str) -> list[str]:
+def check(flags: Flags, text: str, *, known: list[Partition] | None = None) -> list[str]:
     """Refuse what would never start; the answer is remarks about what was let pass.
 
     `sbatch --test-only` judges GPUs, nodes, accounts and features, but lets a time over the
-    partition's limit pass, and refuses what only waits for nodes that are down.
+    partition's limit pass, and refuses what only waits for nodes that are down. `known` are the
+    partitions, where they were asked for already.
     """
-    _check_partition(flags, cluster.partitions())
+    _check_partition(flags, cluster.partitions() if known is None else known)
     answer = cluster.run("sbatch", "--test-only", text=text)
     if answer.returncode == 0:
         return []

@@ -9,6 +9,7 @@ from configs.load import load
 from configs.paths import check_paths, with_absolute_paths
 from configs.run import ROOT, RunFolder, resume_config
 from configs.schema import Run
+from configs.schema.training import Resources
 from configs.yaml12 import ConfigError
 from launch import duration, snapshot
 from launch.flags import Flags, fits_a_directive, spell, template_flags
@@ -59,25 +60,30 @@ def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None
 def batch_script(request: Request, run: Path) -> BatchScript:
     """The job of a request whose run's folder is `run`."""
     code = request.tree.folder(request.site.logs)
-    flags = template_flags(ROOT / request.template)
-    # % begins a pattern in the path of the output.
-    logs = str(request.site.logs).replace("%", "%%")
-    flags |= {
-        "job-name": run.name,
-        "chdir": str(code),
-        "output": f"{logs}/{Path(str(flags['output'])).name}",
-    }
-    flags |= _resource_flags(request.config) | request.site.flags | request.flags
+    asked = resource_flags(request.config.resources)
+    own: Flags = {"job-name": run.name}
     changes = request.overrides if request.resumes else []
     return BatchScript(
-        flags=flags,
+        flags=job_flags(request.template, own, request.site, code=code)
+        | asked
+        | request.site.flags
+        | request.flags,
         exports=request.site.exports(),
         command=["bash", str(code / request.template), str(run), *changes],
     )
 
 
-def _resource_flags(config: Run) -> Flags:
-    asked = config.resources
+def job_flags(template: Path, own: Flags, site: Site, *, code: Path) -> Flags:
+    """The flags of a template and the job's `own`, for a job that runs the tree in `code`."""
+    flags = template_flags(ROOT / template)
+    # % begins a pattern in the path of the output.
+    logs = str(site.logs).replace("%", "%%")
+    output = Path(str(own.get("output", flags["output"]))).name
+    return flags | own | {"chdir": str(code), "output": f"{logs}/{output}"}
+
+
+def resource_flags(asked: Resources) -> Flags:
+    """What a job needs of each node, apart from its GPUs, which sites spell differently."""
     flags: Flags = {
         "nodes": str(asked.nodes),
         "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),

@@ -1,0 +1,33 @@
+"""The commands that submit the runs of an array without the launcher, a line each."""
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from configs.run import ROOT
+from launch.array import Array
+from launch.flags import spell, template_flags
+from launch.plan import Plan
+from launch.slurm import BatchScript
+
+# What belongs to the launcher's own way of submitting.
+_OURS = ("job-name", "chdir", "output", "array")
+
+
+def cells_by_hand(array: Array, plan: Plan | None, script: BatchScript) -> Iterator[str]:
+    """A line per run: the study's base with the cell's keys, or the folder that there is."""
+    known = template_flags(ROOT / array.template)
+    flags = {
+        name: value
+        for name, value in script.flags.items()
+        if name not in _OURS and known.get(name) != value
+    }
+    site = ["env", f"SITE={script.exports['SITE']}", "sbatch", *spell(flags), str(array.template)]
+    changes = {run.name: run.cell.changes for run in plan.runs} if plan else {}
+    for row in array.rows:
+        if plan is None or row.cell not in changes:
+            yield shlex.join([*site, f"{script.command[-1]}/cells/{row.cell}"])
+            continue
+        # JSON is YAML: each value is read back as it is.
+        words = [f"{name}={json.dumps(value)}" for name, value in changes[row.cell].items()]
+        yield shlex.join([*site, str(plan.grid.study.base), *words])
