@@ -6,11 +6,15 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
+from launch import diagnosis, grids
+
 PLAIN = argparse.RawDescriptionHelpFormatter
 
 EXAMPLES = """examples:
   python -m launch submit configs/pretrain/imagenet64.yaml train.steps=1000 --dry-run
   python -m launch submit configs/pretrain/imagenet64.yaml -- --account=lab_123
+  python -m launch plan configs/studies/layouts.yaml
+  python -m launch submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
   python -m launch status
   python -m launch tail logs/RUN
 
@@ -47,7 +51,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     top = parser()
     options, rest = top.parse_known_args(arguments[:cut])
     options.flags = arguments[cut + 1 :]
-    if any(word.startswith("-") for word in rest) or (rest and options.command != "submit"):
+    if any(word.startswith("-") for word in rest) or (rest and "overrides" not in options):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.flags and options.command != "submit":
         top.error("only submit takes flags after --")
@@ -65,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     _add_submit(commands)
     _add_status(commands)
     _add_cancel_and_tail(commands)
+    grids.add(commands)
+    diagnosis.add(commands)
     return top
 
 
@@ -74,11 +80,15 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add_submit(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
-        help="queue a config as a new run, or resume a run",
+        help="queue a config as a new run, resume a run, or run a study",
         epilog="Flags of sbatch may follow a --, as in: submit CONFIG -- --account=lab_123",
     )
-    submit.add_argument("source", type=Path, metavar="CONFIG|RUN", help="config, or run to resume")
-    submit.add_argument("overrides", nargs="*", metavar="key=value", help="what to change of it")
+    submit.add_argument(
+        "source", type=Path, metavar="CONFIG|STUDY|RUN", help="config, study, or folder to resume"
+    )
+    submit.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="changes; key=v1,v2 makes a grid"
+    )
     how = submit.add_mutually_exclusive_group()
     how.add_argument(
         "--dry-run",
@@ -97,6 +107,7 @@ def _add_submit(commands: Commands) -> None:
     )
     submit.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
     submit.add_argument("--partition", help="short for -- --partition=...")
+    grids.add_submit_options(submit)
     submit.set_defaults(action=_submit)
 
 
@@ -119,8 +130,8 @@ def _add_status(commands: Commands) -> None:
 
 
 def _add_cancel_and_tail(commands: Commands) -> None:
-    cancel = commands.add_parser("cancel", help="cancel the jobs of runs; what runs saves first")
-    cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN")
+    cancel = commands.add_parser("cancel", help="cancel the jobs of runs or of a study; what runs saves first")
+    cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
     cancel.set_defaults(action=_cancel)
 
     tail = commands.add_parser("tail", help="follow what a run says, until it has ended")
@@ -130,16 +141,32 @@ def _add_cancel_and_tail(commands: Commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> int:
+    from configs.yaml12 import ConfigError
     from launch.flags import parse_flags
+    from launch.study import Wish, submit_study
     from launch.submit import submit
 
     words = [f"--partition={options.partition}"] if options.partition else []
+    flags = parse_flags([*words, *options.flags], source="after --")
+    if grids.is_study_wish(options.source, options.overrides):
+        wish = Wish(
+            source=options.source,
+            overrides=options.overrides,
+            site_name=options.site,
+            flags=flags,
+            into=options.into,
+            fresh=options.new,
+            with_forecast=not options.no_forecast,
+        )
+        return submit_study(wish, how=options.how)
+    if options.into or options.new:
+        raise ConfigError(f"{options.source}: --into and --new are for studies, and this is none")
     return submit(
         options.source,
         options.overrides,
         how=options.how,
         site_name=options.site,
-        extra=parse_flags([*words, *options.flags], source="after --"),
+        extra=flags,
     )
 
 
@@ -149,7 +176,11 @@ def _status(options: argparse.Namespace) -> int:
     from launch.status import rows
     from launch.table import show
 
-    show(rows(options.paths or [logs_of_site(ROOT)]), options.form)
+    found = rows(options.paths or [logs_of_site(ROOT)])
+    show(found, options.form)
+    states = [(str(row["run"]), str(row["state"])) for row in found]
+    for line in grids.summaries(options.paths, states):
+        print(line, file=sys.stderr)
     return 0
 
 
