@@ -54,7 +54,7 @@ def _name(levels: Mapping[str, Any], labelled: frozenset[str]) -> str:
 def _part(axis: str, level: Any, *, is_label: bool) -> str:
     text, leaf = _text(level), axis.rpartition(".")[2]
     value = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")
-    lossy = value != text.replace("_", "-").strip() or len(value) > LONGEST_PART
+    lossy = not value or value != text.replace("_", "-") or len(value) > LONGEST_PART
     value = value[:LONGEST_PART].rstrip("-.")
     if lossy:
         value = f"{value}-{_digest(level)}" if value else _digest(level)
