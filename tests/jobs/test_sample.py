@@ -1,0 +1,141 @@
+"""`jobs/sample.sbatch` without Slurm: killed, stopped, resumed, and refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.attempt import open_attempt
+from configs.run import RunFolder, find_runs
+from tests.jobs.test_encode import ranks_of
+from tests.running import TINY, body, clean_environment, events, newest_run, trained
+
+# A piece per image: slow enough to be caught half-way.
+SLOW = ("num=400", "batch=1", "steps=12")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run on digits."""
+    logs = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(logs))
+        return trained(logs, [*TINY, "train.steps=2"])
+
+
+@pytest.fixture(scope="module")
+def whole(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file that one undisturbed rank writes."""
+    logs = tmp_path_factory.mktemp("logs")
+    body(run.path, *SLOW, logs=logs, job="sample", LOCAL_NODES="1")
+    return (newest_run(logs).samples / "images.npz").read_bytes()
+
+
+def begin(run: RunFolder, logs: Path) -> tuple[subprocess.Popen[str], RunFolder]:
+    """A sampling job of two agents that has drawn some, but not all."""
+    process = subprocess.Popen(
+        ["bash", "jobs/sample.sbatch", str(run.path), *SLOW],
+        env=clean_environment(LOGS=str(logs), LOCAL_NODES="2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while process.poll() is None and len(list(logs.rglob("0*.npy"))) < 4:
+        time.sleep(0.005)
+    (begun,) = find_runs(logs)
+    return process, begun
+
+
+def test_a_job_killed_half_way_goes_on_to_the_bytes_of_one_that_was_not(
+    run: RunFolder, whole: bytes, tmp_path: Path
+) -> None:
+    process, begun = begin(run, tmp_path)
+    for pid in ranks_of(begun):
+        os.kill(pid, signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    assert events(begun)[-1] == "failed"
+    kept = len(list(begun.samples.rglob("0*.npy")))
+    assert 4 <= kept < 400
+    assert not (begun.samples / "images.npz").exists()
+    body(begun.path, logs=tmp_path, job="sample", LOCAL_NODES="2")
+    again = [record for record in begun.records() if record["attempt"] == 2]
+    assert (again[0]["event"], again[0]["step"]) == ("started", kept)
+    assert (again[-1]["event"], again[-1]["images"]) == ("done", 400)
+    assert (begun.samples / "images.npz").read_bytes() == whole
+    done = body(begun.path, logs=tmp_path, job="sample")
+    assert "done already" in done.stderr
+
+
+def test_a_job_that_is_told_to_stop_stops_and_goes_on_when_it_is_given_again(
+    run: RunFolder, whole: bytes, tmp_path: Path
+) -> None:
+    process, begun = begin(run, tmp_path)
+    begun.stop_file.touch()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert events(begun)[-1] == "stopped"
+    assert 4 <= len(list(begun.samples.rglob("0*.npy"))) < 400
+    body(begun.path, logs=tmp_path, job="sample")
+    assert events(begun)[-1] == "done"
+    assert (begun.samples / "images.npz").read_bytes() == whole
+
+
+def test_the_command_draws_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    out = tmp_path / "by hand.npz"
+    # Of Python 3.11 torchrun takes --num for an option of its own.
+    for command in (
+        ["-m", "train", "sample", run.path, "--num", "20", "--out", out, "batch=8"],
+        [*torchrun, "-m", "train", "sample", run.path, "num=20", "batch=8"],
+    ):
+        subprocess.run(
+            [sys.executable, *map(str, command)],
+            env=clean_environment(LOGS=str(tmp_path), OMP_NUM_THREADS="1"),
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        assert events(newest_run(tmp_path))[-1] == "done"
+    assert (newest_run(tmp_path).samples / "images.npz").read_bytes() == out.read_bytes()
+    assert len(find_runs(tmp_path)) == 2
+
+
+def test_what_is_wrong_is_refused_before_a_folder_is_made(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    (tmp_path / "images").mkdir()
+    (tmp_path / "encode.yaml").write_text(
+        f"kind: encode\nencode: {{images: {tmp_path}/images, vae: {tmp_path}/images, out: x}}\n"
+    )
+    attempt = open_attempt(tmp_path / "encode.yaml", [])
+    assert attempt is not None
+    wrong = {
+        "num: expected greater than or equal to 1": (run.path, "num=0"),
+        f"{attempt.parent.parent}: no such folder of a pretraining run": (
+            attempt.parent.parent,
+            "num=4",
+        ),
+        "logs/RUN: no such folder of a pretraining run": ("configs/sample/fid50k.yaml",),
+        "run must name the folder": ("configs/sample/fid50k.yaml", "run=null"),
+    }
+    for message, arguments in wrong.items():
+        done = body(*arguments, logs=tmp_path / "new", job="sample", check=False)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_without_a_checkpoint_fails_for_its_config(run: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "untrained").mkdir()
+    (tmp_path / "untrained/config.yaml").write_bytes(run.config_file.read_bytes())
+    done = body(tmp_path / "untrained", logs=tmp_path / "logs", job="sample", check=False)
+    assert done.returncode == 1
+    last = list(newest_run(tmp_path / "logs").records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "config")
+    assert "no checkpoint yet; train the run first" in last["message"]
