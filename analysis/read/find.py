@@ -10,6 +10,7 @@ from analysis.read.foreign import Found, gather, is_text, read_folder, read_one,
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
 from configs.run import RunFolder, find_runs, is_run
+from configs.study_folder import is_study_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ def places(paths: list[str]) -> list[Place]:
         ours = _our_runs(path) if path.is_dir() else []
         new = tuple(run for run in ours if run.path.resolve() not in seen)
         is_own = any(run.path.resolve() == path.resolve() for run in ours)
-        has_others = not is_own and path.resolve() not in seen
+        # A study's folder holds nothing of others: only what was made of its cells.
+        has_others = not (is_own or is_study_folder(path)) and path.resolve() not in seen
         found.append(Place(path=path, ours=new, has_others=has_others))
         seen.update([path.resolve(), *(run.path.resolve() for run in ours)])
     return found
