@@ -7,6 +7,7 @@ python -m train.trial RUN --attempt N --micro-batch M --verdict FILE
 import argparse
 import dataclasses
 import json
+import mmap
 import os
 import resource
 import sys
@@ -37,6 +38,7 @@ from train.start import finish_network, start_network
 MARGIN = 0.05
 # The second step is the first that begins with moments; the third sees what the cache has become.
 _STEPS = 3
+_LITTLE = 32 * 2**20  # bytes
 
 
 def main(arguments: list[str]) -> int:
@@ -60,6 +62,8 @@ def main(arguments: list[str]) -> int:
             _train(config, division, ranks)
     except Exception as error:
         reason = reason_of(error)
+        if _hides_lack_of_memory(error):
+            reason = "host_oom"
         verdict["verdict"] = "oom" if reason in ("oom", "host_oom") else "failed"
         verdict |= {"reason": reason, "message": str(error) or type(error).__name__}
         verdict["time"] = str(time.time())
@@ -68,6 +72,20 @@ def main(arguments: list[str]) -> int:
             raise
     _say(options.verdict, verdict)
     return 0
+
+
+def _hides_lack_of_memory(error: Exception) -> bool:
+    """Whether oneDNN failed for want of memory, of which it says only that it could not create.
+
+    What the step held is still held by the error's frames: a little more cannot be had either.
+    """
+    if "could not create a" not in str(error):
+        return False
+    try:
+        mmap.mmap(-1, _LITTLE).close()
+    except (OSError, MemoryError):
+        return True
+    return False
 
 
 def _say(file: Path, verdict: dict[str, str]) -> None:
