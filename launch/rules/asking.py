@@ -108,7 +108,7 @@ def spool_path(script: Script) -> Iterator[int]:
 
 
 @rule(
-    "SLURM_JOB_END_TIME does not exist before Slurm 22.11",
+    "SLURM_JOB_END_TIME does not exist in Slurm 22.05 and older",
     mend='squeue -h -j "$SLURM_JOB_ID" -o %e, or count from the time limit that was asked for',
 )
 def job_end_time(script: Script) -> Iterator[int]:

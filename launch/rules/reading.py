@@ -109,7 +109,7 @@ def read_script(path: Path) -> Script:
 
 def parse_script(text: str, *, path: Path) -> Script:
     """The script of this text, as if it stood in `path`."""
-    physical = text.splitlines()
+    physical = _without_documents(text.splitlines())
     lines = tuple(_commands(physical))
     first = lines[0].number if lines else len(physical) + 1
     directives: dict[str, Directive] = {}
@@ -132,6 +132,19 @@ def parse_script(text: str, *, path: Path) -> Script:
     )
 
 
+def _without_documents(physical: list[str]) -> list[str]:
+    """The lines, those of here-documents emptied."""
+    kept, end = [], None
+    for line in physical:
+        kept.append("" if end else line)
+        if end:
+            end = None if line.strip() == end else end
+        elif "<<<" not in line:
+            begun = _HERE_DOCUMENT.search(_without_comment(line))
+            end = begun[2] if begun else None
+    return kept
+
+
 def _commands(physical: list[str]) -> Iterator[Line]:
     numbered = iter(enumerate(physical, start=1))
     for number, line in numbered:
@@ -140,11 +153,6 @@ def _commands(physical: list[str]) -> Iterator[Line]:
             text = text[:-1].rstrip() + " " + _without_comment(next(numbered, (0, ""))[1]).strip()
         if text.strip():
             yield Line(number=number, text=text.strip())
-        document = _HERE_DOCUMENT.search(text)
-        if document and "<<<" not in text:
-            for _, inside in numbered:
-                if inside.strip() == document[2]:
-                    break
 
 
 def _without_comment(line: str) -> str:
