@@ -57,10 +57,9 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
     combinations = list(_combinations(axes, source=source))
     labelled = frozenset(axis.name for axis in axes if axis.labelled)
     names = cell_names([levels for levels, _ in combinations], labelled=labelled)
-    fixed = flatten(study.set)
+    asked = {} if study.question is None else {"question": study.question}
+    fixed = flatten(study.set) | asked
     ground = merge(base, fixed)
-    if study.question is not None:
-        ground = merge(ground, {"question": study.question})
     cells = []
     for name, (levels, changes) in zip(names, combinations, strict=True):
         if _left_out_by_level(study, levels):

@@ -1,5 +1,6 @@
 """YAML with the scalars of YAML 1.2: `1e-4` is a number, and `no`, `12:30:00` are text."""
 
+import json
 import math
 import re
 from typing import Any
@@ -85,3 +86,14 @@ def parse_yaml(text: str, *, source: str) -> Any:
 def dump_yaml(tree: dict[str, Any]) -> str:
     """YAML text that this loader (and any YAML 1.1 loader) reads back as the same values."""
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def dump_value(value: Any) -> str:
+    """One value as a line of ASCII that this loader reads back: as in `key=value`."""
+    text = json.dumps(value, ensure_ascii=False)
+    # JSON is YAML, but for its pairs of surrogates and for what it leaves unescaped.
+    return "".join(c if " " <= c <= "~" else _escape(ord(c)) for c in text)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,10 +1,10 @@
 """The commands that submit the runs of an array without the launcher, a line each."""
 
-import json
 import shlex
 from collections.abc import Iterator
 
 from configs.run import ROOT
+from configs.yaml12 import dump_value
 from launch.array import Array
 from launch.flags import spell, template_flags
 from launch.plan import Plan
@@ -28,6 +28,5 @@ def cells_by_hand(array: Array, plan: Plan | None, script: BatchScript) -> Itera
         if plan is None or row.cell not in changes:
             yield shlex.join([*site, f"{script.command[-1]}/cells/{row.cell}"])
             continue
-        # JSON is YAML: each value is read back as it is.
-        words = [f"{name}={json.dumps(value)}" for name, value in changes[row.cell].items()]
+        words = [f"{name}={dump_value(value)}" for name, value in changes[row.cell].items()]
         yield shlex.join([*site, str(plan.grid.study.base), *words])

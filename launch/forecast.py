@@ -13,6 +13,7 @@ from typing import Any
 from configs.grid import Cell
 from configs.run import ROOT
 from configs.schema import Pretrain
+from configs.yaml12 import dump_value
 
 # A cell is hopeless where its tensors alone take so much of the GPU: closed forms err by less.
 MARGIN = 1.1
@@ -54,8 +55,7 @@ def _can_be_judged(cell: Cell) -> bool:
 
 
 def _line(cell: Cell, base: str) -> str:
-    # JSON is YAML: each value is read back as it is.
-    overrides = [f"{name}={json.dumps(value)}" for name, value in cell.changes.items()]
+    overrides = [f"{name}={dump_value(value)}" for name, value in cell.changes.items()]
     return json.dumps({"config": base, "overrides": overrides})
 
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +160,7 @@ def _show(errand: Errand) -> None:
     print("# The same by hand, of the checkout instead of a snapshot of it, a run each:")
     for array in arrays:
         for line in cells_by_hand(array, errand.plan, _script(errand, array)):
-            print(f"# {line}")
+            print(textwrap.indent(line, "# ", lambda line: True))
 
 
 def _future_arrays(errand: Errand) -> list[Array]:

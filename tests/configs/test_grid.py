@@ -102,12 +102,12 @@ def test_true_is_not_1(study) -> None:
         ({"axes": {"$(touch x)": [1]}}, "is no name of a key"),
         ({"axes": {"order": {"x": {"seed": 1}}}}, "order is a column of cells.tsv already"),
         ({"axes": {"seed": [1]}, "set": {"seed": 2}}, "seed is set by axis seed and by set"),
-        ({"axes": {"seed": [1], "a": {"x": {"seed": 2}}}}, "seed is set by axis a and by axis seed"),
+        ({"axes": {"seed": [1], "a": {"x": {"seed": 2}}}}, "set by axis a and by axis seed"),
         ({"axes": {"kind": ["encode"]}}, "kind is one for all cells of a study"),
         ({"axes": {"seed": [1, 1]}}, "are the same config"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "axis seed has no level 2; it has 1"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is neither an axis nor a key; did "
-         "you mean seed?"),
+        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "seed has no level 2; it has 1"),
+        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is neither an axis nor a key; "
+         "did you mean seed?"),
         ({"axes": {"seed": [1]}, "leave_out": [{"seed": 1}]}, "leaves out every cell"),
         ({"axes": {"seed": [1]}, "leave_out": [{}]}, "would leave out every cell"),
         ({"axes": {"seed": [*range(200)], "train.steps": [*range(1, 100)]}}, "make 19800 cells"),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+from configs.yaml12 import ConfigError, dump_value, dump_yaml, parse_yaml
 
 
 def read(text: str) -> object:
@@ -68,3 +68,16 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, message: str
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, source="here.yaml")
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, -0.5, 1e-05, 1e300, True, None, "", "null", "1", "a\nb", "\U00010000", "\x7f\x85\u2028",
+     "\\ud83d\\ude00", '"', [1, "a, b"], "$(x)", "#", "é"],
+)  # fmt: skip
+def test_a_value_on_the_command_line_is_read_back_as_it_was(value: object) -> None:
+    text = dump_value(value)
+    assert text.isascii()
+    assert text.isprintable()
+    found = parse_yaml(text, source="x")
+    assert (found, type(found)) == (value, type(value))
