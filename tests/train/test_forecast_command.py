@@ -28,7 +28,10 @@ def test_json_has_what_is_agreed(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["parameters"] == 32_477_196
     assert found["gmacs_per_image"] == pytest.approx(sum(found["macs"].values()) / 1e9)
     assert set(found["macs"]) == {"blocks", "attention", "adaln", "edges"}
-    assert list(found["gpus"]) == ["a40", "a100"]
+    assert {name: gpu["type"] for name, gpu in found["gpus"].items()} == {
+        "a40": "a40",
+        "a100": "a100-80gb-sxm",
+    }
     a40 = found["gpus"]["a40"]
     assert a40["fits"] is True
     assert a40["images_per_s"] < found["gpus"]["a100"]["images_per_s"]

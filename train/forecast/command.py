@@ -118,9 +118,11 @@ def _text(found: dict[str, Any]) -> str:
 
 def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
     kinds = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["gib"].items() if size)
-    head = f"  {name}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
+    known = name if gpu["type"] == name else f"{name} ({gpu['type']})"
+    head = f"  {known}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
     if gpu["fits"]:
-        verdict = f"fits: about {gpu['images_per_s']:.3g} images/s, communication not counted"
+        rate = float(f"{gpu['images_per_s']:.2g}")
+        verdict = f"fits: about {rate:,g} images/s, communication not counted"
     else:
         verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['mend']}"
     lines = [

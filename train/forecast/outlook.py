@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from configs.batch import Division, divide
-from configs.gpus import Gpu
+from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 from train.forecast.cell import Cell
@@ -46,8 +46,10 @@ class Forecast:
     gpus: dict[str, Outlook]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with `gmacs_per_image`."""
+        """Plain values, with `gmacs_per_image`, and of each GPU its full name as `type`."""
         plain = asdict(self)
+        for name, outlook in plain["gpus"].items():
+            outlook["type"] = named_gpu(name)[0]
         return {**plain, "gmacs_per_image": sum(self.macs.values()) / 1e9}
 
 
