@@ -130,7 +130,9 @@ def _add_status(commands: Commands) -> None:
 
 
 def _add_cancel_and_tail(commands: Commands) -> None:
-    cancel = commands.add_parser("cancel", help="cancel the jobs of runs or of a study; what runs saves first")
+    cancel = commands.add_parser(
+        "cancel", help="cancel the jobs of runs or of a study; what runs saves first"
+    )
     cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
     cancel.set_defaults(action=_cancel)
 

@@ -22,11 +22,17 @@ def test_these_are_all_its_flags() -> None:
         if isinstance(action, argparse._SubParsersAction)
     )
     assert {name: flags(command) for name, command in commands.items()} == {
-        "submit": ["--dry-run", "--help", "--local", "--partition", "--site", "-h"],
+        "submit": [
+            "--dry-run", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
+            "--site", "-h",
+        ],
         "status": ["--csv", "--help", "--json", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
-    }
+        "plan": ["--help", "--json", "--no-forecast", "-h"],
+        "rerun": ["--help", "--site", "-h"],
+        "preflight": ["--help", "--script", "-h"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
