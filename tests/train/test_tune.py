@@ -54,7 +54,7 @@ def children(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     file = tmp_path / "python.sh"
     file.write_text(f'#!/bin/bash\n{script}\nexec "{sys.executable}" "$@"\n')
     file.chmod(0o700)
-    monkeypatch.setattr("train.tune.sys.executable", str(file))
+    monkeypatch.setattr("train.trials.sys.executable", str(file))
 
 
 def config_of(run: RunFolder, attempt: int = 1) -> Pretrain:
