@@ -11,7 +11,6 @@ from configs.run import RunFolder
 from tests.running import TINY, losses, trained
 from train.__main__ import main
 
-
 # A rate at which a few steps teach something.
 FAST = ["optimizer.lr=0.003", "optimizer.warmup_steps=0"]
 
@@ -44,7 +43,9 @@ def test_a_run_begins_with_exported_weights(
     monkeypatch.setenv("LOGS", str(tmp_path))
     file = tmp_path / "model.safetensors"
     main(["export", str(run.path), str(file), "--weights", "model"])
-    begun = trained(tmp_path, [*TINY, *FAST, "train.steps=2", "log.every=1", f"model.init_from={file}"])
+    begun = trained(
+        tmp_path, [*TINY, *FAST, "train.steps=2", "log.every=1", f"model.init_from={file}"]
+    )
     assert losses(begun)[1] < 0.8 * losses(run)[1]
 
 

@@ -1,0 +1,116 @@
+"""What a checkpoint costs: to save now, to begin saving, to load; beside torch.save's file.
+
+    python -m benchmarks.checkpoint [--width 384 --depth 12] [--rounds 9] [--json]
+
+The state is what training saves: weights, their average and two moments in float32. The peer
+writes the same tensors into one file with torch.save, forced to disk, and reads them with
+torch.load; it has no sums, no pointer, and no second rank could write a part. `begin` is how long
+the loop stands still when saving goes on beside it. A ratio above 1 says that ours takes longer.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from benchmarks.interleave import Stopwatch, conditions, interleave, parser, ratio, report
+from configs.load import expect, resolve
+from configs.schema import Pretrain
+from train.checkpoint import Saver, TrainingState, load_checkpoint
+from train.clocks import Clocks
+from train.dist import process_group, read_ranks
+from train.ema import Average
+from train.network import build_network
+from train.optimizer import make_optimizer
+from train.soundness import LossScale
+from train.storage import newest
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and report."""
+    options = parser(__doc__, rounds=9).parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    device = torch.device("cpu")
+    model = {"width": options.width, "depth": options.depth, "heads": options.heads}
+    data = {"source": "dummy", "size": 32, "channels": 4}
+    tree = {"model": model, "data": data}
+    config = expect(resolve(tree, source="benchmark"), Pretrain, source="benchmark")
+    watch = Stopwatch(clock=options.clock, device=device)
+    with tempfile.TemporaryDirectory() as folder, process_group(read_ranks()):
+        bench = Bench(config, Path(folder))
+        arms = {
+            "save": bench.save,
+            "begin": bench.begin,
+            "end": bench.end,
+            "load": bench.load,
+            "torch.save": bench.peer_save,
+            "torch.load": bench.peer_load,
+        }
+        seconds = interleave(arms, rounds=options.rounds, warmup=1, watch=watch)
+    found = [
+        ratio("save / torch.save", seconds["save"], seconds["torch.save"]),
+        ratio("begin / save", seconds["begin"], seconds["save"]),
+        ratio("load / torch.load", seconds["load"], seconds["torch.load"]),
+    ]
+    taken = conditions(device=device, options=options) | {"megabytes": round(bench.bytes / 1e6)}
+    report(found, taken=taken, as_json=options.json)
+    return 0
+
+
+class Bench:
+    """A training state, and both ways of keeping it."""
+
+    def __init__(self, config: Pretrain, folder: Path) -> None:
+        network = build_network(config)
+        optimizer = make_optimizer(network, config.optimizer)
+        self._state = TrainingState(
+            network=network,
+            average=Average(network, decay=0.9, warmup=False),
+            optimizer=optimizer,
+            scale=LossScale(fp16=False),
+            clocks=Clocks(torch.device("cpu")),
+        )
+        self._folder, self._file = folder / "ours", folder / "peer.pt"
+        self._saver = Saver(self._folder, keep=1)
+        self._beside = Saver(self._folder, keep=1, asynchronous=True)
+        self.bytes = 4 * 4 * sum(parameter.numel() for parameter in network.parameters())
+        self.save()
+        self.peer_save()
+
+    def save(self) -> None:
+        """Save and wait."""
+        self.end()
+        self._saver.save(self._state)
+
+    def begin(self) -> None:
+        """Begin to save."""
+        self.end()
+        self._beside.save(self._state)
+
+    def end(self) -> None:
+        """Wait for what was begun."""
+        self._beside.wait()
+
+    def load(self) -> None:
+        """Find, check and read the newest."""
+        self.end()
+        name = newest(self._folder)
+        assert name is not None
+        load_checkpoint(self._folder / name, self._state)
+
+    def peer_save(self) -> None:
+        """The same tensors, forced to disk in one file."""
+        with self._file.open("wb") as file:
+            torch.save(self._state.state_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def peer_load(self) -> None:
+        """Read the file."""
+        torch.load(self._file, weights_only=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
