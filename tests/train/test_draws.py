@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from configs.schema.model import Objective
+from configs.schema.objective import Objective
 from train.draws import draw, held_out, order, sample_noise
 
 SHAPE = (1, 8, 8)
