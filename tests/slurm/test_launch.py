@@ -84,6 +84,12 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
     """A copy of this tree, in folders with the names that people should not choose."""
     folder = tmp_path_factory.mktemp("launch")
     root = folder / 'my "check\'out" $(touch hacked); #'
+    copy_tree(root)
+    return Checkout(root=root, logs=folder / "lo gs; 'x' #$(id) %j", cluster=cluster)
+
+
+def copy_tree(root: Path) -> None:
+    """Make `root` a repository of its own, of this tree as it is."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True,
@@ -95,7 +101,6 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
     who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "All")):
         subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
-    return Checkout(root=root, logs=folder / "lo gs; 'x' #$(id) %j", cluster=cluster)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,254 @@
+"""Studies on a real Slurm: arrays per shape, a report, requeue, pruning, resubmission."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.study_folder import StudyFolder
+from configs.yaml12 import dump_yaml
+
+from .cluster import Cluster, wait_until
+from .test_launch import Checkout, copy_tree, events
+
+TINY = {
+    "model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 20,
+    "sample.per_class": 1, "sample.steps": 2, "log.every": 2, "resources.hours": 0.25,
+    "resources.cpus_per_gpu": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A copy of this tree, in folders with the names that people should not choose."""
+    folder = tmp_path_factory.mktemp("studies")
+    root = folder / "a 'tree' $(touch hacked)"
+    copy_tree(root)
+    return Checkout(root=root, logs=folder / "lo gs; #%j", cluster=cluster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A study that was submitted: its folder, its arrays in order, and the job of its report."""
+
+    study: StudyFolder
+    arrays: list[str]
+    report: str | None
+
+    def events(self, cell: str) -> list[str]:
+        return events(self.study.cell(cell))
+
+    def last(self, cell: str) -> dict[str, Any]:
+        lines = (self.study.cell(cell) / "metrics.jsonl").read_text().splitlines()
+        return [record for record in map(json.loads, lines) if "event" in record][-1]
+
+    def task(self, cell: str) -> str:
+        """`<array>_<task>` of a cell."""
+        (index,) = (row.index for row in self.study.rows() if row.cell == cell)
+        for array in self.arrays:
+            told = json.loads((self.study.jobs / f"{array}.json").read_text())
+            if index in told["rows"]:
+                return f"{array}_{index - told['first']}"
+        raise AssertionError(cell)
+
+
+def submit(checkout: Checkout, *words: str | Path) -> Submitted:
+    said = checkout.launch("submit", *words).stdout.splitlines()
+    told = [line.partition(": ")[::2] for line in said]
+    return Submitted(
+        study=StudyFolder(Path(told[0][1])),
+        arrays=[what.split()[0] for name, what in told if name == "array"],
+        report=next((what for name, what in told if name == "report"), None),
+    )
+
+
+def write(checkout: Checkout, name: str, **keys: Any) -> Path:
+    file = checkout.root.parent / f"{name}.yaml"
+    base = checkout.root / "configs" / "pretrain" / "digits.yaml"
+    tree = {"kind": "study", "base": str(base), **keys}
+    tree["set"] = TINY | keys.get("set", {})
+    file.write_text(dump_yaml(tree))
+    return file
+
+
+def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None:
+    assert job is not None
+    cluster.wait(job, timeout=timeout)
+
+
+@pytest.fixture(scope="module")
+def grid(checkout: Checkout, cluster: Cluster) -> tuple[Path, Submitted]:
+    """Two GPUs x two batches x two repeats; a cell was requeued while it ran."""
+    file = write(
+        checkout, "my $(touch hacked); 'study'", question="Which is faster?", repeats=2,
+        axes={"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
+    )  # fmt: skip
+    found = submit(checkout, file)
+    wait_for(cluster, found.report)
+    return file, found
+
+
+def test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict(
+    grid: tuple[Path, Submitted], cluster: Cluster
+) -> None:
+    _, found = grid
+    assert len(found.arrays) == 2
+    rows = found.study.rows()
+    assert len(rows) == 8
+    for row in rows:
+        assert found.events(row.cell) == ["queued", "started", "saved", "done"]
+        (attempt,) = json.loads((found.study.cell(row.cell) / "manifest.json").read_text())[
+            "attempts"
+        ]
+        assert attempt["slurm"]["nodelist"].startswith(f"{row.levels['resources.gpu']}-")
+        task = found.task(row.cell)
+        assert f"{attempt['slurm']['array_job']}_{attempt['slurm']['array_task']}" == task
+        assert cluster.accounted(task)["State"] == "COMPLETED"
+
+
+def test_the_report_is_made_after_all_of_them(grid: tuple[Path, Submitted]) -> None:
+    study = grid[1].study
+    page = (study.path / "report.html").read_text()
+    assert all(row.cell in page for row in study.rows())
+    assert "train.global_batch" in (study.path / "ablation.txt").read_text()
+
+
+def test_status_of_a_study_is_right_without_accounting(
+    grid: tuple[Path, Submitted], checkout: Checkout
+) -> None:
+    study = grid[1].study
+    answer = checkout.launch("status", study.path, "--json", env={"PATH": no_sacct(checkout)})
+    assert {row["state"] for row in json.loads(answer.stdout)} == {"done"}
+    assert answer.stderr.endswith("8 runs: 8 done\n")
+
+
+def no_sacct(checkout: Checkout) -> str:
+    import os
+
+    folder = checkout.root.parent / "without"
+    folder.mkdir(exist_ok=True)
+    (folder / "sacct").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "sacct").chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_the_same_study_again_submits_nothing(
+    grid: tuple[Path, Submitted], checkout: Checkout, cluster: Cluster
+) -> None:
+    file, found = grid
+    for source in (file, found.study.path):
+        answer = checkout.launch("submit", source)
+        assert (answer.stdout, "nothing is missing" in answer.stderr) == ("", True)
+    assert cluster.run("squeue", "-h").stdout == ""
+
+
+def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkout) -> None:
+    found = [path for path in checkout.root.parent.rglob("*hacked") if path != checkout.root]
+    assert found == []
+    assert not list(checkout.logs.rglob("*.pkl"))
+
+
+def test_a_task_that_is_requeued_goes_on_in_its_own_cell(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    file = write(
+        checkout, "long", axes={"seed": [1, 2]}, report=False,
+        set={"resources.gpu": "a40", "train.steps": 1000000, "checkpoint.every": 50},
+    )  # fmt: skip
+    found = submit(checkout, file)
+    cell = found.study.rows()[1].cell
+    wait_until(lambda: "saved" in found.events(cell), timeout=180, what="a save")
+    task = found.task(cell)
+    cluster.requeue(task)
+    cluster.end_requeue_hold(task)
+    wait_until(lambda: found.events(cell).count("started") == 2, timeout=180, what="a resume")
+    attempts = json.loads((found.study.cell(cell) / "manifest.json").read_text())["attempts"]
+    assert [attempt["slurm"].get("restarts") for attempt in attempts] == [None, "1"]
+    states = json.loads(checkout.launch("status", found.study.path, "--json").stdout)
+    told = {Path(row["run"]).name: row for row in states}
+    assert (told[cell]["state"], told[cell]["job"], told[cell]["attempts"]) == ("running", task, 2)
+    checkout.launch("cancel", found.study.path)
+    cells = [row.cell for row in found.study.rows()]
+    wait_until(
+        lambda: {found.last(one)["event"] for one in cells} == {"stopped"},
+        timeout=60, what="both to stop",
+    )  # fmt: skip
+    again = submit(checkout, found.study.path)
+    assert len(again.arrays) == 1
+    assert [events(found.study.cell(one))[-1] for one in cells] == ["queued", "queued"]
+    checkout.launch("cancel", found.study.path)
+
+
+@pytest.fixture(scope="module")
+def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
+    """Batches of which the larger ones do not fit into the address space that the site allows.
+
+    One cell runs at a time; the order is that of the batches but for the largest two.
+    """
+    site = checkout.root / "env" / "sites" / "small.sh"
+    shutil.copy(checkout.root / "env" / "sites" / "local.sh", site)
+    with site.open("a") as text:
+        # Of the ranks, in KiB: a job body is small.
+        text.write("\n[[ -z ${SLURM_JOB_ID-} ]] || ulimit -v 8000000\n")
+    file = write(
+        checkout, "limited", throttle=1, order_seed=3,
+        axes={"train.global_batch": [8, 4096, 8192], "seed": [0]},
+        set={
+            "resources.gpu": "a40", "train.steps": 2, "data.held_out": 0.0,
+            "data.source": "dummy", "data.size": 32, "model.width": 128, "resources.memory_gb": 8,
+            "sample.classes": 1,
+        },
+    )  # fmt: skip
+    found = submit(checkout, file, "--site=small", "--no-forecast")
+    wait_for(cluster, found.report)
+    return found
+
+
+def test_a_cell_out_of_memory_rules_out_the_larger_one_before_it_starts(limited: Submitted) -> None:
+    by_order = [row.cell for row in sorted(limited.study.rows(), key=lambda row: row.order)]
+    assert by_order.index("bs4096_s0") < by_order.index("bs8192_s0")
+    assert limited.events("bs8_s0")[-1] == "done"
+    failed, skipped = limited.last("bs4096_s0"), limited.last("bs8192_s0")
+    assert (failed["event"], failed["reason"]) == ("failed", "host_oom")
+    assert (skipped["event"], skipped["proof"]) == ("skipped", "bs4096_s0")
+    assert not list((limited.study.cell("bs8192_s0") / "attempts").iterdir())
+
+
+def test_what_ran_out_of_memory_is_a_result_and_is_not_submitted_again(
+    limited: Submitted, checkout: Checkout
+) -> None:
+    answer = checkout.launch("submit", limited.study.path, "--site=small")
+    assert (answer.stdout, "nothing is missing" in answer.stderr) == ("", True)
+    assert (limited.study.path / "report.html").exists()
+
+
+def test_a_crash_rules_nothing_out_and_is_submitted_again(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    file = write(
+        checkout, "crashing", axes={"train.global_batch": [8, 16]}, throttle=1, report=False,
+        set={"resources.gpu": "a100", "train.steps": 400},
+    )  # fmt: skip
+    found = submit(checkout, file)
+    first, second = (row.cell for row in sorted(found.study.rows(), key=lambda row: row.order))
+    wait_until(lambda: "started" in found.events(first), timeout=180, what="it to start")
+    job = found.task(first)
+    pids = subprocess.run(
+        ["pgrep", "-f", f"train .*/cells/{first} --attempt"], capture_output=True, text=True
+    ).stdout.split()
+    subprocess.run(["kill", "-9", *pids], check=True)
+    cluster.wait(job)
+    assert found.last(first)["event"] == "failed"
+    assert found.last(first)["reason"] == "crash"
+    cluster.wait(found.task(second), timeout=180)
+    assert found.last(second)["event"] == "done"
+    again = checkout.launch("rerun", found.study.path).stdout.splitlines()
+    assert again[1].endswith("(1 runs, 1x1-a100-0.25h-2cpu)")
+    cluster.wait(f"{again[1].split()[1]}_0", timeout=180)
+    assert found.last(first)["event"] == "done"
