@@ -88,8 +88,14 @@ def dump_yaml(tree: dict[str, Any]) -> str:
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
+# A text that needs no quotes: what `true` and `null` begin with is left to them.
+_WORD = re.compile(r"[a-zA-Z/](?<![tTfFnN])[a-zA-Z0-9_./-]*")
+
+
 def dump_value(value: Any) -> str:
     """One value as a line of ASCII that this loader reads back: as in `key=value`."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
     text = json.dumps(value, ensure_ascii=False)
     # JSON is YAML, but for its pairs of surrogates and for what it leaves unescaped.
     return "".join(c if " " <= c <= "~" else _escape(ord(c)) for c in text)

@@ -115,26 +115,26 @@ def live_jobs(told: Collection[Standing]) -> dict[str, Job]:
     return {job: one for job, one in known.items() if not one.has_ended}
 
 
-def to_run(study: StudyFolder, *, again: bool) -> list[Row]:
-    """The rows to submit: missing, lost, stopped and failed; `again`: out of memory ones too.
+def to_run(study: StudyFolder, *, again: bool, dropped: bool) -> list[Row]:
+    """The rows to submit: missing, lost, stopped and failed.
 
     What ran out of memory would do so again, and what that ruled out stays so, until the proof
-    itself is run `again`.
+    itself is run: `again` takes them too. `dropped` takes those that the forecast skipped.
     """
     rows = study.rows()
     told = standings(study, rows)
     live = live_jobs(told.values())
-    return [row for row in rows if _is_wanted(told[row.index], live, again=again)]
+    return [row for row in rows if _is_wanted(told[row.index], live, again=again, dropped=dropped)]
 
 
-def _is_wanted(one: Standing, live: dict[str, Job], *, again: bool) -> bool:
+def _is_wanted(one: Standing, live: dict[str, Job], *, again: bool, dropped: bool) -> bool:
     if one.event == "done":
         return False
     if one.is_open:
         return one.job not in live
     if one.event == "skipped":
         proof = proof_of(one.run)
-        return proof is not None and (again or not _stands(proof))
+        return dropped if proof is None else again or not _stands(proof)
     return again or not is_out_of_memory(one.run, one.last)
 
 

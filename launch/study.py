@@ -101,14 +101,15 @@ def _errand(wish: Wish) -> Errand:
     rows = rows_with(plan, known, source=str(study.path)) if plan else known
     _check_no_process(study)
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
-    wanted = {row.index for row in to_run(study, again=wish.again)} if not is_new else set()
+    wanted = [] if is_new else to_run(study, again=wish.again, dropped=not wish.with_forecast)
+    indexes = {row.index for row in wanted}
     return Errand(
         study=study,
         settings=plan.grid.study if plan else _settings(study),
         is_new=is_new,
         plan=plan,
         rows=rows,
-        todo=[row for row in rows if row.cell in missing or row.index in wanted],
+        todo=[row for row in rows if row.cell in missing or row.index in indexes],
         sites=sites,
         tree=tree,
         flags=wish.flags,

@@ -73,7 +73,7 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, message: str
 @pytest.mark.parametrize(
     "value",
     [1, -0.5, 1e-05, 1e300, True, None, "", "null", "1", "a\nb", "\U00010000", "\x7f\x85\u2028",
-     "\\ud83d\\ude00", '"', [1, "a, b"], "$(x)", "#", "é"],
+     "\\ud83d\\ude00", '"', [1, "a, b"], "$(x)", "#", "é", "a40", "/data/x-1", "true", "Null"],
 )  # fmt: skip
 def test_a_value_on_the_command_line_is_read_back_as_it_was(value: object) -> None:
     text = dump_value(value)

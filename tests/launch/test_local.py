@@ -57,3 +57,42 @@ def test_a_folder_that_submitit_takes_for_a_pattern_is_refused(
     assert code == 2
     assert "submitit takes % and a letter for a pattern" in remarks
     assert not (tmp_path / "100%task").exists()
+
+
+def test_a_study_runs_cell_by_cell_and_is_reported_on(site: Path, launch) -> None:
+    words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *words],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
+    code, _, remarks = launch("submit", study)
+    assert (code, f"process {process} runs it here" in remarks) == (1, True)
+    deadline = time.monotonic() + 300
+    while not (Path(study) / "ablation.txt").exists():
+        assert time.monotonic() < deadline, list(Path(study).rglob("*.out"))
+        time.sleep(0.2)
+    _, said, remarks = launch("status", study, "--json")
+    assert [row["state"] for row in json.loads(said)] == ["done", "done"]
+    assert remarks.endswith(": 2 runs: 2 done\n")
+    assert (Path(study) / "report.html").exists()
+    assert not list(site.rglob("*.pkl"))
+
+
+def test_a_study_on_this_machine_is_cancelled_between_its_cells(site: Path, launch) -> None:
+    words = [*SMALLEST, "train.steps=1000000", "optimizer.lr=1e-4,3e-4", "report=false"]
+    _, said, _ = launch("submit", DIGITS, "--local", *words)
+    study, process = (line.partition(": ")[2] for line in said.splitlines())
+    runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
+    deadline = time.monotonic() + 240
+    while not any(one.get("event") == "started" for run in runs for one in run.records()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert launch("cancel", study)[1].endswith(
+        "1 that run save and stop, 1 that waited are stopped\n"
+    )
+    while Path("/proc", process).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from configs.grid import Cell
+from configs.records import RecordWriter
 from configs.run import ROOT
 from configs.study import load_grid
 from configs.yaml12 import dump_yaml
@@ -63,6 +64,10 @@ def test_what_is_dropped_has_its_verdict_in_its_folder(tmp_path: Path, launch, c
     folder = said.splitlines()[0].removeprefix("study: ")
     (row,) = json.loads(launch("status", f"{folder}/cells/huge_a40", "--json")[1])
     assert (row["state"], row["why"]) == ("skipped", "forecast")
+    RecordWriter(Path(folder, "cells", "small_a40"), attempt=1).event("done", step=1000)
+    assert "nothing is missing" in launch("submit", folder)[2]
+    code, said, _ = launch("submit", folder, "--no-forecast")
+    assert (code, said.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
 
 
 @pytest.mark.parametrize(
