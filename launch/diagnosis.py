@@ -8,25 +8,60 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add(commands: Commands) -> None:
-    """Add `preflight`."""
+    """Add `preflight` and `why`."""
     _add_preflight(commands)
+    _add_why(commands)
 
 
 def _add_preflight(commands: Commands) -> None:
     preflight = commands.add_parser(
         "preflight",
-        help="what would go wrong with a config, or with anybody's batch script",
-        epilog="example: python -m launch preflight --script my.sbatch",
+        help="what would go wrong with a run, or with anybody's batch script",
+        epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
     )
-    preflight.add_argument("overrides", nargs="*", metavar="key=value", help=argparse.SUPPRESS)
+    preflight.add_argument(
+        "source", nargs="?", type=Path, metavar="CONFIG|RUN", help="config, or run to resume"
+    )
+    preflight.add_argument("overrides", nargs="*", metavar="key=value", help="what to change of it")
     preflight.add_argument(
         "--script", type=Path, metavar="FILE", help="read this sbatch file; nothing is run"
     )
-    preflight.set_defaults(action=_preflight)
+    preflight.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
+    preflight.set_defaults(action=_preflight, usage=preflight)
 
 
 def _preflight(options: argparse.Namespace) -> int:
-    from launch.rules.reading import read_script
-    from launch.rules.verdicts import examine
+    if (options.source is None) == (options.script is None):
+        options.usage.error("expected a CONFIG, a RUN, or --script FILE")
+    if options.script:
+        from launch.rules.reading import read_script
+        from launch.rules.verdicts import examine
 
-    return examine(read_script(options.script))
+        return examine(read_script(options.script))
+    from launch.preflight.command import preflight
+
+    return preflight(options.source, options.overrides, site_name=options.site)
+
+
+def _add_why(commands: Commands) -> None:
+    why = commands.add_parser(
+        "why",
+        help="what ended a run: the root of it, the evidence, what to type next",
+        epilog="example: python -m launch why logs/RUN",
+    )
+    why.add_argument("name", metavar="RUN|JOB", help="a run's folder, or a job's id")
+    why.add_argument(
+        "--json",
+        dest="form",
+        action="store_const",
+        const="json",
+        default="text",
+        help="a list of verdicts, one per attempt, on stdout",
+    )
+    why.set_defaults(action=_why)
+
+
+def _why(options: argparse.Namespace) -> int:
+    from launch.why.command import why
+
+    return why(options.name, form=options.form)

@@ -1,0 +1,57 @@
+"""`python -m launch preflight`: every check of a run, one line each as it is answered."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from configs.study_folder import is_study_folder
+from configs.yaml12 import ConfigError
+from launch.preflight import asked, forecast, machine, storage, warning_time
+from launch.preflight.lines import Line, failure
+from launch.preflight.subject import Subject, subject
+
+# What needs nothing but the config and the site; those that need the forecast come last.
+_CHECKS: tuple[Callable[[Subject], Iterator[Line]], ...] = (
+    asked.batch,
+    asked.paths,
+    asked.partition,
+    machine.hidden,
+    machine.modules,
+    machine.virtualenv,
+    storage.logs,
+)
+
+
+def preflight(source: Path, overrides: list[str], *, site_name: str | None) -> int:
+    """Print the checks of a config or a run; 1 where one fails."""
+    if is_study_folder(source):
+        raise ConfigError(f"{source}: a study; name one of its cells, or the config of it")
+    return show(_lines(source, overrides, site_name))
+
+
+def _lines(source: Path, overrides: list[str], site_name: str | None) -> Iterator[Line]:
+    try:
+        one = subject(source, overrides, site_name=site_name)
+    except ConfigError as error:
+        yield failure("config", str(error))
+        return
+    yield from checks(one)
+
+
+def checks(one: Subject) -> Iterator[Line]:
+    """All checks of one subject."""
+    for check in _CHECKS:
+        yield from check(one)
+    outlook = forecast.ask(one)
+    for judge in (storage.room, warning_time.lead, forecast.memory):
+        yield from judge(one, outlook)
+
+
+def show(lines: Iterable[Line]) -> int:
+    """Print lines as they come; 1 where one is a failure."""
+    counts = {"pass": 0, "warn": 0, "fail": 0}
+    for line in lines:
+        print(line, flush=True)
+        counts[line.level] += 1
+    print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)
+    return int(counts["fail"] > 0)

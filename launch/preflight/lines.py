@@ -1,0 +1,37 @@
+"""What a check answers: a line that says pass, warn or fail, and the mend."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One answer; `mend` says what to do where it is no pass."""
+
+    level: Literal["pass", "warn", "fail"]
+    topic: str
+    said: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        mend = f"; mend: {self.mend}" if self.mend else ""
+        words = " ".join(f"{self.said}{mend}".split())
+        shown = "".join(c if c.isprintable() else "?" for c in words)
+        return f"{self.level:4}  {self.topic:12}  {shown}"
+
+
+def passed(topic: str, said: str) -> Line:
+    """All is well."""
+    return Line(level="pass", topic=topic, said=said)
+
+
+def warning(topic: str, said: str, mend: str = "") -> Line:
+    """It may go wrong, or cannot be told."""
+    return Line(level="warn", topic=topic, said=said, mend=mend)
+
+
+def failure(topic: str, said: str, mend: str = "") -> Line:
+    """It will go wrong."""
+    return Line(level="fail", topic=topic, said=said, mend=mend)

@@ -1,0 +1,75 @@
+"""Checks of the site: its modules, its virtualenv, and that activation works as a job does it."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+from configs.run import ROOT
+from launch.preflight.lines import Line, failure, passed, warning
+from launch.preflight.subject import Subject
+
+_LONGEST_S = 180
+# Older module systems end with 0 whatever happened.
+_NO_MODULE = ("unable to locate", "modulefile", "unknown", "error:")
+
+_MODULES = """
+source "$1/env/site.sh" && read_site "$1/env/sites" || exit
+echo "${MODULES[*]-}"
+load_modules
+"""
+_TORCH = """
+source "$1/env/activate.sh" || exit
+python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
+"""
+
+
+def modules(subject: Subject) -> Iterator[Line]:
+    """Whether the modules that the site names can be loaded."""
+    done = _shell(_MODULES, subject)
+    names = done.stdout.splitlines()[0] if done.stdout.strip() else ""
+    said = done.stderr.strip()
+    file = f"env/sites/{subject.site.name}.sh"
+    if done.returncode or any(word in said.lower() for word in _NO_MODULE):
+        yield failure("modules", said or "they cannot be loaded", f"correct MODULES in {file}")
+    elif names:
+        yield passed("modules", f"{names} load")
+    else:
+        yield passed("modules", f"{file} names none")
+
+
+def virtualenv(subject: Subject) -> Iterator[Line]:
+    """Whether env/activate.sh leaves a Python that imports torch."""
+    done = _shell(_TORCH, subject)
+    if done.returncode == 0:
+        version, _, prefix = done.stdout.strip().splitlines()[-1].partition(" ")
+        yield passed("virtualenv", f"{prefix}, torch {version}")
+    elif "torch" in done.stderr:
+        last = done.stderr.strip().splitlines()[-1]
+        yield failure("virtualenv", f"torch cannot be imported: {last}", "env/create.sh")
+    else:
+        yield failure("virtualenv", done.stderr.strip() or "activation fails", "env/create.sh")
+
+
+def _shell(script: str, subject: Subject) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"SITE": subject.site.name}
+    try:
+        return subprocess.run(
+            ["bash", "-c", script, "bash", str(ROOT)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        said = f"no answer within {_LONGEST_S} s"
+        return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=said)
+
+
+def hidden(subject: Subject) -> Iterator[Line]:
+    """Variables that would override a plain sbatch."""
+    found = [name for name in os.environ if name.startswith("SBATCH_")]
+    if found:
+        said = f"{', '.join(sorted(found))}: override the #SBATCH lines of a plain sbatch"
+        yield warning("environment", said, f"unset {shlex.join(sorted(found))}")

@@ -1,0 +1,67 @@
+"""What is checked: a config, or a run to resume, with the site that it would be submitted to."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.load import load
+from configs.paths import with_absolute_paths
+from configs.run import ROOT, RunFolder, is_run, new_id, resume_config
+from configs.schema import Run
+from launch import slurm, snapshot
+from launch.flags import Flags
+from launch.request import Request, batch_script
+from launch.site import Site, ask_site
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One run that might be submitted. A study has one for each shape of its cells."""
+
+    source: Path
+    overrides: list[str]
+    config: Run
+    resumes: RunFolder | None
+    site: Site
+
+    @property
+    def world(self) -> int:
+        """Ranks, as they are asked for."""
+        asked = self.config.resources
+        return asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
+
+    @property
+    def yaml(self) -> Path:
+        """The file that the config stands in."""
+        return self.resumes.config_file if self.resumes else self.source
+
+    def job(self) -> tuple[Flags, str]:
+        """The flags and the text that `launch submit` would give to sbatch."""
+        request = Request(
+            source=self.source,
+            overrides=self.overrides,
+            config=self.config,
+            resumes=self.resumes,
+            identity=new_id(),
+            site=self.site,
+            # The snapshot is made at submit; only its folder's name stands in the text.
+            tree=snapshot.Tree(digest="preflight", files=[]),
+            flags={},
+        )
+        script = batch_script(request, request.run)
+        return script.flags, slurm.sbatch_text(script)
+
+
+def subject(source: Path, overrides: list[str], *, site_name: str | None) -> Subject:
+    """A config or a run as it would be submitted; `ConfigError` where it cannot be read."""
+    resumes = RunFolder(source.resolve()) if is_run(source) else None
+    if resumes:
+        config = resume_config(resumes, overrides)
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    return Subject(
+        source=source,
+        overrides=overrides,
+        config=config,
+        resumes=resumes,
+        site=ask_site(ROOT, config.resources, name=site_name),
+    )

@@ -1,0 +1,199 @@
+"""What ends runs, as a table: roots stand before what follows from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from launch.why import culprits, interruptions, signs
+from launch.why.scene import Scene
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One cause: how it is recognised (by the evidence that it leaves) and what to do next.
+
+    `advice` may hold {run}, the run's folder; {job}; {culprit}, the rank that it began with.
+    """
+
+    name: str
+    what: str
+    advice: str
+    find: Callable[[Scene], list[str]]
+
+
+RESUME = "python -m launch submit {run}"
+
+# The first that leaves evidence is the root: what comes later may be its cascade.
+CAUSES = (
+    Cause(
+        name="done",
+        what="nothing ended it: it is done",
+        advice=f"to go on: {RESUME} train.steps=MORE",
+        find=signs.done,
+    ),
+    Cause(
+        name="skipped",
+        what="a cell that needs no more memory ran out of it, so this one was not tried",
+        advice="less memory: train.micro_batch, activation_checkpointing.mode, layout.shard",
+        find=signs.skipped,
+    ),
+    Cause(
+        name="launch failure",
+        what="Slurm could not start the job: nothing of it ran, mostly as the folder of its "
+        "output was missing or could not be written on the node",
+        advice="make the folder of --output before sbatch (mkdir -p logs), and submit again",
+        find=interruptions.launch_failure,
+    ),
+    Cause(
+        name="config",
+        what="the config cannot run",
+        advice="mend what the message names, then submit again; first: "
+        "python -m launch preflight CONFIG",
+        find=signs.of_reason("config"),
+    ),
+    Cause(
+        name="cuda oom",
+        what="a GPU ran out of memory{culprit}",
+        advice=f"{RESUME} train.micro_batch=auto   (python -m train forecast tells what fits)",
+        find=signs.cuda_oom,
+    ),
+    Cause(
+        name="host oom",
+        what="the node's memory that the job had been given ran out{culprit}",
+        advice=f"{RESUME} resources.memory_gb=MORE   (or data.workers=FEWER in a new run)",
+        find=signs.host_oom,
+    ),
+    Cause(
+        name="disk",
+        what="a disk or a quota is full{culprit}",
+        advice="df -h {logs}; du -sh {logs}/*; free some, then " + RESUME,
+        find=signs.disk,
+    ),
+    Cause(
+        name="gpu fault",
+        what="a GPU broke down{culprit}",
+        advice="tell the site's support, and stay off the node: "
+        + RESUME
+        + " -- --exclude={nodes}",
+        find=signs.gpu_fault,
+    ),
+    Cause(
+        name="nan",
+        what="the loss or its gradient was not finite{culprit}",
+        advice="python -m analysis loss {run}; then a new run with a lower optimizer.lr, a longer "
+        "optimizer.warmup_steps or train.precision=fp32",
+        find=signs.of_reason("nan"),
+    ),
+    Cause(
+        name="data",
+        what="the data cannot be read{culprit}",
+        advice="python -m train doctor PATH_OF_THE_DATA; then " + RESUME,
+        find=signs.data,
+    ),
+    Cause(
+        name="port clash",
+        what="a port that the ranks wanted to meet at was taken",
+        advice=f"{RESUME}   (another attempt takes another port)",
+        find=signs.port_clash,
+    ),
+    Cause(
+        name="node failure",
+        what="Slurm lost a node of the job",
+        advice=f"{RESUME} -- --exclude={{nodes}}   (unless Slurm has requeued it)",
+        find=interruptions.node_failure,
+    ),
+    Cause(
+        name="time limit",
+        what="the job's time was over{saved}",
+        advice=f"{RESUME}   (it goes on where it saved; resources.hours=MORE for longer)",
+        find=interruptions.time_limit,
+    ),
+    Cause(
+        name="preemption",
+        what="the job had to make way for another{saved}",
+        advice=f"{RESUME}   (unless Slurm has requeued it)",
+        find=interruptions.preemption,
+    ),
+    Cause(
+        name="requeue",
+        what="the job was requeued{saved}",
+        advice="python -m launch tail {run}",
+        find=interruptions.requeue,
+    ),
+    Cause(
+        name="scancel",
+        what="somebody cancelled the job{saved}",
+        advice=RESUME,
+        find=interruptions.scancel,
+    ),
+    Cause(
+        name="stop file",
+        what="somebody asked the run to stop{saved}",
+        advice=RESUME,
+        find=interruptions.stop_file,
+    ),
+    Cause(
+        name="asked to pause",
+        what="somebody, or Slurm, sent the signal to save and make way{saved}",
+        advice=RESUME,
+        find=interruptions.pause,
+    ),
+    Cause(
+        name="killed",
+        what="a process was killed from outside{culprit}: by the kernel for its memory, by an "
+        "administrator, or by a crash in native code",
+        advice="ssh {nodes} dmesg | tail, or ask the site; then " + RESUME,
+        find=signs.killed,
+    ),
+    Cause(
+        name="no progress",
+        what="attempt after attempt saved nothing new: it was not tried again",
+        advice="see what ended each attempt, above; then " + RESUME,
+        find=signs.no_progress,
+    ),
+    Cause(
+        name="hang",
+        what="ranks waited for one that did not come{culprit}",
+        advice="tail {attempt}/ranks/*; then " + RESUME,
+        find=signs.hang,
+    ),
+    Cause(
+        name="nccl",
+        what="ranks lost one another{culprit}",
+        advice="cat {attempt}/output.log; then " + RESUME,
+        find=signs.lost_peers,
+    ),
+    Cause(
+        name="exit 0 without done",
+        what="the ranks left with 0, and no event says that the work is done",
+        advice="cat {attempt}/output.log; then " + RESUME,
+        find=signs.silent_success,
+    ),
+    Cause(
+        name="crash",
+        what="an exception that nobody expected{culprit}",
+        advice="cat {attempt}/error.json; mend it, then " + RESUME,
+        find=signs.crash,
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The cause of one attempt's end and the lines that show it; no cause where none is known."""
+
+    scene: Scene
+    cause: Cause | None
+    evidence: list[str]
+    culprit: str
+
+
+def judge(scene: Scene) -> Verdict:
+    """The root of an attempt's end."""
+    for cause in CAUSES:
+        evidence = cause.find(scene)
+        if evidence:
+            culprit = culprits.culprit(scene, cause.name)
+            return Verdict(scene=scene, cause=cause, evidence=evidence, culprit=culprit)
+    return Verdict(
+        scene=scene, cause=None, evidence=[*scene.recorded(), *scene.by_slurm()], culprit=""
+    )

@@ -1,0 +1,277 @@
+"""`launch why` on every end that can be made on a real Slurm.
+
+Ends that need GPUs or a cgroup are judged by recorded texts in tests/launch/test_why.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import DIGITS
+
+from .cluster import Cluster, wait_until
+from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs
+
+# Nothing is asked of the ranks before the end comes.
+UNWARNED = ("--signal=B:URG@10",)
+PYTHON = (sys.executable, "-m", "launch", "why")
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    return Jobs(cluster=cluster, logs=logs)
+
+
+Why = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def why(jobs: Jobs) -> Why:
+    """The verdict on a run or a job, of its newest attempt or another; `without` sacct too."""
+
+    def ask(name: Path | str, *, attempt: int = -1, **environment: str) -> dict[str, Any]:
+        asked = jobs.cluster.run(
+            *PYTHON, str(name), "--json", env=jobs.environment | environment, check=False
+        )
+        assert asked.stdout, asked.stderr
+        return json.loads(asked.stdout)[attempt]
+
+    return ask
+
+
+@pytest.fixture
+def without_sacct(tmp_path: Path) -> dict[str, str]:
+    """An environment in which there is no accounting."""
+    broken = tmp_path / "commands" / "sacct"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+    broken.chmod(0o755)
+    return {"PATH": f"{broken.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def evidence(verdict: dict[str, Any]) -> str:
+    return "\n".join(verdict["evidence"])
+
+
+def test_a_time_limit(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, *UNWARNED))
+    run = jobs.at_step(job, 5)
+    jobs.cluster.bring_limit_near(job, seconds=2)
+    jobs.cluster.wait(job, timeout=90)
+    jobs.state(job)
+    found = why(run.path)
+    assert found["cause"] == "time limit"
+    assert "DUE TO TIME LIMIT" in evidence(found)
+    assert f"pretrain-{job}.out:" in evidence(found)
+    assert found["next"].startswith(f"python -m launch submit {run.path}")
+    assert why(run.path, **without_sacct)["cause"] == "time limit"
+
+
+def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 5)
+    jobs.cluster.bring_limit_near(job, seconds=120)
+    jobs.cluster.warn(job)
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+    found = why(run.path, attempt=0)
+    assert found["cause"] == "time limit"
+    assert "s were left of" in evidence(found)
+
+
+def test_a_warning_far_from_the_limit_is_somebodys(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 5)
+    jobs.cluster.warn(job)
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+    assert why(run.path, attempt=0)["cause"] == "asked to pause"
+
+
+def test_scancel(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=TWO_BY_TWO)
+    run = jobs.at_step(job, 5)
+    jobs.cluster.cancel(job)
+    jobs.cluster.wait(job)
+    wait_until(lambda: "stopped" in run.metrics_file.read_text(), timeout=30)
+    found = why(run.path)
+    assert found["cause"] == "scancel"
+    assert "it saved at step" in found["what"]
+    assert why(job)["run"] == str(run.path)
+    assert why(run.path, **without_sacct)["cause"] == "scancel"
+
+
+def test_a_stop_file(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 5)
+    run.stop_file.touch()
+    jobs.cluster.wait(job)
+    found = why(run.path)
+    assert found["cause"] == "stop file"
+    assert f"{run.stop_file}: is there" in found["evidence"]
+
+
+def test_preemption(jobs: Jobs, why: Why) -> None:
+    node = ("--nodelist=a40-1", "--gpus-per-node=2")
+    job = jobs.submit(DIGITS, *ENDLESS, flags=("--partition=preempt", *node))
+    run = jobs.at_step(job, 5)
+    jobs.cluster.submit(
+        "--partition=high", *node, "--output=/dev/null", script="sleep 120", cwd=jobs.logs
+    )
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=90)
+    found = why(run.path, attempt=0)
+    assert found["cause"] == "preemption"
+    assert "partition preempt makes way for others" in evidence(found)
+
+
+def test_a_requeue_by_hand_without_a_warning(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 60)
+    jobs.cluster.requeue(job)
+    jobs.cluster.end_requeue_hold(job)
+    wait_until(lambda: run.attempts() == [1, 2], timeout=60)
+    found = why(run.path, attempt=0)
+    assert found["cause"] == "requeue"
+    assert "DUE TO JOB REQUEUE" in evidence(found)
+
+
+def test_a_lost_node(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--no-requeue"))
+    run = jobs.at_step(job, 5)
+    (node,) = jobs.cluster.nodes(job)
+    jobs.cluster.lose_node(node, tasks="die")
+    try:
+        jobs.cluster.wait(job)
+        found = why(run.path)
+        assert found["cause"] == "node failure"
+        assert "NODE_FAIL" in evidence(found)
+        assert f"--exclude={node}" in found["next"]
+        assert why(run.path, **without_sacct)["cause"] == "node failure"
+    finally:
+        jobs.cluster.restore_node(node)
+
+
+def pids_of(job: str) -> list[int]:
+    """The ranks of a job's run, not their agent."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    rows = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
+    return [int(p) for p, args in rows if f"-{job} --attempt" in args and "torchrun" not in args]
+
+
+def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=1", "--gpus-per-node=2"))
+    run = jobs.at_step(job, 5)
+    ranks = {
+        int(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0RANK=")[1].split(b"\0")[0]): pid
+        for pid in pids_of(job)
+    }
+    os.kill(ranks[1], signal.SIGKILL)
+    jobs.cluster.wait(job)
+    found = why(run.path)
+    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("killed", "rank 1")
+    assert "Signal 9 (SIGKILL) received by PID" in evidence(found)
+
+
+def test_data_that_cannot_be_read(jobs: Jobs, why: Why, tmp_path: Path) -> None:
+    images = tmp_path / "images" / "a"
+    images.mkdir(parents=True)
+    for i in range(32):
+        (images / f"{i}.png").write_text("no image")
+    data = ("data.source=folder", f"data.path={images.parent}", "data.channels=3",
+            "data.classes=1", "data.held_out=0")  # fmt: skip
+    job = jobs.submit(DIGITS, *ENDLESS, *data)
+    jobs.cluster.wait(job)
+    found = why(jobs.run_of(job).path)
+    assert found["cause"] == "data"
+    assert ".png" in evidence(found)
+
+
+def test_a_config_that_cannot_run(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, "train.global_batch=17", "train.micro_batch=5")
+    jobs.cluster.wait(job)
+    for found in (why(job), why(job, **without_sacct)):
+        assert found["cause"] == "config"
+        assert "train.micro_batch 5 does not divide the 17 images" in evidence(found)
+
+
+def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, "optimizer.lr=1e30", "optimizer.warmup_steps=0")
+    jobs.cluster.wait(job)
+    found = why(jobs.run_of(job).path)
+    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("nan", "rank 0")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB, where one can be made."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk(cluster: Cluster, why: Why, jobs: Jobs, small_disk: Path) -> None:
+    small = Jobs(cluster=cluster, logs=small_disk)
+    big = ("model.width=128", "model.depth=4", "checkpoint.every=5")
+    job = small.submit(DIGITS, *ENDLESS, *big)
+    cluster.wait(job)
+    found = why(small.run_of(job).path, LOGS=str(small_disk))
+    assert found["cause"] == "disk"
+    assert "No space left on device" in evidence(found)
+
+
+def test_a_missing_output_folder(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
+    job = jobs.cluster.submit("--output=none/%j.out", script="true", cwd=jobs.logs)
+    jobs.cluster.wait(job)
+    for found in (why(job), why(job, **without_sacct)):
+        assert found["cause"] == "launch failure"
+        assert "0:53" in evidence(found)
+
+
+def test_an_exit_with_0_that_says_nothing(jobs: Jobs, why: Why, tmp_path: Path) -> None:
+    venv = tmp_path / "venv" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (venv / "torchrun").write_text("#!/bin/sh\nexit 0\n")
+    (venv / "activate").write_text(f'PATH="{venv}:$PATH"\n')
+    for name in ("python", "torchrun"):
+        (venv / name).chmod(0o755)
+    job = jobs.cluster.submit(
+        "--cpus-per-task=1", f"--output={jobs.logs}/%x-%j.out", *ONE, "jobs/pretrain.sbatch",
+        str(DIGITS), *ENDLESS, cwd=Path.cwd(), env=jobs.environment | {"VENV": str(venv.parent)},
+    )  # fmt: skip
+    jobs.cluster.wait(job)
+    assert why(jobs.run_of(job).path)["cause"] == "exit 0 without done"
+
+
+def test_done(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, "train.steps=2")
+    jobs.cluster.wait(job)
+    assert why(jobs.run_of(job).path)["cause"] == "done"
+
+
+def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 2)
+    running = why(run.path)
+    assert "cause" not in running
+    assert running["what"] == "has not ended"
+    assert running["next"] == f"python -m launch tail {run.path}"
+
+
+def test_a_job_that_nobody_knows(jobs: Jobs) -> None:
+    asked = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
+    assert asked.returncode == 2
+    assert "Slurm knows nothing of it" in asked.stderr
