@@ -45,12 +45,15 @@ def reason_of(error: BaseException) -> str:
     return reason_of(chained) if chained is not None else "crash"
 
 
-def leave_note(attempt: Path, error: BaseException, *, rank: int) -> None:
-    """Write `error.json` in the attempt, unless a rank failed before: the first is the cause."""
+def leave_note(attempt: Path, error: BaseException, *, rank: int, node: str | None = None) -> None:
+    """Write `error.json` in the attempt, unless a rank failed before: the first is the cause.
+
+    `rank` is the one that failed, on `node` (this one where it is None).
+    """
     note = {
         "time": time.time(),
         "rank": rank,
-        "node": node_name(),
+        "node": node or node_name(),
         "reason": reason_of(error),
         "message": str(error) or type(error).__name__,
         "traceback": "".join(traceback.format_exception(error)),

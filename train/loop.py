@@ -18,6 +18,7 @@ from train.data.loader import Batch, Loading
 from train.data.vae import pictures
 from train.dist import Agreement, Ranks, data_rank
 from train.ema import Average
+from train.hang import HangWatch
 from train.interval import Interval
 from train.journal import Arrivals, Journal
 from train.layout import DTYPES
@@ -53,6 +54,7 @@ class Trainer:
     batches: Loading[Batch]
     validation: Validation | None
     window: ProfileWindow
+    hang: HangWatch
 
     def __post_init__(self) -> None:
         self._interval = Interval(self.ranks.device)
@@ -71,6 +73,7 @@ class Trainer:
             norm = self.step()
             self._after_step(norm)
             wish = Wish(agreement.vote(self.watch.wish()))
+        self.hang.rests()
         wish = max(wish, Wish(agreement.settle()))
         self._finite.check()
         if self.state.step == steps and wish is not Wish.LEAVE:
@@ -97,6 +100,9 @@ class Trainer:
         saves = step % config.checkpoint.every == 0 or last
         judges = self.validation is not None and _is_due(step, config.validation.every, last)
         draws = _is_due(step, config.sample.every, last)
+        self.hang.passes()
+        if saves or judges or draws:
+            self.hang.rests()
         closes = self.window.closes_after_step()
         if closes or step % config.log.every == 0 or saves or judges or draws:
             self.record(norm)
@@ -147,6 +153,7 @@ class Trainer:
     def step(self) -> Tensor:
         """One optimizer step over the global batch; the norm of its (scaled) gradients."""
         config, step = self.config, self.state.step + 1
+        self.hang.begins(step)
         rate = learning_rate(config.optimizer, step=step, steps=config.train.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -178,12 +185,14 @@ class Trainer:
         with self.window.region("data"):
             batch = next(self.batches)
         self.clocks.lap("data")
+        self.hang.passes()
         with self.window.region("copy"):
             batch = batch.to(self.ranks.device)
         with self.window.region("forward"), self.autocast():
             losses = self.objective.losses(
                 self.model, batch.image, batch.noise, batch.t, batch.label
             )
+        self.hang.passes()
         if last:
             self.arrivals.note()
         # Ranks average their gradients: a rank's share of the batch makes up for that.

@@ -13,6 +13,7 @@ from train.data.source import DataError, Source, held_out_part, open_source, tra
 from train.dist import Ranks, data_rank, process_group
 from train.ema import Average, batch_decay
 from train.facts import placement, training_facts
+from train.hang import HangWatch
 from train.journal import Arrivals, Journal, log
 from train.layout import lay_out
 from train.loop import Trainer
@@ -41,7 +42,7 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
     source = open_source(config.data)
     with process_group(ranks):
         trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
-        with contextlib.closing(trainer.batches):
+        with contextlib.closing(trainer.batches), contextlib.closing(trainer.hang):
             wish = trainer.train()
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving without a save")
@@ -114,6 +115,7 @@ def _trainer(
             images=state.images,
             pin=ranks.device.type == "cuda",
         ),
+        hang=HangWatch(run.attempt(attempt), ranks=ranks, least_s=config.train.hang_s),
         window=ProfileWindow(
             config.profile,
             run.profile / f"attempt-{attempt:03d}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -36,8 +37,9 @@ class KeyInfo:
     path: str | None
 
 
+@cache
 def keys(kind: str) -> dict[str, KeyInfo]:
-    """Every key of a kind of config, by its dotted name, in the order of the schema."""
+    """Every key of a kind of config, by its dotted name, in order; not to be changed."""
     return {info.name: info for info in _walk(MODELS[kind], "")}
 
 

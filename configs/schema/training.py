@@ -44,6 +44,14 @@ class Train(Group):
         False, "matrix products of the blocks in float8 (torchao; needs SM 8.9)", "loss", "clock"
     )
     compile: bool = key(False, "torch.compile of each block", "clock")
+    hang_s: float | None = key(
+        60.0,
+        "seconds without a move (and five median steps) after which a rank counts as hung, and "
+        "the attempt ends; null: never",
+        free=True,
+        unit="s",
+        gt=0,
+    )
     ema_decay: float | None = key(
         0.9999, "decay of the averaged weights, per step; null: none are kept", "loss", ge=0, lt=1
     )
