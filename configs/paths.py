@@ -24,7 +24,10 @@ _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
 
 def with_absolute_paths(config: Kind) -> Kind:
     """The config with absolute paths: a run is resumed from other folders too."""
-    absolute = {name: str(Path(path).absolute()) for name, path in _paths(config).items()}
+    paths = _paths(config)
+    absolute = {name: str(Path(path).absolute()) for name, path in paths.items()}
+    if absolute == paths:
+        return config
     resolved = resolve(merge(to_tree(config), absolute), source=config.kind)
     assert isinstance(resolved, type(config))
     return resolved

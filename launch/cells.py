@@ -1,8 +1,10 @@
 """The folder of a study: its runs made from a plan, and which of them are still to be run."""
 
 import glob
+import json
 import shutil
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from configs.disk import replace_file
@@ -88,10 +90,17 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[Row]) -> None:
 def _make_cell(path: Path, run: Planned) -> None:
     (path / "attempts").mkdir(parents=True, exist_ok=True)
     # Not forced to disk one by one: a lost one is found missing, and made again.
-    text = dump_yaml(to_tree(run.cell.config))
+    groups = to_tree(run.cell.config).items()
+    text = "".join(_dumped(json.dumps({name: group})) for name, group in groups)
     (path / "config.yaml").write_text(text, encoding="utf-8")
     if run.dropped is not None:
         record(RunFolder(path), "skipped", reason="forecast", message=run.dropped)
+
+
+@lru_cache(maxsize=256)
+def _dumped(group: str) -> str:
+    """YAML of one key of a config, given as JSON: most cells of a study share most of them."""
+    return dump_yaml(json.loads(group))
 
 
 def record(run: RunFolder, event: str, **fields: str) -> None:
