@@ -8,8 +8,9 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add(commands: Commands) -> None:
-    """Add `preflight` and `why`."""
+    """Add `preflight`, `doctor` and `why`."""
     _add_preflight(commands)
+    _add_doctor(commands)
     _add_why(commands)
 
 
@@ -41,6 +42,38 @@ def _preflight(options: argparse.Namespace) -> int:
     from launch.preflight.command import preflight
 
     return preflight(options.source, options.overrides, site_name=options.site)
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="measure how the cluster behaves by short jobs, and write a site file",
+        epilog="example: python -m launch doctor --partition gpu",
+    )
+    doctor.add_argument("--site", metavar="NAME", help="of the site file; else the cluster's name")
+    doctor.add_argument("--partition", help="where the jobs run; else the default one")
+    doctor.add_argument("--account", help="that the jobs are of, where a site wants one")
+    doctor.add_argument("--quick", action="store_true", help="no time limit: 20 s instead of 2 min")
+    doctor.add_argument("--force", action="store_true", help="overwrite the site file")
+    doctor.add_argument(
+        "--patience", type=float, default=30.0, metavar="MIN", help="how long to wait for the queue"
+    )
+    doctor.set_defaults(action=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from launch.doctor.command import doctor
+    from launch.flags import parse_flags
+
+    named = {"account": options.account, "partition": options.partition}
+    words = [f"--{name}={value}" for name, value in named.items() if value]
+    return doctor(
+        site=options.site,
+        flags=parse_flags(words, source="command line"),
+        quick=options.quick,
+        force=options.force,
+        patience_min=options.patience,
+    )
 
 
 def _add_why(commands: Commands) -> None:

@@ -9,7 +9,11 @@ HOST_OOM = (
     r"oom[-_ ]kill|Out Of Memory|Exceeded job memory limit|exceeded memory limit"
     r"|DefaultCPUAllocator: |Cannot allocate memory|^MemoryError"
 )
-DISK = r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]"
+# The last two are torch's own words for a write that was cut short.
+DISK = (
+    r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]"
+    r"|inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing file"
+)
 GPU_FAULT = (
     r"uncorrectable ECC error|double[- ]bit ECC|NVRM: Xid|\bXid \(|fallen off the bus"
     r"|CUDA error: (an illegal instruction|hardware|unspecified launch failure|device unavailable)"

@@ -1,0 +1,1 @@
+"""How a cluster behaves, measured by short jobs, and written down as a site file."""

@@ -1,0 +1,84 @@
+"""`python -m launch doctor`: the jobs, the table, the site file."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from configs.run import ROOT
+from launch import cluster
+from launch.cluster import Refused
+from launch.doctor import answers, site_file, spelling
+from launch.doctor.answers import Answer
+from launch.doctor.probes import Bench, bench
+from launch.flags import Flags, spell
+from launch.site import logs_of_site
+from launch.table import show
+
+# The quick ones first; the limit's job takes two minutes and runs beside them.
+_ASKED: dict[str, Callable[[Bench], list[Answer]]] = {
+    "requeue": answers.requeue,
+    "place": answers.place,
+    "limit": answers.limit,
+}
+
+
+def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience_min: float) -> int:
+    """Measure, print, write; 0 where all was measured. Raises ConfigError and Refused."""
+    name = site_file.site_name(site) if site else site_file.cluster_name()
+    words = spell(flags)
+    partition = str(flags.get("partition") or _default_partition())
+    told = answers.configured(partition)
+    found = spelling.gpus(words)
+    told += _gpu_answers(found, words)
+    told += _measured(words, quick=quick, patience_min=patience_min)
+    show([{"what": one.name, "answer": one.value, "means": one.means} for one in told], "text")
+    path = ROOT / "env" / "sites" / f"{name}.sh"
+    content = site_file.text(name, told, found, flags=words)
+    if site_file.write(path, content, force=force):
+        print(f"written: {path}; complete LOGS and MODULES, then take it by --site {name}")
+    else:
+        print(f"{path} is there and stays as it is; --force overwrites it", file=sys.stderr)
+    return int(any("not measured" in one.value for one in told))
+
+
+def _default_partition() -> str:
+    named = cluster.partitions()
+    chosen = next((one.name for one in named if one.is_default), None)
+    if chosen is None:
+        raise Refused("no partition is the default one: name one by --partition")
+    return chosen
+
+
+def _gpu_answers(found: list[spelling.Gpus], words: list[str]) -> list[Answer]:
+    if not found:
+        return [Answer(name="GPUs", value="none", means="sinfo lists no gres gpu here")]
+    doubt = "" if spelling.discriminates(words) else "--test-only takes types that do not exist too"
+    return [
+        Answer(
+            name=f"GPU {one.kind or '(untyped)'}, {one.most} a node",
+            value=", ".join(one.accepted) or "no spelling accepted",
+            means=doubt,
+        )
+        for one in found
+    ]
+
+
+def _measured(words: list[str], *, quick: bool, patience_min: float) -> list[Answer]:
+    logs = logs_of_site(ROOT)
+    logs.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=logs))
+    asked = {name: ask for name, ask in _ASKED.items() if not (quick and name == "limit")}
+    told = []
+    try:
+        with bench(folder, words, patience_s=60 * patience_min) as one:
+            # The longest first: it runs beside the others.
+            for name in reversed(asked):
+                one.submit(name)
+            for name, ask in asked.items():
+                told += ask(one)
+                one.report(f"{name}: measured")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return told

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# A job of the doctor's that runs into its time limit: who hears what, and when. Writes facts.
+#SBATCH --job-name=doctor-limit
+#SBATCH --time=1
+#SBATCH --signal=B:USR1@40
+#SBATCH --ntasks=1
+#SBATCH --output=limit.out
+set -u
+
+say() { echo "$1 $(date +%s.%N)" >>limit.facts; }
+# Each hears a signal within a fifth of a second; the last beat tells when it was killed.
+beat() {
+  while true; do
+    date +%s.%N >"$1.beat.new" && mv "$1.beat.new" "$1.beat"
+    sleep 0.2 &
+    wait $!
+  done
+}
+export -f say beat
+trap 'say batch-USR1' USR1
+trap 'say batch-TERM' TERM
+say start
+# shellcheck disable=SC2016  # the step's shell expands it
+srun --ntasks=1 bash -c 'trap "say step-USR1" USR1; trap "say step-TERM" TERM; beat step' &
+beat batch

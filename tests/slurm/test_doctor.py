@@ -1,0 +1,154 @@
+"""`launch doctor` measures the cluster that it is asked of, and writes a site file that works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster, wait_until
+
+ROOT = SCRIPTS.parents[1]
+# Another site: jobs are requeued only if they ask for it, and are killed later.
+STRICT = (
+    "ClusterName=strict",
+    "JobRequeue=0",
+    "KillWait=12",
+    "PartitionName=gpu Nodes=ALL Default=YES MaxTime=1-00:00:00 PreemptMode=REQUEUE GraceTime=45",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clinic:
+    """A checkout whose site files may be written, and a cluster."""
+
+    root: Path
+    cluster: Cluster
+
+    @property
+    def environment(self) -> dict[str, str]:
+        logs = str(self.root / "lo gs")
+        return {"SITE": "local", "LOGS": logs, "VENV": sys.prefix, "PYTHONPATH": str(self.root)}
+
+    def launch(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.cluster.run(
+            *(sys.executable, "-m", "launch", *words),
+            cwd=self.root, env=self.environment, check=check, timeout=240,
+        )  # fmt: skip
+
+    def answers(self, *words: str) -> dict[str, str]:
+        """The table, by what was asked."""
+        table = self.launch("doctor", *words).stdout.splitlines()
+        answer, means = table[0].index("answer"), table[0].index("means")
+        return {line[:answer].strip(): line[answer:means].strip() for line in table[1:]}
+
+
+def copied(folder: Path) -> Path:
+    """What the launcher needs of a checkout."""
+    for name in ("launch", "configs", "env", "jobs", "train"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def clinic(cluster: Cluster, tmp_path: Path) -> Clinic:
+    return Clinic(root=copied(tmp_path / "check out"), cluster=cluster)
+
+
+@pytest.fixture(scope="module")
+def strict(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    one = Cluster.start(tmp_path_factory.mktemp("strict"), lines=STRICT)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
+    found = clinic.answers("--quick")
+    assert found["KillWait"] == "5 s"
+    assert found["requeue by default"] == "yes"
+    assert found["requeue"] == "allowed"
+    assert 0 <= int(found["hold of a requeued job"].split()[0]) <= 10
+    assert found["hold ended by its owner"] == "allowed"
+    assert found["scancel -s SIGNAL"] == "heard by step"
+    assert found["scancel -b -s SIGNAL"] == "heard by batch"
+    assert found["cpus-per-task in steps"] == "not inherited"
+    assert found["umask on nodes"] == "that of sbatch"
+    assert found["sacct"] == "yes"
+    assert found["GPU a40, 2 a node"].startswith("--gpus-per-node=TYPE:N, --gpus-per-task=")
+    assert clinic.cluster.run("squeue", "-h").stdout == ""
+    assert list((clinic.root / "lo gs").iterdir()) == []
+
+
+def test_another_cluster_gets_other_answers(strict: Cluster, tmp_path: Path) -> None:
+    clinic = Clinic(root=copied(tmp_path / "tree"), cluster=strict)
+    found = clinic.answers("--quick")
+    assert found["KillWait"] == "12 s"
+    assert found["GraceTime of gpu"] == "45 s"
+    assert found["preemption in gpu"] == "REQUEUE"
+    assert found["requeue by default"] == "no"
+    assert "# requeue by default: no" in (clinic.root / "env/sites/strict.sh").read_text()
+
+
+def test_its_site_file_is_sound_and_taken_by_preflight(clinic: Clinic) -> None:
+    clinic.launch("doctor", "--quick", "--partition", "preempt", "--site", "mine")
+    file = clinic.root / "env" / "sites" / "mine.sh"
+    text = file.read_text()
+    assert "JOB_FLAGS=(--partition=preempt)" in text
+    assert not [line for line in text.splitlines() if len(line) > 130]
+    if shutil.which("shellcheck"):
+        assert subprocess.run(["shellcheck", file], check=False).returncode == 0
+    asked = ("configs/pretrain/digits.yaml", "resources.gpu=a100")
+    checked = clinic.launch("preflight", *asked, "--site", "mine", check=False).stdout
+    flags = "--partition=preempt --nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:1"
+    assert re.search(rf"^pass +gpu flags +sbatch takes {flags}$", checked, re.MULTILINE)
+
+
+def test_a_site_file_that_is_there_stays(clinic: Clinic) -> None:
+    file = clinic.root / "env" / "sites" / "mine.sh"
+    file.write_text("# by hand\n")
+    kept = clinic.launch("doctor", "--quick", "--site", "mine")
+    assert "is there and stays as it is; --force overwrites it" in kept.stderr
+    assert file.read_text() == "# by hand\n"
+    clinic.launch("doctor", "--quick", "--site", "mine", "--force")
+    assert "mine, measured by" in file.read_text()
+
+
+def test_ctrl_c_cancels_its_jobs(clinic: Clinic) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "launch", "doctor"],
+        cwd=clinic.root,
+        env=clinic.cluster.environment | clinic.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    queue = ("squeue", "-h", "-o", "%j %T")
+    wait_until(lambda: "doctor-limit RUNNING" in clinic.cluster.run(*queue).stdout)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    wait_until(lambda: clinic.cluster.run("squeue", "-h").stdout == "", timeout=20)
+    assert list((clinic.root / "lo gs").iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("lines", "kill_wait"), [((), 5), (STRICT, 12)], ids=["usual", "strict"])
+def test_the_time_limit_is_measured(
+    request: pytest.FixtureRequest, tmp_path: Path, lines: tuple[str, ...], kill_wait: int
+) -> None:
+    cluster = request.getfixturevalue("strict" if lines else "cluster")
+    found = Clinic(root=copied(tmp_path / "tree"), cluster=cluster).answers()
+    # Slurm looks every 30 s, from 30 s before the lead that was asked for on.
+    lead = int(found["--signal=B:USR1@40"].split()[0])
+    assert 40 <= lead <= 60
+    assert 0 <= int(found["TERM at the limit"].split()[0]) <= 31
+    assert abs(int(found["KILL after TERM"].split()[0]) - kill_wait) <= 3
