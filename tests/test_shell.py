@@ -12,12 +12,14 @@ def shell_files() -> list[str]:
     listed = subprocess.run(
         ["git", "ls-files"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
+    listed = [name for name in listed if Path(name).is_file()]
     return [
         name
         for name in listed
-        if name.endswith((".sh", ".sbatch"))
-        or (
-            Path(name).is_file() and Path(name).read_bytes()[:20].startswith(b"#!/usr/bin/env bash")
+        if "/golden/" not in name
+        and (
+            name.endswith((".sh", ".sbatch"))
+            or Path(name).read_bytes()[:20].startswith(b"#!/usr/bin/env bash")
         )
     ]
 

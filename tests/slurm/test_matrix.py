@@ -1,0 +1,237 @@
+"""Whatever ends a job, on one rank and on four: the run ends or goes on as promised, to the bit.
+
+`docs/measurements/failures.md` holds what each case did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from configs.run import RunFolder
+from tests.running import DIGITS, events, losses, trained
+
+from .cluster import wait_until
+from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
+
+__all__ = ["jobs"]
+
+from .test_pretrain import jobs
+
+REFERENCE_STEPS = 400
+FLAGS = {1: ONE, 4: TWO_BY_TWO}
+
+
+@pytest.fixture(scope="module", params=[1, 4], ids=["1 rank", "4 ranks"])
+def ranks(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def reference(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The same run, undisturbed."""
+    logs = tmp_path_factory.mktemp("reference")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(logs))
+        return trained(logs, [*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
+
+
+def processes(run: RunFolder, word: str) -> list[int]:
+    """Processes of this run whose command line holds `word`."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(run.path).encode() in command and any(word.encode() in part for part in command):
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def kill_rank(jobs: Jobs, job: str, run: RunFolder) -> None:
+    agents = set(processes(run, "torchrun"))
+    (rank, *_) = [pid for pid in processes(run, "train") if pid not in agents]
+    os.kill(rank, signal.SIGKILL)
+
+
+def kill_agent(jobs: Jobs, job: str, run: RunFolder) -> None:
+    os.kill(processes(run, "torchrun")[0], signal.SIGKILL)
+
+
+def kill_stepd(jobs: Jobs, job: str, run: RunFolder) -> None:
+    """The slurmstepd of the step that the agents are in, on one node."""
+    parent = processes(run, "torchrun")[0]
+    while Path(f"/proc/{parent}/comm").read_text().strip() != "slurmstepd":
+        parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGKILL)
+
+
+def requeue(jobs: Jobs, job: str, run: RunFolder) -> None:
+    jobs.cluster.requeue(job)
+
+
+def newest_shard(run: RunFolder) -> Path:
+    newest = run.checkpoints / (run.checkpoints / "latest").read_text().strip()
+    return max(newest.glob("*.distcp"))
+
+
+def delete_shard(run: RunFolder) -> None:
+    newest_shard(run).unlink()
+
+
+def flip_bit(run: RunFolder) -> None:
+    content = bytearray(newest_shard(run).read_bytes())
+    content[len(content) // 2] ^= 1
+    newest_shard(run).write_bytes(content)
+
+
+def spoil_pointer(run: RunFolder) -> None:
+    (run.checkpoints / "latest").write_bytes(b"\xffstep-nonsense\0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comeback:
+    """How a job came back: steps done twice, and what its attempts ended with."""
+
+    lost: int
+    attempts: int
+
+
+def come_back(jobs: Jobs, job: str, run: RunFolder, *, begun: int = 1) -> Comeback:
+    """Let a requeued job go on to an end, and say what it lost."""
+    wait_until(lambda: jobs.cluster.restarts(job) >= begun, timeout=120, what="the requeue")
+    reached = max(losses(run))
+    end_at(run, reached + 60)
+    jobs.cluster.end_requeue_hold(job)
+    jobs.cluster.wait(job, timeout=180)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert events(run)[-1] == "done"
+    starts = [r["step"] for r in run.records() if r.get("event") == "started"]
+    return Comeback(lost=reached - starts[-1], attempts=len(run.attempts()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "end", [requeue, kill_rank, kill_agent, kill_stepd], ids=lambda end: end.__name__
+)
+def test_a_sudden_end_costs_at_most_one_save_interval(
+    jobs: Jobs, ranks: int, reference: RunFolder, end: Callable[[Jobs, str, RunFolder], None]
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
+    run = jobs.at_step(job, 60)
+    end(jobs, job, run)
+    back = come_back(jobs, job, run)
+    assert 0 <= back.lost <= run.config().checkpoint.every
+    expect_same_curve(run, reference)
+
+
+@pytest.mark.long
+def test_a_lost_node_costs_at_most_one_save_interval(
+    jobs: Jobs, ranks: int, reference: RunFolder
+) -> None:
+    flags = ("--nodes=1", f"--gpus-per-node={min(ranks, 2)}")
+    job = jobs.submit(DIGITS, *ENDLESS, flags=flags if ranks == 1 else ("--nodes=2", flags[1]))
+    run = jobs.at_step(job, 60)
+    lost = jobs.cluster.nodes(job)[-1]
+    jobs.cluster.lose_node(lost, tasks="die")
+    try:
+        back = come_back(jobs, job, run)
+        assert lost not in jobs.cluster.nodes(job)
+    finally:
+        jobs.cluster.restore_node(lost)
+    assert 0 <= back.lost <= run.config().checkpoint.every
+    expect_same_curve(run, reference)
+
+
+@pytest.mark.long
+def test_a_preemption_loses_no_step(jobs: Jobs, ranks: int, reference: RunFolder) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--partition=preempt"))
+    run = jobs.at_step(job, 30)
+    more = jobs.cluster.submit(
+        *TWO_BY_TWO, "--partition=high", "--time=5", "--output=/dev/null", script="sleep 240"
+    )
+    wait_until(lambda: events(run)[-1] == "paused", timeout=60)
+    jobs.cluster.wait(more, "RUNNING", timeout=90)
+    jobs.cluster.cancel(more)
+    assert come_back(jobs, job, run).lost == 0
+    expect_same_curve(run, reference)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "damage", [delete_shard, flip_bit, spoil_pointer], ids=lambda damage: damage.__name__
+)
+def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
+    jobs: Jobs, ranks: int, reference: RunFolder, damage: Callable[[RunFolder], None]
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
+    run = jobs.at_step(job, 60)
+    jobs.cluster.warn(job)
+    wait_until(lambda: events(run)[-1] == "paused", timeout=60)
+    damage(run)
+    back = come_back(jobs, job, run)
+    most = 0 if damage is spoil_pointer else run.config().checkpoint.every
+    assert 0 <= back.lost <= most
+    assert bool(list(run.checkpoints.glob("*.damaged"))) == (damage is not spoil_pointer)
+    expect_same_curve(run, reference)
+
+
+@pytest.mark.long
+def test_a_time_limit_and_a_scancel_lose_no_step(
+    jobs: Jobs, ranks: int, reference: RunFolder
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
+    run = jobs.at_step(job, 30)
+    jobs.cluster.warn(job)
+    assert come_back(jobs, job, run).lost == 0
+    again = jobs.submit(run.path, "train.steps=1000000", flags=FLAGS[ranks])
+    jobs.at_step(again, max(losses(run)) + 20, attempt=3)
+    jobs.cluster.cancel(again)
+    wait_until(lambda: events(run)[-1] == "stopped", timeout=60)
+    jobs.cluster.wait(again, timeout=60)
+    reached = max(losses(run))
+    last = jobs.submit(run.path, f"train.steps={reached + 20}", flags=FLAGS[ranks])
+    jobs.cluster.wait(last, timeout=120)
+    starts = [r["step"] for r in run.records() if r.get("event") == "started"]
+    assert starts[-1] == reached
+    expect_same_curve(run, reference)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[Path, int], None]]:
+    """Puts a file system of so many bytes over a folder."""
+    mounted: list[Path] = []
+
+    def put(folder: Path, size: int) -> None:
+        folder.mkdir(exist_ok=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("only root may mount a small file system here")
+        mounted.append(folder)
+
+    yield put
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
+    jobs: Jobs, ranks: int, reference: RunFolder, small_disk: Callable[[Path, int], None]
+) -> None:
+    newest = reference.checkpoints / f"step-{REFERENCE_STEPS:09d}"
+    size = sum(file.stat().st_size for file in newest.iterdir())
+    job = jobs.submit(DIGITS, *ENDLESS, "checkpoint.every=60", flags=FLAGS[ranks])
+    run = jobs.at_step(job, 1)
+    small_disk(run.checkpoints, size * 17 // 10)
+    jobs.cluster.wait(job, timeout=120)
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "disk")
+    assert jobs.cluster.restarts(job) == 0
+    assert [entry.name for entry in run.checkpoints.glob("step-*")] == ["step-000000060"]
