@@ -59,9 +59,12 @@ if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $verdict == *" requeue" ]]; then
-  echo "requeueing job $SLURM_JOB_ID"
+  # The last task of an array has the array's own id: by that all of them would start again.
+  job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+  job=${job:-$SLURM_JOB_ID}
+  echo "requeueing job $job"
   # The last act: Slurm ends this script with it.
-  scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+  scontrol requeue "$job" && exit "$code"
   echo "this site does not requeue; to go on: sbatch [the same flags] $0 $RUN" >&2
   exit 1
 fi

@@ -102,7 +102,8 @@ def summaries(paths: Sequence[Path], states: Sequence[tuple[str, str]]) -> list[
 
     lines = []
     for path in filter(is_study_folder, paths):
-        mine = Counter(state for run, state in states if Path(path).resolve() in Path(run).parents)
+        here = path.resolve()
+        mine = Counter(state for run, state in states if here in Path(run).resolve().parents)
         told = ", ".join(f"{count} {state}" for state, count in mine.most_common())
         lines.append(f"{path}: {sum(mine.values())} runs: {told}")
     return lines

@@ -1,6 +1,5 @@
 """Submit a study, or what is missing of one: an array per resource shape, then the report."""
 
-import os
 import shlex
 import sys
 import textwrap
@@ -16,7 +15,7 @@ from configs.study import load_grid
 from configs.study_folder import Row, StudyFolder, is_study_folder
 from configs.yaml12 import ConfigError
 from launch import cluster, limits, slurm, snapshot, submission
-from launch.array import Array, array_script, arrays_of, report_script
+from launch.array import REPORT, Array, array_script, arrays_of, report_script
 from launch.by_hand import cells_by_hand
 from launch.cells import find_same, make_folder, record, rows_with, to_run, withdraw
 from launch.cluster import Refused
@@ -145,11 +144,19 @@ def _check_no_process(study: StudyFolder) -> None:
     """Refuse to run cells twice at once, where a process of this machine runs them."""
     for file in study.jobs.glob("*.cells"):
         pid = file.stem
-        if pid.isdigit() and os.path.isdir(f"/proc/{pid}"):
+        if pid.isdigit() and _is_ours(pid):
             raise Refused(
                 f"{study.path}: process {pid} runs it here; wait, or end it with "
                 f"python -m launch cancel {shlex.quote(str(study.path))}"
             )
+
+
+def _is_ours(pid: str) -> bool:
+    """Whether a process is submitit's: its number may be another's by now."""
+    try:
+        return b"submitit" in Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _show(errand: Errand) -> None:
@@ -213,9 +220,12 @@ def _queue(errand: Errand) -> None:
         submission.keep_array(errand.study, job, text, first=array.first, rows=rows)
         jobs.append(job)
         print(f"array: {job} ({len(rows)} runs, {array.shape})")
-    if errand.settings.report:
-        print(f"report: {slurm.submit(_report(errand, jobs))}")
     quoted = shlex.quote(str(errand.study.path))
+    if errand.settings.report:
+        try:
+            print(f"report: {slurm.submit(_report(errand, jobs))}")
+        except Refused as error:
+            remarks.append(f"no report is queued: {error}\nmake it: bash {REPORT} {quoted}")
     remarks.append(f"look at it: python -m launch status {quoted}")
     print("\n".join(dict.fromkeys(remarks)), file=sys.stderr)
 

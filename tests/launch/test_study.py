@@ -270,7 +270,9 @@ def test_without_a_throttle_or_a_report_none_is_asked_for(
     assert array_lines(tmp_path) == ["0-3", "0-3"]
 
 
-def test_status_counts_the_cells_and_names_their_tasks(study: Path, launch, tmp_path: Path) -> None:
+def test_status_counts_the_cells_and_names_their_tasks(
+    study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a100_bs8",))
     index = next(row.index for row in folder.rows() if row.cell == "a100_bs8")
@@ -283,6 +285,8 @@ def test_status_counts_the_cells_and_names_their_tasks(study: Path, launch, tmp_
         "queued", f"101_{index}", "Priority",
     )  # fmt: skip
     assert remarks == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
+    monkeypatch.chdir(folder.path.parent)
+    assert launch("status", folder.path.name)[2].endswith("8 runs: 7 done, 1 queued\n")
 
 
 def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_path: Path) -> None:
@@ -337,3 +341,16 @@ def test_the_array_runs_the_template_of_a_snapshot_on_the_folder(
     assert re.fullmatch(r".*/logs/\.code/[0-9a-f]{16}/jobs/pretrain\.sbatch", script)
     assert (ROOT / "jobs" / "report.sbatch").exists()
     assert sys.prefix in (tmp_path / "103.sbatch").read_text()
+
+
+def test_a_report_that_is_refused_is_no_reason_to_fail(study: Path, launch, command) -> None:
+    command(
+        "sbatch",
+        """[[ $1 == --test-only ]] && exit 0
+        ! grep -q afterany "$1" || { echo no CPU jobs here >&2; exit 1; }
+        echo Submitted batch job 7""",
+    )
+    code, said, remarks = launch("submit", study)
+    assert (code, "report: " in said) == (0, False)
+    assert "no report is queued: sbatch refuses the job: no CPU jobs here" in remarks
+    assert "make it: bash jobs/report.sbatch /" in remarks

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from configs.load import read_tree
 from configs.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
 
@@ -183,6 +184,34 @@ def test_a_task_that_is_requeued_goes_on_in_its_own_cell(
     assert len(again.arrays) == 1
     assert [events(found.study.cell(one))[-1] for one in cells] == ["queued", "queued"]
     checkout.launch("cancel", found.study.path)
+
+
+def test_a_warned_last_task_requeues_itself_and_not_the_whole_array(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    """The last task's own job id is that of the array."""
+    file = write(
+        checkout, "warned", axes={"train.steps": [10, 1000000]}, report=False, order_seed=0,
+        set={"resources.gpu": "a40", "checkpoint.every": 50},
+    )  # fmt: skip
+    tree = read_tree(file)
+    del tree["set"]["train.steps"]
+    file.write_text(dump_yaml(tree))
+    found = submit(checkout, file)
+    short, long = "steps-10", "steps-1000000"
+    task = found.task(long)
+    assert task.endswith("_1")
+    cluster.wait(found.task(short), "COMPLETED", timeout=180)
+    wait_until(lambda: "started" in found.events(long), timeout=180, what="the long one to start")
+    (attempt,) = json.loads((found.study.cell(long) / "manifest.json").read_text())["attempts"]
+    assert attempt["slurm"]["job"] == found.arrays[0]
+    cluster.warn(task)
+    cluster.end_requeue_hold(task)
+    wait_until(lambda: found.events(long).count("started") == 2, timeout=180, what="a resume")
+    assert "paused" in found.events(long)
+    assert cluster.restarts(found.task(short)) == 0
+    checkout.launch("cancel", found.study.path)
+    wait_until(lambda: found.last(long)["event"] == "stopped", timeout=60, what="it to stop")
 
 
 @pytest.fixture(scope="module")
