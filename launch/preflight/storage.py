@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -103,14 +104,14 @@ def _quota(folder: Path) -> Iterator[Room]:
     for line in said.splitlines():
         words = line.split()
         # device, kilobytes, quota, limit, grace, files, quota, limit, grace
-        if len(words) >= 9 and words[1].rstrip("*").isdigit():
+        if len(words) >= 9 and words[1].strip("*[]").isdigit():
             yield _left("your quota", words[1], words[3], words[5], words[7])
 
 
 def _left(teller: str, kilobytes: str, limit: str, files: str, most: str) -> Room:
-    used, allowed, made, may = (
-        int(word.rstrip("*") or 0) for word in (kilobytes, limit, files, most)
-    )
+    # An asterisk marks what is exceeded, brackets what is only partly known.
+    numbers = [int(re.sub(r"\D", "", word) or 0) for word in (kilobytes, limit, files, most)]
+    used, allowed, made, may = numbers
     return Room(
         teller=teller,
         size=max(0, allowed - used) * 1024 if allowed else None,
