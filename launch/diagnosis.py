@@ -53,7 +53,9 @@ def _add_doctor(commands: Commands) -> None:
     doctor.add_argument("--site", metavar="NAME", help="of the site file; else the cluster's name")
     doctor.add_argument("--partition", help="where the jobs run; else the default one")
     doctor.add_argument("--account", help="that the jobs are of, where a site wants one")
-    doctor.add_argument("--quick", action="store_true", help="no time limit: 20 s instead of 2 min")
+    doctor.add_argument(
+        "--quick", action="store_true", help="without the time limit: 5 s, not 3 min"
+    )
     doctor.add_argument("--force", action="store_true", help="overwrite the site file")
     doctor.add_argument(
         "--patience", type=float, default=30.0, metavar="MIN", help="how long to wait for the queue"

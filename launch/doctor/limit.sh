@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A job of the doctor's that runs into its time limit: who hears what, and when. Writes facts.
 #SBATCH --job-name=doctor-limit
-#SBATCH --time=1
+#SBATCH --time=2
 #SBATCH --signal=B:USR1@40
 #SBATCH --ntasks=1
 #SBATCH --output=limit.out

@@ -98,7 +98,11 @@ def agent_dies(script: Script) -> Iterator[int]:
     level="remark",
 )
 def short_warning(script: Script) -> Iterator[int]:
-    """A lead of less than 60 s."""
+    """A lead of less than 60 s.
+
+    Not reproduced: whether it is too short is the model's affair. Measured: USR1 comes at the first
+    tick of 30 s with no more than the lead + 30 s left.
+    """
     asked = _asked(script)
     if asked and asked[3] < 60:
         yield asked[0]

@@ -37,7 +37,7 @@ def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, command: Command
 
 def test_a_warning_that_nobody_hears_is_told(tmp_path: Path, command: Command) -> None:
     command("squeue", "echo '7|TIMEOUT||None'")
-    one = bench(tmp_path, limit="start 100.5\nbatch-TERM 175.5\nstep-TERM 175.7\n")
+    one = bench(tmp_path, limit="start 40.5\nbatch-TERM 175.5\nstep-TERM 175.7\n")
     (tmp_path / "step.beat").write_text("205.6\n")
     assert told(answers.limit(one)) == {
         "--signal=B:USR1@40": "never came",

@@ -215,6 +215,22 @@ def test_a_run_that_says_no_end_is_unknown_without_slurm(run: RunFolder, launch:
     assert "unknown: no end is recorded, and Slurm knows no job of it" in out
 
 
+def test_a_queued_run_whose_job_could_not_be_started(
+    site: Path, launch: Launch, command: Callable[[str, str], Path]
+) -> None:
+    made = make_run("digits", to_tree(load(DIGITS, [])), identity="x")
+    record(made, "queued")
+    (made.path / "jobs").mkdir()
+    (made.path / "jobs" / "72.sbatch").touch()
+    command("scontrol", "echo 'JobId=72 JobState=FAILED Reason=JobLaunchFailure ExitCode=0:53'")
+    (found,) = json.loads(launch("why", made.path, "--json")[1])
+    assert found["cause"] == "launch failure"
+    assert found["evidence"] == ["scontrol: job 72: FAILED, exit code 0:53, JobLaunchFailure"]
+    command("scontrol", "echo 'JobId=72 JobState=PENDING Reason=Priority ExitCode=0:0'")
+    (found,) = json.loads(launch("why", made.path, "--json")[1])
+    assert found["what"] == "waits (Priority)"
+
+
 def test_a_text_of_a_terminal_is_shown_harmless(run: RunFolder, launch: Launch) -> None:
     fails(run, rank=0, reason="crash", message="\x1b[2J evil")
     says(run, "output.log", "Traceback \x1b[31mRuntimeError: \x07bell")

@@ -40,7 +40,7 @@ class Clinic:
     def launch(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.cluster.run(
             *(sys.executable, "-m", "launch", *words),
-            cwd=self.root, env=self.environment, check=check, timeout=240,
+            cwd=self.root, env=self.environment, check=check, timeout=300,
         )  # fmt: skip
 
     def answers(self, *words: str) -> dict[str, str]:
@@ -149,6 +149,6 @@ def test_the_time_limit_is_measured(
     found = Clinic(root=copied(tmp_path / "tree"), cluster=cluster).answers()
     # Slurm looks every 30 s, from 30 s before the lead that was asked for on.
     lead = int(found["--signal=B:USR1@40"].split()[0])
-    assert 40 <= lead <= 60
+    assert 39 <= lead <= 71
     assert 0 <= int(found["TERM at the limit"].split()[0]) <= 31
     assert abs(int(found["KILL after TERM"].split()[0]) - kill_wait) <= 3

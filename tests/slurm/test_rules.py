@@ -391,6 +391,36 @@ def test_two_jobs_with_one_port_on_a_node_share_a_store(trial: Trial, rule: str,
     assert two_jobs_on_a_node(trial, OWN) == ["COMPLETED", "COMPLETED"]
 
 
+SEVERAL = """
+for s in 8 12; do
+  srun --overlap --ntasks=1 torchrun --nnodes=1:1 --nproc-per-node=1 --rdzv-backend=c10d {} \\
+    --rdzv-conf=join_timeout=15 --no-python bash -c 'echo ready; sleep '$s'; echo trained' &
+  pids+=($!)
+  until [[ $(grep -c ready $SLURM_JOB_ID.out) -ge ${{#pids[@]}} ]]; do
+    sleep 0.2
+    kill -0 ${{pids[-1]}} 2>/dev/null || break
+  done
+done
+for pid in ${{pids[@]}}; do wait $pid && echo well || echo died; done
+"""
+
+
+@pytest.mark.long
+def test_two_runs_of_a_job_that_have_its_id_alone_join_one_another(trial: Trial) -> None:
+    bad = SEVERAL.format(OWN)
+    good = SEVERAL.format(
+        OWN.replace("$SLURM_JOB_ID ", "$SLURM_JOB_ID-$s ").replace("))", " + s))")
+    )
+    assert "job-id-alone" in rules(bad)
+    assert "job-id-alone" not in rules(good)
+    ends = []
+    for text in (bad, good):
+        job = trial.start(text, "--nodelist=a40-1")
+        trial.cluster.wait(job, "COMPLETED", timeout=120)
+        ends.append((trial.said(job).count("well\n"), trial.said(job).count("died\n")))
+    assert ends == [(1, 1), (2, 0)]
+
+
 def test_several_runs_of_a_job_are_told_apart_by_more_than_its_id() -> None:
     two = "torchrun --rdzv-id={0} a.py &\ntorchrun --rdzv-id={0} b.py &\nwait $!\n"
     assert "job-id-alone" in rules(two.format("$SLURM_JOB_ID"))

@@ -65,6 +65,7 @@ def evidence(verdict: dict[str, Any]) -> str:
     return "\n".join(verdict["evidence"])
 
 
+@pytest.mark.long
 def test_a_time_limit(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, *UNWARNED))
     run = jobs.at_step(job, 5)
@@ -90,6 +91,7 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
     assert "s were left of" in evidence(found)
 
 
+@pytest.mark.long
 def test_a_warning_far_from_the_limit_is_somebodys(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 5)
@@ -111,6 +113,7 @@ def test_scancel(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
     assert why(run.path, **without_sacct)["cause"] == "scancel"
 
 
+@pytest.mark.long
 def test_a_stop_file(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 5)
@@ -121,6 +124,7 @@ def test_a_stop_file(jobs: Jobs, why: Why) -> None:
     assert f"{run.stop_file}: is there" in found["evidence"]
 
 
+@pytest.mark.long
 def test_preemption(jobs: Jobs, why: Why) -> None:
     node = ("--nodelist=a40-1", "--gpus-per-node=2")
     job = jobs.submit(DIGITS, *ENDLESS, flags=("--partition=preempt", *node))
@@ -134,6 +138,7 @@ def test_preemption(jobs: Jobs, why: Why) -> None:
     assert "partition preempt makes way for others" in evidence(found)
 
 
+@pytest.mark.long
 def test_a_requeue_by_hand_without_a_warning(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 60)
@@ -145,6 +150,7 @@ def test_a_requeue_by_hand_without_a_warning(jobs: Jobs, why: Why) -> None:
     assert "DUE TO JOB REQUEUE" in evidence(found)
 
 
+@pytest.mark.long
 def test_a_lost_node(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--no-requeue"))
     run = jobs.at_step(job, 5)
@@ -183,6 +189,7 @@ def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> 
     assert "Signal 9 (SIGKILL) received by PID" in evidence(found)
 
 
+@pytest.mark.long
 def test_data_that_cannot_be_read(jobs: Jobs, why: Why, tmp_path: Path) -> None:
     images = tmp_path / "images" / "a"
     images.mkdir(parents=True)
@@ -205,6 +212,7 @@ def test_a_config_that_cannot_run(jobs: Jobs, why: Why, without_sacct: dict[str,
         assert "train.micro_batch 5 does not divide the 17 images" in evidence(found)
 
 
+@pytest.mark.long
 def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, "optimizer.lr=1e30", "optimizer.warmup_steps=0")
     jobs.cluster.wait(job)
@@ -224,6 +232,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk(cluster: Cluster, why: Why, jobs: Jobs, small_disk: Path) -> None:
     small = Jobs(cluster=cluster, logs=small_disk)
     big = ("model.width=128", "model.depth=4", "checkpoint.every=5")
@@ -258,6 +267,7 @@ def test_an_exit_with_0_that_says_nothing(jobs: Jobs, why: Why, tmp_path: Path) 
     assert why(jobs.run_of(job).path)["cause"] == "exit 0 without done"
 
 
+@pytest.mark.long
 def test_done(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, "train.steps=2")
     jobs.cluster.wait(job)

@@ -1,0 +1,56 @@
+"""`launch preflight` asks a real Slurm with the flags that `launch submit` would use."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.running import DIGITS
+
+from .cluster import Cluster
+
+Preflight = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def preflight(cluster: Cluster, tmp_path: Path) -> Preflight:
+    """The lines by topic, each with its level first."""
+    environment = {"SITE": "local", "LOGS": str(tmp_path), "VENV": sys.prefix}
+
+    def ask(*words: str) -> dict[str, str]:
+        command = (sys.executable, "-m", "launch", "preflight", str(DIGITS), *words)
+        said = cluster.run(*command, env=environment, check=False, timeout=120).stdout
+        lines = [re.fullmatch(r"(\w+) +(\w+(?: \w+)?)  +(.*)", line) for line in said.splitlines()]
+        return {line[2]: f"{line[1]}: {line[3]}" for line in lines if line}
+
+    return ask
+
+
+def test_what_the_cluster_has_passes(preflight: Preflight) -> None:
+    found = preflight("resources.gpu=a100", "resources.gpus_per_node=2")
+    assert found["partition"] == "pass: allows 04:00:00 on 1 nodes"
+    flags = "--nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:2"
+    assert found["gpu flags"] == f"pass: sbatch takes {flags}"
+
+
+def test_a_gpu_and_a_time_that_the_cluster_does_not_have_fail(preflight: Preflight) -> None:
+    found = preflight("resources.gpu=h100", "resources.hours=72")
+    assert found["partition"].startswith("fail: partition gpu allows 48:00:00, not 72:00:00")
+    assert found["gpu flags"].startswith("fail: ")
+    assert "node configuration is not available" in found["gpu flags"]
+
+
+def test_lost_nodes_are_a_warning(preflight: Preflight, cluster: Cluster) -> None:
+    for node in ("a40-1", "a40-2"):
+        cluster.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    found = preflight("resources.gpu=a40")
+    assert found["gpu flags"].startswith("warn: some nodes are down or drained")
+
+
+def test_nothing_is_queued(preflight: Preflight, cluster: Cluster) -> None:
+    preflight()
+    assert cluster.run("squeue", "-h", "-t", "all").stdout.count("digits") == 0
