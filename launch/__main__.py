@@ -17,6 +17,8 @@ EXAMPLES = """examples:
   python -m launch submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
   python -m launch status
   python -m launch tail logs/RUN
+  python -m launch preflight configs/pretrain/imagenet64.yaml resources.gpu=a40
+  python -m launch why logs/RUN
 
 exit codes: 0 good, 1 no, 2 misuse"""
 

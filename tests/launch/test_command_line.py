@@ -31,7 +31,11 @@ def test_these_are_all_its_flags() -> None:
         "tail": ["--help", "--lines", "-h", "-n"],
         "plan": ["--help", "--json", "--no-forecast", "-h"],
         "rerun": ["--help", "--site", "-h"],
-        "preflight": ["--help", "--script", "-h"],
+        "preflight": ["--help", "--script", "--site", "-h"],
+        "doctor": [
+            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site", "-h",
+        ],
+        "why": ["--help", "--json", "-h"],
     }  # fmt: skip
 
 
