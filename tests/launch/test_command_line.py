@@ -33,7 +33,8 @@ def test_these_are_all_its_flags() -> None:
         "rerun": ["--help", "--site", "-h"],
         "preflight": ["--help", "--script", "--site", "-h"],
         "doctor": [
-            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site", "-h",
+            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
+            "-h",
         ],
         "why": ["--help", "--json", "-h"],
     }  # fmt: skip
