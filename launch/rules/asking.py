@@ -74,7 +74,10 @@ def one_cpu(script: Script) -> Iterator[int]:
 )
 def srun_cpus(script: Script) -> Iterator[int]:
     """--cpus-per-task asked of sbatch and not of srun."""
-    own = r"--cpus-per-task|\s-c\s*[\d$\"]"
+    # Options of srun stand before its command, which may have a -c of its own.
+    own = (
+        r"\bsrun\b((?!\b(ba|z)?sh\b|python|torchrun|accelerate).)*(--cpus-per-task|\s-c\s*[\d$\"])"
+    )
     if script.asks("cpus-per-task") and not script.find(r"\bSRUN_CPUS_PER_TASK="):
         for line in script.lines:
             if is_work(line, r"srun\b") and not line.has(own):

@@ -14,12 +14,15 @@ _WORK = (
     r"|python[\d.]*\s+(?:-u\s+)?(?:-m\s|\S+\.py\b))"
 )
 _IN_SINGLE_QUOTES = re.compile(r"'[^']*'")
+# `head=$(srun hostname)` asks for something, it is not what the job is for.
+_SUBSTITUTION = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 
 
 def is_work(line: Line, command: str = _WORK) -> bool:
     """Whether the line runs what the job is for; `command` narrows it."""
-    return re.search(_BEGIN + command, _IN_SINGLE_QUOTES.sub("''", line.text)) is not None
+    text = _SUBSTITUTION.sub("_", _IN_SINGLE_QUOTES.sub("''", line.text))
+    return re.search(_BEGIN + command, text) is not None
 
 
 def bare(line: Line) -> str:
@@ -44,7 +47,7 @@ def keeps_status(line: Line) -> bool:
 
 def is_strict(script: Script) -> bool:
     """Whether the script ends where a command fails."""
-    return bool(script.find(r"^set\s+(-\S+\s+)*-[a-z]*e|^set\s.*errexit")) or bool(
+    return bool(script.find(r"^set\s+(-\S+\s+)*-[A-Za-z]*e|^set\s.*errexit")) or bool(
         re.search(r"\s-[a-z]*e", script.shebang)
     )
 

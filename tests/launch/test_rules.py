@@ -62,6 +62,19 @@ if [[ -n $paused ]]; then
 fi
 exit "$status"
 """
+ASKS_FIRST = """\
+#!/bin/bash -l
+#SBATCH --nodes 2 --gres gpu:4
+#SBATCH --ntasks-per-node 1
+#SBATCH --cpus-per-task 32   # all of them
+#SBATCH --mem\t200G
+set -Eeuo pipefail
+export OMP_NUM_THREADS=8
+head=$(srun --ntasks=1 -w "$(hostname)" hostname --ip-address 2>&1 | tail -n1)
+srun -c "$SLURM_CPUS_PER_TASK" torchrun --nnodes "$SLURM_NNODES" --nproc_per_node 4 \\
+  --rdzv_id $RANDOM --rdzv_backend c10d --rdzv_endpoint "$head:$((20000 + RANDOM % 9999))" train.py
+echo over
+"""
 BY_A_HERE_DOCUMENT = """\
 #!/bin/bash -e
 #SBATCH --ntasks=64 --mem-per-cpu=2G
@@ -81,7 +94,7 @@ def rules(text: str) -> list[str]:
     return [f"{one.number}: {one.rule.name}" for one in found]
 
 
-@pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES])
+@pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES, ASKS_FIRST])
 def test_a_good_script_raises_no_alarm(text: str) -> None:
     assert rules(text) == []
 
@@ -130,6 +143,7 @@ def test_a_script_that_is_not_there_is_said_so(launch: Launch, tmp_path: Path) -
         ("python -m torch.distributed.run a.py", "omp-threads"),
         ("cd $(dirname $(realpath ${BASH_SOURCE[0]}))", "spool-path"),
         ("torchrun --rdzv-backend=c10d --rdzv-id=$ID --node_rank=$SLURM_NODEID a.py", "node-rank"),
+        ('srun $ARGS bash -c "$COMMAND"', "srun-cpus"),
         ("state=$(sacct -j 7 --json | jq .)", "json-output"),
     ],
 )
