@@ -20,14 +20,20 @@ COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s", "prof
 class Accounting:
     """Seconds by purpose; `began` (since 1970) and `wall_s` leave out the queue.
 
-    `train` is without waits for data, `lost` is training that a later attempt did again,
-    `between` the gaps between attempts, `other` what no clock of the run was running for.
+    `setup` begins with the job where the run tells it. `train` is without waits for data, `lost`
+    is training that a later attempt did again, `between` the gaps between attempts, `other` what
+    no clock of the run was running for.
     """
 
     began: float
     wall_s: float
     seconds: Mapping[str, float]
     steps: int
+
+    @property
+    def allocated_s(self) -> float:
+        """Seconds for which the run had its devices: all but the gaps between its attempts."""
+        return self.wall_s - self.seconds.get("between", 0.0)
 
     @property
     def steps_per_s(self) -> float | None:
@@ -46,6 +52,9 @@ def account(log: RunLog) -> Accounting | None:
         inside = [row for row in rows if row["attempt"] == number]
         base = _before(rows, number, start["step"])
         begin = _begin(start["time"], inside, base)
+        job_began, job_ended = log.allocated.get(number, (begin, None))
+        seconds["setup"] += max(0.0, begin - job_began)
+        begin = min(begin, job_began)
         if number > min(starts):
             seconds["between"] += max(0.0, begin - ended)
         for name in COUNTED:
@@ -55,7 +64,7 @@ def account(log: RunLog) -> Accounting | None:
             kept = _before(rows, number + 1, following["step"])
             seconds["lost"] += _grown(again, "train_s", kept.get("train_s", 0.0))
         began = min(began, begin)
-        ended = max(ended, begin, *(_moments(log, inside, number)))
+        ended = max(ended, begin, *(_moments(log, inside, number)), job_ended or begin)
     seconds["train"] -= seconds["data"] + seconds["lost"]
     queued = [event["time"] for event in log.events if event.get("event") == "queued"]
     seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0

@@ -22,16 +22,17 @@ class Cost:
     gpu: str | None
     gpus: int | None
     wall_s: float | None
+    allocated_s: float | None
     money: float | None
     energy_kwh: float | None
     front: bool = False
 
     @property
     def gpu_hours(self) -> float | None:
-        """Devices times the time from the first start to the last record."""
-        if self.gpus is None or self.wall_s is None:
+        """Devices times the time for which the run had them."""
+        if self.gpus is None or self.allocated_s is None:
             return None
-        return self.gpus * self.wall_s / 3600
+        return self.gpus * self.allocated_s / 3600
 
 
 def read_rates(path: Path) -> dict[str, float]:
@@ -64,15 +65,17 @@ def costs(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[Cost]:
 def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
     accounting, model, count = account(log), gpu(log.facts), ranks(log.facts)
     wall = accounting.wall_s if accounting else None
+    held = accounting.allocated_s if accounting else None
     rate = price(model, rates)
-    known = rate is not None and count is not None and wall is not None
+    known = rate is not None and count is not None and held is not None
     joules = log.last("energy_j")
     return Cost(
         log=log,
         gpu=model,
         gpus=count,
         wall_s=wall,
-        money=rate * count * wall / 3600 if known and rate and count and wall else None,
+        allocated_s=held,
+        money=rate * count * held / 3600 if known and rate and count and held else None,
         energy_kwh=None if joules is None else joules / JOULES_PER_KWH,
     )
 
@@ -98,4 +101,23 @@ def cost_row(cost: Cost) -> dict[str, Any]:
         "money_per_million_images": cost.money / images * 1e6 if cost.money and images else None,
         "energy_kwh": cost.energy_kwh,
         "front": "front" if cost.front else None,
+    }
+
+
+def ledger_row(log: RunLog) -> dict[str, Any] | None:
+    """Where a run's hours went; the parts but `queue` and `hold` sum to `allocated`."""
+    accounting = account(log)
+    if accounting is None or not accounting.seconds:
+        return None
+    hours = {name: seconds / 3600 for name, seconds in accounting.seconds.items()}
+    hold = hours.pop("between")
+    allocated = accounting.allocated_s / 3600
+    shown = {f"{name}_h": value for name, value in hours.items() if value}
+    useful = hours["train"] / allocated if allocated else None
+    return {
+        "run": log.name,
+        "allocated_h": allocated,
+        "useful": useful,
+        **shown,
+        **({"hold_h": hold} if hold else {}),
     }

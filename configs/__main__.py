@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     open_.add_argument("--attempt", action="store_true", help="print the attempt's folder instead")
     open_.add_argument("--nodes", type=int, default=1, help="nodes that it will run on")
     open_.add_argument("--gpus", type=_count, help="GPUs per node, where that is known yet")
+    open_.add_argument("--began", type=float, help="when the job began, seconds since 1970")
     open_.set_defaults(action=_open)
 
     close = actions.add_parser(
@@ -131,6 +132,7 @@ def _open(options: argparse.Namespace) -> int:
         kind=options.kind,
         nodes=options.nodes,
         gpus=options.gpus,
+        began=options.began,
     )
     if attempt is not None:
         print(attempt if options.attempt else attempt.parent.parent)

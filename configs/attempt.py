@@ -51,13 +51,14 @@ def open_attempt(
     kind: str | None = None,
     nodes: int = 1,
     gpus: int | None = None,
+    began: float | None = None,
 ) -> Path | None:
     """Find or make the run and begin an attempt at it; its folder, or None where all is done.
 
     `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
     a new one of `kind` is about (its key `run`); None takes any kind. `gpus` per node decide how
-    many ranks there will be, None where nobody knows yet. Whatever is wrong with the config
-    raises `ConfigError` before a folder is made.
+    many ranks there will be, None where nobody knows yet; `began` is when the job did, in seconds
+    since 1970. Whatever is wrong with the config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
     try:
@@ -85,6 +86,7 @@ def open_attempt(
     run.note(
         number,
         time=time.time(),
+        began=began,
         source=str(source),
         command=shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides]),
         host=node_name(),
@@ -103,6 +105,8 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     """
     run = RunFolder(attempt.parent.parent)
     number = int(attempt.name)
+    if number == max(run.attempts()):
+        run.note(number, ended=time.time())
     try:
         last = _last_event(run, number) or _fail(run, number, **_cause(attempt, status))
         if last["event"] == "paused" and is_stalled(run):

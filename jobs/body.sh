@@ -2,6 +2,8 @@
 # The body of every job, sourced by jobs/*.sbatch with ROOT, KIND and ENGINE set and the job's arguments.
 # The same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
 
+BEGAN=$(date +%s)
+
 # 1. The environment: site, modules, virtualenv.
 # shellcheck source=env/activate.sh
 source "$ROOT/env/activate.sh"
@@ -16,7 +18,7 @@ if (($# == 0)); then
   echo "usage: jobs/$KIND.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
   exit 2
 fi
-ATTEMPT=$(python -m configs open --attempt --kind "$KIND" \
+ATTEMPT=$(python -m configs open --attempt --kind "$KIND" --began "$BEGAN" \
   --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
 [[ -n $ATTEMPT ]] || exit 0
 RUN=${ATTEMPT%/attempts/*}

@@ -22,7 +22,8 @@ class RunLog:
     known; `facts` are those of the machine, of the last attempt; `events` and `lost` are as
     recorded: `lost` are steps that a resume did again. `evaluations` are records with a step, a
     time and what was evaluated. `otherwise` are attempts that ran on another machine, or with
-    other keys that affect the clock, than the last one, and say nothing of its rate.
+    other keys that affect the clock, than the last one, and say nothing of its rate. `allocated`
+    is when the job of each attempt began and ended, where the run tells it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RunLog:
     events: tuple[Mapping[str, Any], ...] = ()
     lost: tuple[Mapping[str, Any], ...] = ()
     evaluations: tuple[Mapping[str, Any], ...] = ()
+    allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
     attempts: int = 1
     otherwise: frozenset[int] = frozenset()
     remarks: tuple[str, ...] = ()

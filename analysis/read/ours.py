@@ -54,6 +54,7 @@ def read_ours(run: RunFolder) -> RunLog:
         evaluations=tuple(
             record | {"line": lines[id(record)]} for record in standing if not _is_step(record)
         ),
+        allocated=_allocated(facts),
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         otherwise=frozenset(otherwise),
         remarks=(
@@ -107,6 +108,16 @@ def _facts(run: RunFolder) -> list[dict[str, Any]]:
     if not isinstance(attempts, list) or not all(isinstance(entry, dict) for entry in attempts):
         raise Unreadable(f"{run.manifest_file}: not a manifest (no list of attempts)")
     return attempts
+
+
+def _allocated(facts: list[dict[str, Any]]) -> dict[int, tuple[float, float | None]]:
+    """When the job of each attempt began and ended, seconds since 1970; None for an end unseen."""
+    found: dict[int, tuple[float, float | None]] = {}
+    for entry in facts:
+        number, began, ended = entry.get("attempt"), entry.get("began"), entry.get("ended")
+        if type(number) is int and _is_number(began):
+            found[number] = (float(began), float(ended) if _is_number(ended) else None)
+    return found
 
 
 def _is_sound(record: Record) -> bool:

@@ -1,5 +1,6 @@
 """The job body without Slurm: a run begun, stopped, resumed, refused."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import main as analyse
 from configs.run import RunFolder, find_runs
 from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
 
@@ -76,7 +78,22 @@ def test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder(tmp_path: Pa
     assert not Path("x").exists()
 
 
-def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(tmp_path: Path) -> None:
+def expect_hours_that_add_up(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ledger holds all the time from the jobs' begin to their end, across attempts."""
+    assert analyse(["cost", str(run.path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["hours"]
+    held = sum(entry["ended"] - entry["began"] for entry in run.manifest()["attempts"])
+    beside = ("run", "useful", "allocated_h", "queue_h", "hold_h")
+    parts = sum(value for name, value in row.items() if name not in beside)
+    assert row["allocated_h"] * 3600 == pytest.approx(held, rel=0.01)
+    assert parts == pytest.approx(row["allocated_h"], rel=0.01)
+    assert row["setup_h"] > row["train_h"] > 0
+    assert row["hold_h"] > 0
+
+
+def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     body(DIGITS, *TINY, "train.steps=4", logs=tmp_path)
     run = newest_run(tmp_path)
     assert "done already" in body(run.path, logs=tmp_path).stderr
@@ -85,6 +102,7 @@ def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(tmp_pat
     assert run.attempts() == [1, 2]
     assert events(run)[-1] == "done"
     assert max(losses(run)) == 6
+    expect_hours_that_add_up(run, capsys)
 
 
 @pytest.mark.parametrize("how", ["STOP", "Ctrl-C", "TERM"])
