@@ -175,14 +175,27 @@ def pids_of(job: str) -> list[int]:
     return [int(p) for p, args in rows if f"-{job} --attempt" in args and "torchrun" not in args]
 
 
+def ranks_of(job: str) -> dict[int, int]:
+    """The process of each rank."""
+    environments = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in pids_of(job)}
+    return {int(text.split(b"\0RANK=")[1].split(b"\0")[0]): p for p, text in environments.items()}
+
+
+@pytest.mark.long
+def test_a_rank_that_stands_still(jobs: Jobs, why: Why) -> None:
+    flags = ("--nodes=1", "--gpus-per-node=2")
+    job = jobs.submit(DIGITS, *ENDLESS, "train.hang_s=5", flags=flags)
+    run = jobs.at_step(job, 20)
+    os.kill(ranks_of(job)[1], signal.SIGSTOP)
+    wait_until(lambda: "failed" in run.metrics_file.read_text(), timeout=90, what=jobs.said(job))
+    found = why(run.path, attempt=0)
+    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("hang", "rank 1")
+
+
 def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=1", "--gpus-per-node=2"))
     run = jobs.at_step(job, 5)
-    ranks = {
-        int(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0RANK=")[1].split(b"\0")[0]): pid
-        for pid in pids_of(job)
-    }
-    os.kill(ranks[1], signal.SIGKILL)
+    os.kill(ranks_of(job)[1], signal.SIGKILL)
     jobs.cluster.wait(job)
     found = why(run.path)
     assert (found["cause"], found["culprit"].split(" on ")[0]) == ("killed", "rank 1")
