@@ -146,8 +146,9 @@ def _add_cancel_and_tail(commands: Commands) -> None:
 
 def _submit(options: argparse.Namespace) -> int:
     from configs.yaml12 import ConfigError
+    from launch.errand import Wish
     from launch.flags import parse_flags
-    from launch.study import Wish, submit_study
+    from launch.study import submit_study
     from launch.submit import submit
 
     words = [f"--partition={options.partition}"] if options.partition else []

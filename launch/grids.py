@@ -81,7 +81,8 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _rerun(options: argparse.Namespace) -> int:
     from configs.study_folder import is_study_folder
-    from launch.study import Wish, submit_study
+    from launch.errand import Wish
+    from launch.study import submit_study
     from launch.submit import submit
 
     for path in options.paths:

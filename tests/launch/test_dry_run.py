@@ -149,7 +149,7 @@ def test_a_secret_in_the_environment_is_in_no_text(launch, monkeypatch: pytest.M
         (["nope.yaml"], "nope.yaml: no such file"),
         ([DIGITS, "train.stps=5"], "did you mean train.steps?"),
         ([DIGITS, "data.source=folder", "data.path=/nope", "data.channels=3"], "/nope: no such"),
-        ([DIGITS, "train.global_batch=7", "resources.nodes=2"], "does not divide over 2 data ranks"),
+        ([DIGITS, "train.global_batch=7", "resources.nodes=2"], "not divide over 2 data ranks"),
         ([DIGITS, "--site=nowhere"], "SITE=nowhere: there is no"),
         ([DIGITS, "--", "-p", "gpu"], "'-p' is no flag; write each in one word"),
     ],

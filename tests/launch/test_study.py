@@ -88,7 +88,7 @@ def array_lines(tmp_path: Path) -> list[str]:
 def test_the_scripts_of_a_study_are_these(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.study.new_id", lambda: "1120-093000-1a2b")
+    monkeypatch.setattr("launch.errand.new_id", lambda: "1120-093000-1a2b")
     code, said, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
     assert code == 0
     golden = GOLDEN / "study.sbatch"
