@@ -7,7 +7,8 @@ from configs.load import flatten
 
 # What names one attempt and would differ between any two runs.
 IDENTITY = frozenset([
-    "attempt", "time", "source", "command", "host", "slurm", "placement", "commit", "dirty",
+    "attempt", "time", "began", "ended", "source", "command", "host", "slurm", "placement",
+    "commit", "dirty",
 ])  # fmt: skip
 # What follows from the config and the number of ranks.
 DERIVED = frozenset([

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from analysis.machine import machine
 from analysis.read.find import read_all
 from configs.load import resolve, to_tree
 from configs.records import RecordWriter
@@ -30,3 +31,8 @@ def test_only_the_cells_of_a_study_are_read(tmp_path: Path) -> None:
     study.write_rows([row])
     assert [log.name for log in read_all([str(study.path)]).logs] == ["bs8"]
     assert len(read_all([str(tmp_path / "elsewhere")]).logs) == 1
+
+
+def test_when_an_attempt_ran_is_no_fact_of_its_machine() -> None:
+    facts = {"attempt": 1, "time": 1.0, "began": 2.0, "ended": 3.0, "ranks": 2}
+    assert machine(facts) == machine({"ranks": 2})
