@@ -21,7 +21,11 @@ def _add_preflight(commands: Commands) -> None:
         epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
     )
     preflight.add_argument(
-        "source", nargs="?", type=Path, metavar="CONFIG|RUN", help="config, or run to resume"
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG|RUN|STUDY",
+        help="config, run to resume, or study",
     )
     preflight.add_argument("overrides", nargs="*", metavar="key=value", help="what to change of it")
     preflight.add_argument(
@@ -33,7 +37,7 @@ def _add_preflight(commands: Commands) -> None:
 
 def _preflight(options: argparse.Namespace) -> int:
     if (options.source is None) == (options.script is None):
-        options.usage.error("expected a CONFIG, a RUN, or --script FILE")
+        options.usage.error("expected a CONFIG, a RUN, a STUDY, or --script FILE")
     if options.script:
         from launch.rules.reading import read_script
         from launch.rules.verdicts import examine

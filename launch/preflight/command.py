@@ -4,17 +4,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from configs.study import is_study
 from configs.study_folder import is_study_folder
 from configs.yaml12 import ConfigError
-from launch.preflight import asked, forecast, machine, storage, warning_time
+from launch.preflight import asked, forecast, machine, storage, studies, warning_time
 from launch.preflight.lines import Line, failure
 from launch.preflight.subject import Subject, subject
 
-# What needs nothing but the config and the site; those that need the forecast come last.
-_CHECKS: tuple[Callable[[Subject], Iterator[Line]], ...] = (
-    asked.batch,
-    asked.paths,
-    asked.partition,
+Check = Callable[[Subject], Iterator[Line]]
+
+_ASKED: tuple[Check, ...] = (asked.batch, asked.paths, asked.partition)
+# What is alike for all runs of a site.
+_MACHINE: tuple[Check, ...] = (
     machine.hidden,
     machine.modules,
     machine.virtualenv,
@@ -23,24 +24,33 @@ _CHECKS: tuple[Callable[[Subject], Iterator[Line]], ...] = (
 
 
 def preflight(source: Path, overrides: list[str], *, site_name: str | None) -> int:
-    """Print the checks of a config or a run; 1 where one fails."""
-    if is_study_folder(source):
-        raise ConfigError(f"{source}: a study; name one of its cells, or the config of it")
+    """Print the checks of a config, a run or a study; 1 where one fails."""
     return show(_lines(source, overrides, site_name))
 
 
 def _lines(source: Path, overrides: list[str], site_name: str | None) -> Iterator[Line]:
     try:
-        one = subject(source, overrides, site_name=site_name)
+        if is_study_folder(source):
+            raise ConfigError(f"{source}: a study's folder; name its file, or one of its cells")
+        several = is_study(source, overrides)
+        if several:
+            yield from studies.lines(source, overrides, site_name=site_name)
+            one = studies.a_cell(source, overrides, site_name=site_name)
+        else:
+            one = subject(source, overrides, site_name=site_name)
     except ConfigError as error:
         yield failure("config", str(error))
         return
-    yield from checks(one)
+    if several:
+        for check in _MACHINE:
+            yield from check(one)
+    else:
+        yield from checks(one)
 
 
 def checks(one: Subject) -> Iterator[Line]:
-    """All checks of one subject."""
-    for check in _CHECKS:
+    """All checks of one run; those that need the forecast come last."""
+    for check in (*_ASKED, *_MACHINE):
         yield from check(one)
     outlook = forecast.ask(one)
     for judge in (storage.room, warning_time.lead, forecast.memory):

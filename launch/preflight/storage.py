@@ -56,7 +56,7 @@ def room(subject: Subject, forecast: Forecast) -> Iterator[Line]:
         yield warning("storage", f"size of a checkpoint unknown: {forecast.remark}")
         return
     one = checkpoint_bytes(config, forecast.parameters)
-    saves = config.checkpoint.keep + 1
+    saves = subject.runs * (config.checkpoint.keep + 1)
     files = saves * (subject.world + 2)
     need = f"{saves} checkpoints of {one / GIB:.3g} GiB"
     for found in rooms(_existing(subject.site.logs)):

@@ -15,24 +15,24 @@ from launch.site import Site, ask_site
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One run that might be submitted. A study has one for each shape of its cells."""
+    """What might be submitted: a run, or so many `runs` of a study that it stands for.
+
+    `yaml` is the file that its config is made of, with `overrides`.
+    """
 
     source: Path
+    yaml: Path
     overrides: list[str]
     config: Run
     resumes: RunFolder | None
     site: Site
+    runs: int = 1
 
     @property
     def world(self) -> int:
         """Ranks, as they are asked for."""
         asked = self.config.resources
         return asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
-
-    @property
-    def yaml(self) -> Path:
-        """The file that the config stands in."""
-        return self.resumes.config_file if self.resumes else self.source
 
     def job(self) -> tuple[Flags, str]:
         """The flags and the text that `launch submit` would give to sbatch."""
@@ -60,6 +60,7 @@ def subject(source: Path, overrides: list[str], *, site_name: str | None) -> Sub
         config = with_absolute_paths(load(source, overrides))
     return Subject(
         source=source,
+        yaml=resumes.config_file if resumes else source,
         overrides=overrides,
         config=config,
         resumes=resumes,

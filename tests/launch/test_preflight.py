@@ -10,7 +10,7 @@ from configs.load import load, to_tree
 from configs.records import RecordWriter
 from configs.run import ROOT, make_run
 from configs.schema import Pretrain
-from launch.preflight import asked, forecast, storage, warning_time
+from launch.preflight import asked, forecast, machine, storage, warning_time
 from launch.preflight.command import checks, show
 from launch.preflight.forecast import Forecast
 from launch.preflight.lines import Line, failure
@@ -34,6 +34,15 @@ def slurm(command: Command) -> None:
     command("sinfo", SINFO)
 
 
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch is imported by the tests that are about it; it takes seconds."""
+    if "torch" not in request.node.name:
+        script = machine._TORCH.replace("sys, torch; print(torch.__version__", "sys; print('2.0'")
+        assert script != machine._TORCH
+        monkeypatch.setattr(machine, "_TORCH", script)
+
+
 def of(*overrides: str, source: Path = DIGITS) -> Subject:
     return subject(source, list(overrides), site_name=None)
 
@@ -43,7 +52,9 @@ def only(lines: list[Line]) -> Line:
     return line
 
 
-def test_a_config_that_can_run_passes_line_by_line(launch: Launch, slurm: None, site: Path) -> None:
+def test_a_config_that_can_run_passes_line_by_line_torch_too(
+    launch: Launch, slurm: None, site: Path
+) -> None:
     site.mkdir()
     code, out, err = launch("preflight", DIGITS, "resources.gpu=a40")
     assert code == 0, out
@@ -240,6 +251,32 @@ def test_a_run_is_checked_as_it_would_be_resumed(launch: Launch, slurm: None, si
     code, out, _ = launch("preflight", run.path, "optimizer.lr=1")
     assert code == 1
     assert "optimizer.lr: cannot change when digits-1 is resumed" in out
+
+
+def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
+    launch: Launch, slurm: None, site: Path
+) -> None:
+    site.mkdir()
+    grid = ("train.global_batch=64,65,66", "resources.nodes=1,2", "resources.gpu=a40")
+    code, out, err = launch("preflight", DIGITS, *grid, "checkpoint.keep=1")
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == "pass  study         6 cells, 2 shapes"
+    fails = [line for line in lines if line.startswith("fail")]
+    assert len(fails) == 1
+    assert "train.global_batch 65 does not divide over 2 data ranks" in fails[0]
+    assert sum("gpu flags" in line for line in lines) == 2
+    assert sum("virtualenv" in line for line in lines) == 1
+    # Three runs of a shape, each with one save kept and one being written.
+    assert sum("6 checkpoints of" in line for line in lines) == 2
+    assert "1 fail" in err
+
+
+def test_a_study_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
+    code, out, _ = launch("preflight", DIGITS, "train.stps=1,2")
+    assert code == 1
+    assert out.count("\n") == 1
+    assert out.startswith("fail  config")
 
 
 def test_variables_that_override_a_plain_sbatch_are_warned_of(
