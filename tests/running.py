@@ -62,7 +62,7 @@ def torchrun(run: RunFolder, *, ranks: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

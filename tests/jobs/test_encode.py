@@ -59,7 +59,7 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     (run,) = find_runs(tmp_path / "logs")
     for pid in ranks_of(run):
         os.kill(pid, signal.SIGKILL)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 1, output
     assert events(run)[-1] == "failed"
     begun = len(list(store.glob("*.safetensors")))

