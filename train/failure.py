@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import time
 import traceback
 from pathlib import Path
@@ -14,6 +15,9 @@ from configs.records import REASONS
 from configs.run import node_name
 from configs.yaml12 import ConfigError
 from train.data.source import DataError
+
+# What torch says where a file that it writes cannot grow; it hides the reason.
+_CUT_SHORT = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing")
 
 
 class RunFailure(RuntimeError):
@@ -38,6 +42,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, MemoryError) or "DefaultCPUAllocator: " in str(error):
         return "host_oom"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk"
+    if isinstance(error, RuntimeError) and _CUT_SHORT.search(str(error)):
         return "disk"
     if isinstance(error, torch.distributed.DistError):
         return "nccl"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -114,9 +114,10 @@ def _allocated(facts: list[dict[str, Any]]) -> dict[int, tuple[float, float | No
     """When the job of each attempt began and ended, seconds since 1970; None for an end unseen."""
     found: dict[int, tuple[float, float | None]] = {}
     for entry in facts:
-        number, began, ended = entry.get("attempt"), entry.get("began"), entry.get("ended")
-        if type(number) is int and _is_number(began):
-            found[number] = (float(began), float(ended) if _is_number(ended) else None)
+        number, times = entry.get("attempt"), (entry.get("began"), entry.get("ended"))
+        began, ended = (float(time) if _is_number(time) else None for time in times)
+        if type(number) is int and began is not None:
+            found[number] = (began, ended)
     return found
 
 
@@ -133,7 +134,7 @@ def _is_sound(record: Record) -> bool:
     )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     if type(value) not in (int, float):
         return False
     return abs(value) < 1e300 and not math.isnan(value)

@@ -232,6 +232,12 @@ def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
     assert complete(tmp_path) == ["step-000000007"]
 
 
+def test_what_torch_says_of_a_full_disk_is_known_for_it(tmp_path: Path) -> None:
+    said = "[enforce fail at inline_container.cc:672] . unexpected pos 320 vs 262"
+    assert reason_of(RuntimeError(said)) == "disk"
+    assert reason_of(RuntimeError("unexpected pos")) == "crash"
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB."""

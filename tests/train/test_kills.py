@@ -19,7 +19,7 @@ KEYS = [*TINY, "log.every=1", "checkpoint.every=3", "optimizer.decay=0.0", "data
 
 
 def killed(run: RunFolder, *, ranks: int, steps: int, after_s: float) -> bool:
-    """One attempt whose ranks and agent are killed so long after its first step; True if it was."""
+    """One attempt whose ranks and agent are killed so long after four steps; True if it was."""
     attempt = open_attempt(run.path, [f"train.steps={steps}"])
     if attempt is None:
         return False
@@ -33,7 +33,8 @@ def killed(run: RunFolder, *, ranks: int, steps: int, after_s: float) -> bool:
         stderr=subprocess.DEVNULL,
     )
     before = _steps(run)
-    while agent.poll() is None and _steps(run) == before:
+    # Every attempt saves once, or is killed while it does.
+    while agent.poll() is None and _steps(run) < before + 4:
         time.sleep(0.02)
     time.sleep(after_s)
     was_killed = agent.poll() is None
