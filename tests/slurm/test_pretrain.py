@@ -140,7 +140,7 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
 
 
 def test_a_real_time_limit_is_survived(jobs: Jobs) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--time=1", "--signal=B:USR1@60"))
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--time=2", "--signal=B:USR1@60"))
     run = jobs.run_of(job)
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=120)
     paused_at = max(losses(run))

@@ -15,6 +15,10 @@ from launch.rules.verdicts import findings
 from .cluster import Cluster, wait_until
 
 
+# The unit tests of the rules are in `make test`; what they are about is shown here.
+pytestmark = pytest.mark.long
+
+
 def rules(text: str) -> set[str]:
     """The names of the rules that a script breaks."""
     return {one.rule.name for one in findings(parse_script(text, path=Path("my.sbatch")))}
