@@ -14,7 +14,6 @@ from launch.rules.verdicts import findings
 
 from .cluster import Cluster, wait_until
 
-
 # The unit tests of the rules are in `make test`; what they are about is shown here.
 pytestmark = pytest.mark.long
 
