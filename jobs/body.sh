@@ -2,7 +2,7 @@
 # The body of every job, sourced by jobs/*.sbatch with ROOT, KIND and ENGINE set and the job's arguments.
 # The same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
 
-BEGAN=$(date +%s)
+BEGAN=$(date +%s.%N)
 
 # 1. The environment: site, modules, virtualenv.
 # shellcheck source=env/activate.sh

@@ -30,7 +30,7 @@ _MEDIANS, _REMEMBERED = 5, 50
 # Until two steps are known, nobody can tell a slow one.
 _UNKNOWN_S = 1200.0
 # How long ranks leave one another to write stacks before they end.
-_GRACE_S = 3.0
+_GRACE_S = 5.0
 
 
 class HangWatch:
@@ -85,6 +85,10 @@ class HangWatch:
             self._store.set(f"at/{self._ranks.rank}", f"{step} {parts} {time.time()}")
             if self._armed and now - self._since > self.limit():
                 self._end()
+            if self._store.check(["over"]):
+                # Another rank is about to end the attempt, and this one with it.
+                self._leave_stack()
+                return
 
     def limit(self) -> float:
         """Seconds without a move after which the rank counts as hung."""
@@ -95,7 +99,8 @@ class HangWatch:
 
     def _end(self) -> None:
         """Leave stacks and a note that names who stands still, and end this process."""
-        faulthandler.dump_traceback(file=self._stacks, all_threads=True)
+        self._store.set("over", str(self._ranks.rank))
+        self._leave_stack()
         found = [self._place_of(rank) for rank in range(self._ranks.world)]
         last = min(found)
         pid, node = self._store.get(f"who/{last.rank}").decode().split(" ", 1)
@@ -106,6 +111,10 @@ class HangWatch:
         error = RunFailure("hang", f"{_said(found, last, node)}; {stacks}")
         leave_note(self._attempt, error, rank=last.rank, node=node)
         os._exit(1)
+
+    def _leave_stack(self) -> None:
+        faulthandler.dump_traceback(file=self._stacks, all_threads=True)
+        self._stacks.flush()
 
     def _place_of(self, rank: int) -> "Place":
         key = f"at/{rank}"
