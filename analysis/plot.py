@@ -21,6 +21,10 @@ STYLE: Any = {
 }
 
 
+# Half the height of the panel of ratios, at least.
+_LEAST_SPREAD = 0.01
+
+
 def figure_of(
     *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
 ) -> tuple[Figure, list[Any]]:
@@ -62,6 +66,10 @@ def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
     top.set_ylabel("loss")
     top.legend(frameon=False)
     below.axhline(1, color="C0", lw=0.8)
+    # What only rounding tells apart is to look the same.
+    low, high = below.get_ylim()
+    below.set_ylim(min(low, 1 - _LEAST_SPREAD), max(high, 1 + _LEAST_SPREAD))
+    below.ticklabel_format(axis="y", useOffset=False)
     below.set_ylabel("ratio to first")
     below.set_xlabel(AXES[by])
     save(figure, path)
