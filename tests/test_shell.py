@@ -16,11 +16,8 @@ def shell_files() -> list[str]:
     return [
         name
         for name in listed
-        if "/golden/" not in name
-        and (
-            name.endswith((".sh", ".sbatch"))
-            or Path(name).read_bytes()[:20].startswith(b"#!/usr/bin/env bash")
-        )
+        if name.endswith((".sh", ".sbatch"))
+        or Path(name).read_bytes()[:20].startswith(b"#!/usr/bin/env bash")
     ]
 
 

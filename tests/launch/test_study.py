@@ -91,7 +91,7 @@ def test_the_scripts_of_a_study_are_these(
     monkeypatch.setattr("launch.errand.new_id", lambda: "1120-093000-1a2b")
     code, said, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
     assert code == 0
-    golden = GOLDEN / "study.sbatch"
+    golden = GOLDEN / "study.txt"
     if os.environ.get("GOLDEN") == "write":
         golden.write_text(stable(said, tmp_path))
     assert stable(said, tmp_path) == golden.read_text()

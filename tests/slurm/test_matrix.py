@@ -1,7 +1,4 @@
-"""Whatever ends a job, on one rank and on four: the run ends or goes on as promised, to the bit.
-
-`docs/measurements/failures.md` holds what each case did.
-"""
+"""Whatever ends a job, on one rank and on four: the run ends or goes on as promised, to the bit."""
 
 from __future__ import annotations
 
