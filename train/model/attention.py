@@ -36,9 +36,10 @@ class Attention(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """RMS norm over the channels of a head; its result has the type of its input.
+    """RMS norm over the channels of a head, in the type of its input but for CUDA autocast.
 
-    `nn.RMSNorm` with float32 weights on bf16 values leaves the fused kernel and returns float32.
+    `nn.RMSNorm` with float32 weights on bf16 values leaves the fused kernel and returns float32;
+    so does autocast on a GPU, which computes this norm in float32 whatever the weights are.
     """
 
     def __init__(self, head_dim: int) -> None:
