@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from configs.schema import Pretrain, Run
+from configs.schema import Finetune, Pretrain, Run
 from configs.yaml12 import ConfigError
 
 
@@ -32,11 +32,11 @@ class Division:
 
 def check_ranks(config: Run, *, world: int) -> None:
     """Refuse a number of ranks that the run's work does not divide over."""
-    if isinstance(config, Pretrain):
+    if isinstance(config, Pretrain | Finetune):
         divide(config, world=world)
 
 
-def divide(config: Pretrain, *, world: int, tuned: int | None = None) -> Division:
+def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None) -> Division:
     """The mesh and the batches of `world` ranks; `ConfigError` says what would fit.
 
     `tuned` stands for `train.micro_batch: auto` where it was found; until then the largest does.
@@ -66,8 +66,10 @@ def divide(config: Pretrain, *, world: int, tuned: int | None = None) -> Divisio
     )
 
 
-def _mesh(config: Pretrain, world: int) -> tuple[int, int, int]:
+def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:
     """Replicate, shard and tensor degrees, whose product is the world."""
+    if isinstance(config, Finetune):
+        return world, 1, 1
     layout, heads = config.layout, config.model.heads
     split = layout.shard * layout.tensor
     replicate = layout.replicate or world // split

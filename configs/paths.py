@@ -9,8 +9,11 @@ from configs.schema import Run, keys
 from configs.yaml12 import ConfigError
 
 
-def _is_pretraining(path: Path) -> bool:
-    return is_run(path) and read_tree(path / "config.yaml").get("kind", "pretrain") == "pretrain"
+def _is_run_of(kind: str) -> Callable[[Path], bool]:
+    def is_there(path: Path) -> bool:
+        return is_run(path) and read_tree(path / "config.yaml").get("kind", "pretrain") == kind
+
+    return is_there
 
 
 # What must stand at a path, by the schema's word for it.
@@ -18,7 +21,8 @@ _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "folder": ("folder", Path.is_dir),
     "file": ("file", Path.is_file),
     "either": ("file or folder", Path.exists),
-    "pretraining run": ("folder of a pretraining run", _is_pretraining),
+    "pretraining run": ("folder of a pretraining run", _is_run_of("pretrain")),
+    "fine-tuning run": ("folder of a fine-tuning run", _is_run_of("finetune")),
 }
 
 

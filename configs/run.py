@@ -13,7 +13,7 @@ from typing import Any
 from configs.disk import replace_file
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.records import Record, read_records, state
-from configs.schema import Run, keys
+from configs.schema import Run, key_info, keys
 from configs.study_folder import StudyFolder, is_study_folder
 from configs.yaml12 import ConfigError, dump_yaml
 
@@ -213,10 +213,9 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     before = run.asked()
     after = resolve(merge(before, parse_overrides(overrides)), source=str(run.config_file))
     changed = _changes(before, to_tree(after))
-    spec = keys(after.kind)
-    fixed = [name for name in changed if not spec[name].free]
+    fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
-        free = ", ".join(name for name, info in spec.items() if info.free)
+        free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
         raise ConfigError(
             f"{', '.join(fixed)}: cannot change when {run.name} is resumed; start a new run with "
             f"{run.config_file} and the change, or change only {free}"

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from configs.schema.encode import Encode
+from configs.schema.finetune import Finetune
+from configs.schema.infer import Infer
 from configs.schema.key import Group
 from configs.schema.pretrain import Pretrain
 from configs.schema.run import Run
@@ -15,10 +17,17 @@ from configs.schema.sample import Sampling
 from configs.schema.study import Study
 
 __all__ = [
-    "KINDS", "MODELS", "Encode", "KeyInfo", "Pretrain", "Run", "Sampling", "Study", "keys",
+    "KINDS", "MODELS", "Encode", "Finetune", "Infer", "KeyInfo", "Pretrain", "Run", "Sampling",
+    "Study", "key_info", "keys",
 ]  # fmt: skip
 
-KINDS: dict[str, type[Run]] = {"pretrain": Pretrain, "encode": Encode, "sample": Sampling}
+KINDS: dict[str, type[Run]] = {
+    "pretrain": Pretrain,
+    "encode": Encode,
+    "sample": Sampling,
+    "finetune": Finetune,
+    "infer": Infer,
+}
 # A study is no run: it is planned and submitted whole.
 MODELS: dict[str, type[Group]] = {**KINDS, "study": Study}
 
@@ -41,6 +50,14 @@ class KeyInfo:
 def keys(kind: str) -> dict[str, KeyInfo]:
     """Every key of a kind of config, by its dotted name, in order; not to be changed."""
     return {info.name: info for info in _walk(MODELS[kind], "")}
+
+
+def key_info(kind: str, name: str) -> KeyInfo:
+    """What the schema says of a dotted name; of one inside a mapping, what it says of that."""
+    known = keys(kind)
+    while name not in known:
+        name = name.rpartition(".")[0]
+    return known[name]
 
 
 def _walk(group: type[Group], prefix: str) -> Iterator[KeyInfo]:

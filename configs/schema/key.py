@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 
 Affects = Literal["loss", "clock", "resources"]
 # What stands at a path: `new` may not be there yet.
-OnDisk = Literal["file", "folder", "either", "pretraining run", "new"]
+OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 
 
 class Group(BaseModel):

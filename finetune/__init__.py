@@ -1,0 +1,1 @@
+"""Flux LoRA: ai-toolkit driven from here, and an engine of our own on diffusers and peft."""

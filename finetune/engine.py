@@ -1,0 +1,20 @@
+"""Who trains a run: ai-toolkit, or the engine in `finetune/embedded`."""
+
+import os
+
+from configs.run import RunFolder
+from configs.schema import Finetune
+
+
+def engine_of(run: RunFolder, config: Finetune) -> str:
+    """`aitoolkit` or `embedded`: what the config says; for `auto`, who trained it before.
+
+    An engine notes itself as `engine` in the manifest, so that a resumed run keeps it. A new
+    run of `auto` takes ai-toolkit where `AI_TOOLKIT` names its folder.
+    """
+    if config.engine != "auto":
+        return config.engine
+    for entry in run.manifest().get("attempts", []):
+        if "engine" in entry:
+            return str(entry["engine"])
+    return "aitoolkit" if os.environ.get("AI_TOOLKIT") else "embedded"
