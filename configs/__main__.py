@@ -60,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     open_.set_defaults(action=_open)
 
     close = actions.add_parser(
-        "close", help="settle how an attempt ended; print its last event and what is next"
+        "close",
+        help="settle how an attempt ended; print its last event, what is next, a faulty node",
     )
     close.add_argument("attempt", type=Path, help="the attempt's folder")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
@@ -141,7 +142,7 @@ def _open(options: argparse.Namespace) -> int:
 
 def _close(options: argparse.Namespace) -> int:
     verdict = close_attempt(options.attempt, status=options.status)
-    print(verdict.event, "requeue" if verdict.requeue else "end")
+    print(verdict.event, "requeue" if verdict.requeue else "end", verdict.faulty_node)
     return verdict.exit_code
 
 

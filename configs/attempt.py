@@ -37,11 +37,15 @@ _EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How an attempt ended: its last event, the exit code that says so, and what is next."""
+    """How an attempt ended: its last event, the exit code that says so, and what is next.
+
+    `faulty_node` is the one that broke down under it, which the next attempt does well to avoid.
+    """
 
     event: str
     exit_code: int
     requeue: bool = False
+    faulty_node: str = ""
 
 
 def open_attempt(
@@ -120,6 +124,7 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         event=last["event"],
         exit_code=_EXIT_CODES[last["event"]],
         requeue=may_requeue(run, last),
+        faulty_node=last.get("node", "") if last.get("reason") == "node" else "",
     )
 
 
@@ -153,12 +158,13 @@ def _fail(run: RunFolder, attempt: int, **why: Any) -> Record:
 
 
 def _cause(attempt: Path, status: int) -> dict[str, Any]:
-    """Reason, message and rank of the first failing rank, as far as it left word."""
+    """Reason, message, rank and node of the first failing rank, as far as it left word."""
     note = _error_note(attempt)
     return {
         "reason": note.get("reason", "crash"),
         "message": note.get("message") or f"the ranks left with status {status} and said nothing",
         "rank": note.get("rank"),
+        "node": note.get("node"),
     }
 
 

@@ -13,6 +13,9 @@ def may_requeue(run: RunFolder, last: Record) -> bool:
     """Whether Slurm shall start the run again after its attempt ended with the event `last`."""
     if last["event"] == "paused":
         return not is_stalled(run)
+    if last["event"] == "failed" and last["reason"] == "node":
+        # No fault of the run's, which may come to no step before it is off that node.
+        return not is_stalled(run)
     if last["event"] == "failed" and last["reason"] not in _LASTING:
         return _progress(run).get(last["attempt"], 0) > 0
     return False

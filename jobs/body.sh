@@ -12,6 +12,8 @@ umask "$UMASK"
 export PYTHONSAFEPATH=1
 # shellcheck source=jobs/agents.sh
 source "$ROOT/jobs/agents.sh"
+# shellcheck source=jobs/nodes.sh
+source "$ROOT/jobs/nodes.sh"
 
 # 2. The run's folder, made or found, and this attempt at it, claimed.
 if (($# == 0)); then
@@ -56,17 +58,22 @@ wait_for_agents || status=$?
 # 5. The verdict: how it ended, and whether Slurm shall start it again.
 code=0
 verdict=$(python -m configs close "$ATTEMPT" --status "$status") || code=$?
-echo "${verdict% *}: $RUN"
+read -r event next faulty_node <<<"$verdict"
+echo "$event: $RUN"
 if ((interrupted)); then
   exit 130
 fi
-if [[ ${ENVIRONMENT-} == BATCH && $verdict == *" requeue" ]]; then
+if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
   # The last task of an array has the array's own id: by that all of them would start again.
   job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   job=${job:-$SLURM_JOB_ID}
   echo "requeueing job $job"
-  # The last act: Slurm ends this script with it.
-  scontrol requeue "$job" && exit "$code"
+  # Slurm sends TERM with it, and KILL after KillWait: next to nothing can follow.
+  trap '' TERM
+  if scontrol requeue "$job"; then
+    [[ -z $faulty_node ]] || stay_off "$faulty_node" "$job"
+    exit "$code"
+  fi
   echo "this site does not requeue; to go on: sbatch [the same flags] $0 $RUN" >&2
   exit 1
 fi

@@ -98,3 +98,16 @@ def losses(run: RunFolder) -> dict[int, float]:
 def events(run: RunFolder) -> list[str]:
     """The events of a run, in order."""
     return [record["event"] for record in run.records() if "event" in record]
+
+
+def processes(run: RunFolder, word: str) -> list[int]:
+    """Processes of this run whose command line holds `word`."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(run.path).encode() in command and any(word.encode() in part for part in command):
+            found.append(int(entry.name))
+    return sorted(found)

@@ -20,6 +20,15 @@ from train.data.source import DataError
 _CUT_SHORT = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing")
 
 
+# What CUDA says where a GPU, or its node, has broken down: on another node the same run works.
+_NODE_FAULT = re.compile(
+    r"uncorrectable ECC error|CUDA error: (hardware|unspecified launch failure|unknown error)"
+    r"|CUDA-capable device\(s\) is/are busy or unavailable|no CUDA-capable device is detected"
+    r"|CUDA unknown error|system not yet initialized|CUDA driver initialization failed"
+    r"|Unable to determine the device handle|fallen off the bus|uncorrectable NVLink error"
+)
+
+
 class RunFailure(RuntimeError):
     """An end whose reason is known."""
 
@@ -45,6 +54,9 @@ def reason_of(error: BaseException) -> str:
         return "disk"
     if isinstance(error, RuntimeError) and _CUT_SHORT.search(str(error)):
         return "disk"
+    # Before NCCL's: where its collective fails for the GPU below it, the message tells.
+    if isinstance(error, RuntimeError) and _NODE_FAULT.search(str(error)):
+        return "node"
     if isinstance(error, torch.distributed.DistError):
         return "nccl"
     chained = error.__cause__ or error.__context__

@@ -197,7 +197,7 @@ def test_a_paused_run_is_requeued_and_a_stopped_one_is_not(config: Path, monkeyp
 
 @pytest.mark.parametrize(
     ("reason", "saved", "requeued"),
-    [("crash", True, True), ("node", True, True), ("crash", False, False), ("data", True, False),
+    [("crash", True, True), ("crash", False, False), ("data", True, False),
      ("config", True, False), ("nan", True, False), ("oom", True, False)],
 )  # fmt: skip
 def test_a_failed_run_is_requeued_only_for_a_passing_fault_after_progress(
@@ -210,6 +210,21 @@ def test_a_failed_run_is_requeued_only_for_a_passing_fault_after_progress(
         writer.event("saved", step=5)
     (run.attempt(1) / "error.json").write_text(f'{{"reason": "{reason}", "message": "m"}}')
     assert close_attempt(run.attempt(1), status=1).requeue is requeued
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_faulty_node_is_named_and_costs_no_run_its_next_attempt(
+    config: Path, saved: bool
+) -> None:
+    run = begin(config)
+    writer = RecordWriter(run.path, attempt=1)
+    writer.event("started", step=0)
+    if saved:
+        writer.event("saved", step=5)
+    note = '{"reason": "node", "message": "uncorrectable ECC error", "rank": 3, "node": "n-2"}'
+    (run.attempt(1) / "error.json").write_text(note)
+    verdict = close_attempt(run.attempt(1), status=1)
+    assert (verdict.requeue, verdict.faulty_node) == (True, "n-2")
 
 
 def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monkeypatch) -> None:

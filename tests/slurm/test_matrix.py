@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from configs.run import RunFolder
-from tests.running import DIGITS, events, losses, trained
+from tests.running import DIGITS, events, losses, processes, trained
 
 from .cluster import wait_until
 from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
@@ -37,19 +37,6 @@ def reference(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> RunFolder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
         return trained(logs, [*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
-
-
-def processes(run: RunFolder, word: str) -> list[int]:
-    """Processes of this run whose command line holds `word`."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(run.path).encode() in command and any(word.encode() in part for part in command):
-            found.append(int(entry.name))
-    return sorted(found)
 
 
 def kill_rank(jobs: Jobs, job: str, run: RunFolder) -> None:
@@ -104,14 +91,21 @@ class Comeback:
 def come_back(jobs: Jobs, job: str, run: RunFolder, *, begun: int = 1) -> Comeback:
     """Let a requeued job go on to an end, and say what it lost."""
     wait_until(lambda: jobs.cluster.restarts(job) >= begun, timeout=120, what="the requeue")
-    reached = max(losses(run))
-    end_at(run, reached + 60)
+    # Far enough for ranks that train on for a while after their agent is dead.
+    end_at(run, max(losses(run)) + 400)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=180)
     assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
     assert events(run)[-1] == "done"
-    starts = [r["step"] for r in run.records() if r.get("event") == "started"]
-    return Comeback(lost=reached - starts[-1], attempts=len(run.attempts()))
+    return Comeback(lost=lost_steps(run), attempts=len(run.attempts()))
+
+
+def lost_steps(run: RunFolder) -> int:
+    """Steps recorded before the newest attempt began, and done again by it."""
+    records = list(run.records())
+    start = max(i for i, record in enumerate(records) if record.get("event") == "started")
+    before = max(record["step"] for record in records[:start] if "loss" in record)
+    return int(before - records[start]["step"])
 
 
 @pytest.mark.long

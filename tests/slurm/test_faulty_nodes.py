@@ -1,0 +1,72 @@
+"""A node whose GPU breaks down: the requeued job stays off it, while enough others are left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from configs.run import RunFolder
+from tests.running import DIGITS, events, processes
+
+from .cluster import wait_until
+from .test_pretrain import ENDLESS, ONE, Jobs, end_at
+
+__all__ = ["jobs"]
+
+from .test_pretrain import jobs
+
+
+def break_gpu(run: RunFolder, node: str) -> None:
+    """Leave what rank 0 would leave whose GPU reports an error, and end it."""
+    note = {"reason": "node", "rank": 0, "node": node, "message": "uncorrectable ECC error"}
+    (run.attempt(run.attempts()[-1]) / "error.json").write_text(json.dumps(note))
+    agents = set(processes(run, "torchrun"))
+    for pid in set(processes(run, "train")) - agents:
+        os.kill(pid, signal.SIGKILL)
+
+
+def excluded(jobs: Jobs, job: str) -> str:
+    """Nodes that the job may not start on."""
+    told = jobs.cluster.run("scontrol", "show", "job", "-o", job).stdout
+    return told.partition(" ExcNodeList=")[2].split()[0]
+
+
+def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 5)
+    (faulty,) = jobs.cluster.nodes(job)
+    break_gpu(run, faulty)
+    wait_until(lambda: f"{faulty} is at fault: job {job} stays off it" in jobs.said(job))
+    end_at(run, 100)
+    jobs.cluster.end_requeue_hold(job)
+    jobs.cluster.wait(job, timeout=90)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert excluded(jobs, job) == faulty
+    nodes = [entry["slurm"]["nodelist"] for entry in run.manifest()["attempts"]]
+    assert nodes[0] == faulty
+    assert nodes[1] in {"a40-1", "a40-2"} - {faulty}
+    failed = next(r for r in run.records() if r.get("event") == "failed")
+    assert (failed["reason"], failed["node"]) == ("node", faulty)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flags", [("--nodes=2", "--gpus-per-node=a40:1"), ONE], ids=["2", "1"])
+def test_a_job_keeps_its_faulty_node_where_too_few_others_are_left(
+    jobs: Jobs, flags: tuple[str, ...]
+) -> None:
+    # The one node's job has been told to stay off the other node of its kind already.
+    other = () if "--nodes=2" in flags else ("--exclude=a40-2",)
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*flags, *other))
+    run = jobs.at_step(job, 5)
+    faulty = jobs.cluster.nodes(job)[0]
+    break_gpu(run, faulty)
+    wait_until(lambda: "not excluded" in jobs.said(job), timeout=60)
+    end_at(run, 100)
+    jobs.cluster.end_requeue_hold(job)
+    jobs.cluster.wait(job, timeout=90)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert events(run)[-1] == "done"
+    assert faulty in jobs.cluster.nodes(job)
