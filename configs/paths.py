@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from configs.inputs import check_inputs
 from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
 from configs.run import is_run
 from configs.schema import Run, keys
@@ -38,14 +39,23 @@ def with_absolute_paths(config: Kind) -> Kind:
 
 
 def check_paths(config: Run) -> None:
-    """Refuse a path where what the key wants is not there."""
+    """Refuse a path where what the key wants is not there, or cannot be what it wants."""
     spec = keys(config.kind)
     for name, path in _paths(config).items():
         wanted = spec[name].path
         if wanted in _KINDS:
             word, is_there = _KINDS[wanted]
             if not is_there(Path(path)):
-                raise ConfigError(f"{name} {path}: no such {word}; make it or name another")
+                raise ConfigError(f"{name} {path}: {_said(Path(path), word)}")
+    check_inputs(config)
+
+
+def _said(path: Path, word: str) -> str:
+    if word == "file" and path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.safetensors"))
+        hint = f", such as {inside[0]}" if inside else ""
+        return f"a folder, where a file is wanted; name the file in it{hint}"
+    return f"no such {word}; make it or name another"
 
 
 def _paths(config: Run) -> dict[str, str]:

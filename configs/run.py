@@ -56,6 +56,15 @@ class RunFolder:
         """Sample grids, by step."""
         return self.path / "samples"
 
+    def prompt_sample(self, prompt: int, step: int) -> Path:
+        """The image of one prompt, from 0, after `step` steps of a fine-tuning."""
+        return self.samples / f"prompt-{prompt:02d}" / f"step-{step:09d}.png"
+
+    @property
+    def lora(self) -> Path:
+        """LoRA files of a fine-tuning, by step: `step-000000500.safetensors`."""
+        return self.path / "lora"
+
     @property
     def profile(self) -> Path:
         """Chrome traces and memory snapshots of profiled steps, by attempt."""
@@ -225,7 +234,7 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
 
 def claim_attempt(run: RunFolder, config: Run) -> int:
     """Begin an attempt: its number, claimed by making its folder, with its changes kept in it."""
-    changes = _changes(read_tree(run.config_file), to_tree(config))
+    asked = run.asked()
     while True:
         number = max(run.attempts(), default=0) + 1
         try:
@@ -233,7 +242,9 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
             break
         except FileExistsError:
             continue
-    if changes:
+    if _changes(asked, to_tree(config)):
+        # Against the config, not the last attempt: a change may also have been taken back.
+        changes = _changes(read_tree(run.config_file), to_tree(config))
         replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
     if not is_restarted():
         # Whoever starts a stopped run again wants it to run.

@@ -10,11 +10,11 @@ class Clocks:
 
     PURPOSES = ("setup", "train", "data", "save", "sample", "eval", "profile")
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, purposes: tuple[str, ...] = PURPOSES) -> None:
         self._device = device
         self._mark = time.perf_counter()
         self._diverted: str | None = None
-        self.seconds = dict.fromkeys(self.PURPOSES, 0.0)
+        self.seconds = dict.fromkeys(purposes, 0.0)
 
     def lap(self, purpose: str, *, drain: bool = False) -> None:
         """Book the time since the last lap; `drain` waits for the device first."""

@@ -1,0 +1,227 @@
+"""`python -m finetune tiny FOLDER`: a random Flux, five captioned images, and an assistant LoRA.
+
+The Flux is in diffusers layout with every part that a real one has, so whatever reads a real one
+reads it; only its weights mean nothing. `--size mid` has blocks of the real shapes, but few.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxTransformer2DModel
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTokenizer,
+    T5Config,
+    T5EncoderModel,
+    T5Tokenizer,
+)
+
+from configs.yaml12 import ConfigError
+
+_CAPTIONS = (
+    "a photo of [trigger]",
+    "[trigger] on a table",
+    "a drawing of [trigger] in the rain",
+    "[trigger] from above",
+    "[trigger], close up",
+)
+_LETTERS = [chr(code) for code in range(33, 127)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Widths and depths of the parts."""
+
+    blocks: int
+    single_blocks: int
+    heads: int
+    rope: tuple[int, int, int]
+    clip_width: int
+    t5_width: int
+    vae_channels: tuple[int, ...]
+    side: int
+
+    @property
+    def head_width(self) -> int:
+        """Width of an attention head, which the three axes of the position share."""
+        return sum(self.rope)
+
+
+SHAPES = {
+    "tiny": Shape(
+        blocks=1,
+        single_blocks=1,
+        heads=2,
+        rope=(4, 6, 6),
+        clip_width=16,
+        t5_width=16,
+        vae_channels=(8, 8, 8, 8),
+        side=64,
+    ),
+    "mid": Shape(
+        blocks=2,
+        single_blocks=4,
+        heads=24,
+        rope=(16, 56, 56),
+        clip_width=768,
+        t5_width=4096,
+        vae_channels=(128, 256, 512, 512),
+        side=1024,
+    ),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m finetune tiny FOLDER [--size mid] [--variant dev]`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m finetune tiny",
+        description="Make a random Flux, five images with captions, and an assistant LoRA in a "
+        "new folder. Example: python -m finetune tiny logs/tiny-flux",
+    )
+    parser.add_argument("folder", type=Path, help="a new folder")
+    parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")
+    parser.add_argument("--variant", choices=("schnell", "dev"), default="schnell")
+    options = parser.parse_args(arguments)
+    make(options.folder, size=options.size, variant=options.variant)
+    print(options.folder)
+    return 0
+
+
+def make(folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: int = 0) -> None:
+    """Make `model/`, `images/` and `assistant.safetensors` in a folder that is new or empty."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is there already; name a new folder, or remove it")
+    shape = SHAPES[size]
+    save_images(folder / "images", side=shape.side)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        save_model(folder / "model", shape, variant=variant)
+        _save_assistant(folder / "assistant.safetensors", shape)
+
+
+def save_model(folder: Path, shape: Shape, *, variant: str) -> None:
+    """A random Flux in diffusers layout."""
+    folder.mkdir(parents=True)
+    _transformer(shape, variant).save_pretrained(folder / "transformer")
+    _save_text_encoders(folder, shape)
+    _vae(shape).save_pretrained(folder / "vae")
+    FlowMatchEulerDiscreteScheduler(
+        shift=1.0 if variant == "schnell" else 3.0, use_dynamic_shifting=variant == "dev"
+    ).save_pretrained(folder / "scheduler")
+    parts = {
+        "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
+        "text_encoder": ("transformers", "CLIPTextModel"),
+        "text_encoder_2": ("transformers", "T5EncoderModel"),
+        "tokenizer": ("transformers", "CLIPTokenizer"),
+        "tokenizer_2": ("transformers", "T5TokenizerFast"),
+        "transformer": ("diffusers", "FluxTransformer2DModel"),
+        "vae": ("diffusers", "AutoencoderKL"),
+    }
+    index = {"_class_name": "FluxPipeline", **{name: list(part) for name, part in parts.items()}}
+    (folder / "model_index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+
+def save_images(folder: Path, *, side: int) -> None:
+    """Five smooth images of different shapes, each with a caption."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for number, caption in enumerate(_CAPTIONS):
+        coarse = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        size = (side + side // 2 if number == 3 else side, side)
+        image = Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+        image.save(folder / f"{number:02d}.png")
+        (folder / f"{number:02d}.txt").write_text(caption + "\n", encoding="utf-8")
+
+
+def _transformer(shape: Shape, variant: str) -> FluxTransformer2DModel:
+    return FluxTransformer2DModel(
+        num_layers=shape.blocks,
+        num_single_layers=shape.single_blocks,
+        attention_head_dim=shape.head_width,
+        num_attention_heads=shape.heads,
+        joint_attention_dim=shape.t5_width,
+        pooled_projection_dim=shape.clip_width,
+        axes_dims_rope=shape.rope,
+        guidance_embeds=variant == "dev",
+    )
+
+
+def _save_text_encoders(folder: Path, shape: Shape) -> None:
+    words = ["<|startoftext|>", "<|endoftext|>", *_LETTERS, *(f"{c}</w>" for c in _LETTERS)]
+    clip_tokens = CLIPTokenizer(
+        vocab={word: number for number, word in enumerate(words)}, merges=[], model_max_length=77
+    )
+    clip_tokens.save_pretrained(folder / "tokenizer")
+    # A loader of another version makes the tokenizer from these two.
+    clip_tokens._tokenizer.model.save(str(folder / "tokenizer"))
+    scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
+    scores += [(letter, -3.0) for letter in _LETTERS]
+    t5_tokens = T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=512)
+    t5_tokens.save_pretrained(folder / "tokenizer_2")
+    heads = max(1, shape.clip_width // 64)
+    CLIPTextModel(
+        CLIPTextConfig(
+            vocab_size=len(words),
+            hidden_size=shape.clip_width,
+            projection_dim=shape.clip_width,
+            intermediate_size=2 * shape.clip_width,
+            num_hidden_layers=1,
+            num_attention_heads=heads,
+            bos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=1,
+        )
+    ).save_pretrained(folder / "text_encoder")
+    T5EncoderModel(
+        T5Config(
+            vocab_size=len(scores),
+            d_model=shape.t5_width,
+            d_kv=shape.t5_width // max(1, shape.t5_width // 64),
+            d_ff=2 * shape.t5_width,
+            num_layers=1,
+            num_heads=max(1, shape.t5_width // 64),
+            is_gated_act=True,
+            feed_forward_proj="gated-gelu",
+        )
+    ).save_pretrained(folder / "text_encoder_2")
+
+
+@torch.no_grad()
+def _vae(shape: Shape) -> AutoencoderKL:
+    """A VAE of 16 latent channels, whose latents are about standard normal."""
+    vae = AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=shape.vae_channels,
+        layers_per_block=1,
+        latent_channels=16,
+        norm_num_groups=4,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )
+    coarse = torch.rand(4, 3, 4, 4) * 2 - 1
+    image = torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(-1, 1)
+    latent = vae.encode(image).latent_dist.mode()
+    vae.register_to_config(
+        scaling_factor=1 / latent.std().item(), shift_factor=latent.mean().item()
+    )
+    return vae
+
+
+def _save_assistant(file: Path, shape: Shape) -> None:
+    """A LoRA of rank 4 on the attention of the double blocks, in the keys that diffusers reads."""
+    width = shape.heads * shape.head_width
+    tensors = {}
+    for block in range(shape.blocks):
+        for name in ("to_q", "to_k", "to_v"):
+            key = f"transformer.transformer_blocks.{block}.attn.{name}"
+            tensors[f"{key}.lora_A.weight"] = torch.randn(4, width) / width**0.5
+            tensors[f"{key}.lora_B.weight"] = torch.randn(width, 4) / 4
+    save_file(tensors, str(file))
