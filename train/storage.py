@@ -55,7 +55,7 @@ def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[st
         sums: dict[str, str] = json.loads((checkpoint / SUMS).read_text(encoding="utf-8"))
     except ValueError:
         return [SUMS]
-    return [name for name in sorted(sums)[part::parts] if _sum(checkpoint / name) != sums[name]]
+    return [name for name in sorted(sums)[part::parts] if file_sum(checkpoint / name) != sums[name]]
 
 
 def set_aside(checkpoint: Path) -> None:
@@ -78,7 +78,7 @@ class Writer(FileSystemWriter):
     ) -> None:
         self._folder, self._name, self._keep = folder, name, keep
         self._is_superseded = is_superseded
-        self._beside = folder / f"{name}{_PARTIAL}"
+        self._beside = beside(folder, name)
         super().__init__(self._beside)
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class Writer(FileSystemWriter):
         """Write this rank's files and their sums."""
         written = super().write_data(plan, planner)
         names = {result.storage_data.relative_path for result in written.value()}
-        sums = {name: _sum(self._beside / name) for name in sorted(names)}
+        sums = {name: file_sum(self._beside / name) for name in sorted(names)}
         replace_file(self._beside / f"{dist.get_rank()}.{SUMS}", json.dumps(sums))
         return written
 
@@ -99,7 +99,7 @@ class Writer(FileSystemWriter):
         """Write what all ranks' files mean, and install them; the coordinating rank does it."""
         super().finish(metadata, results)
         parts = list(self._beside.glob(f"*.{SUMS}"))
-        sums = {".metadata": _sum(self._beside / ".metadata")}
+        sums = {".metadata": file_sum(self._beside / ".metadata")}
         for part in parts:
             sums |= json.loads(part.read_text(encoding="utf-8"))
             part.unlink()
@@ -109,15 +109,25 @@ class Writer(FileSystemWriter):
     def _install(self) -> None:
         if self._is_superseded():
             raise Superseded(f"{self._folder}: a newer attempt has begun")
-        final = self._folder / self._name
-        if final.exists():  # the same step again, after a resume from an older one
-            final.rename(self._folder / f"{self._name}.old{_PARTIAL}")
-        self._beside.rename(final)
-        sync_folder(self._folder)
-        replace_file(self._folder / "latest", f"{self._name}\n")
-        discard_partial(self._folder)
-        for old in complete(self._folder)[: -self._keep]:
-            shutil.rmtree(self._folder / old)
+        install(self._folder, self._name, keep=self._keep)
+
+
+def beside(folder: Path, name: str) -> Path:
+    """Where a checkpoint is written before it is installed."""
+    return folder / f"{name}{_PARTIAL}"
+
+
+def install(folder: Path, name: str, *, keep: int) -> None:
+    """Move what was written beside, its sums included, into place as the newest checkpoint."""
+    final = folder / name
+    if final.exists():  # the same step again, after a resume from an older one
+        final.rename(folder / f"{name}.old{_PARTIAL}")
+    beside(folder, name).rename(final)
+    sync_folder(folder)
+    replace_file(folder / "latest", f"{name}\n")
+    discard_partial(folder)
+    for old in complete(folder)[:-keep]:
+        shutil.rmtree(folder / old)
 
 
 def discard_partial(folder: Path) -> None:
@@ -136,7 +146,8 @@ def first_cause() -> Iterator[None]:
         raise causes[0] from None
 
 
-def _sum(file: Path) -> str | None:
+def file_sum(file: Path) -> str | None:
+    """The SHA-256 of a file's content; None where it cannot be read."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
