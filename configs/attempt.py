@@ -1,6 +1,5 @@
 """One attempt at a run as the job body sees it: how it is begun, and what its end means."""
 
-import json
 import shlex
 import sys
 import time
@@ -10,6 +9,7 @@ from typing import Any
 
 from configs.batch import check_ranks
 from configs.disk import replace_file
+from configs.ending import cause
 from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
 from configs.paths import check_paths, with_absolute_paths
 from configs.pruning import rule_out, settle_cell
@@ -112,7 +112,7 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     if number == max(run.attempts()):
         run.note(number, ended=time.time())
     try:
-        last = _last_event(run, number) or _fail(run, number, **_cause(attempt, status))
+        last = _last_event(run, number) or _fail(run, number, **cause(attempt, status=status))
         if last["event"] == "paused" and is_stalled(run):
             message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
             last = _fail(run, number, reason="timeout", message=message)
@@ -157,17 +157,6 @@ def _fail(run: RunFolder, attempt: int, **why: Any) -> Record:
     return record
 
 
-def _cause(attempt: Path, status: int) -> dict[str, Any]:
-    """Reason, message, rank and node of the first failing rank, as far as it left word."""
-    note = _error_note(attempt)
-    return {
-        "reason": note.get("reason", "crash"),
-        "message": note.get("message") or f"the ranks left with status {status} and said nothing",
-        "rank": note.get("rank"),
-        "node": note.get("node"),
-    }
-
-
 def _checked_config(
     found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
 ) -> Run:
@@ -208,13 +197,6 @@ def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
             f"allocation has {nodes} x {gpus}; the allocation wins",
             file=sys.stderr,
         )
-
-
-def _error_note(attempt: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((attempt / "error.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
 
 
 def _code(attempt: Path) -> dict[str, Any]:

@@ -29,6 +29,16 @@ class Division:
         """All ranks."""
         return self.data_ranks * self.tensor
 
+    @property
+    def noise_count(self) -> int:
+        """K, the microbatches whose gradients are seen apart: one per data rank, or of one rank."""
+        return self.data_ranks if self.data_ranks > 1 else self.accumulation
+
+    @property
+    def noise_batch(self) -> int:
+        """b, the images of each of them."""
+        return self.data_ranks * self.micro_batch * self.accumulation // self.noise_count
+
 
 def check_ranks(config: Run, *, world: int) -> None:
     """Refuse a number of ranks that the run's work does not divide over."""
@@ -57,13 +67,36 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"train.micro_batch {micro} does not divide the {share} images of a data rank "
             f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
         )
-    return Division(
+    division = Division(
         replicate=replicate,
         shard=shard,
         tensor=tensor,
         micro_batch=micro,
         accumulation=share // micro,
     )
+    if isinstance(config, Pretrain) and config.gns.enabled:
+        _check_noise(config, division)
+    return division
+
+
+def _check_noise(config: Pretrain, division: Division) -> None:
+    """Refuse a division whose gradients tell nothing of their noise."""
+    count, batch = division.noise_count, division.noise_batch
+    if count < 2:
+        raise ConfigError(
+            f"gns.enabled compares microbatches, and one rank with train.micro_batch {batch} has "
+            "one a step: set train.micro_batch to half of train.global_batch or less"
+        )
+    if config.gns.bins and division.micro_batch < 2:
+        raise ConfigError(
+            "gns.bins compares images of one microbatch, and train.micro_batch is 1: set it to 2 "
+            "or more, or gns.bins to null"
+        )
+    if config.objective.sampler == "stratified" and batch % config.objective.strata:
+        raise ConfigError(
+            f"gns.enabled needs independent microbatches, and one of {batch} images splits "
+            f"objective.strata {config.objective.strata}; set it to a divisor of {batch}"
+        )
 
 
 def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:

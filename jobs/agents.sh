@@ -83,9 +83,28 @@ signal_agents() {
   done
 }
 
+# Whether the ranks have said how this attempt ended, which they do last of all.
+has_ended() {
+  tail -n 1 "${ATTEMPT%/attempts/*}/metrics.jsonl" 2>/dev/null |
+    grep -qE '"attempt": '"$((10#${ATTEMPT##*/}))"', "event": "(done|paused|stopped)"'
+}
+
+# After their last word agents have a minute to leave. An srun whose slurmstepd was killed on a node
+# never learns that its ranks have left, and would keep the job to the end of its time.
+end_late_agents() {
+  until has_ended; do sleep 5; done
+  sleep 60
+  echo "the ranks have ended a minute ago, srun has not: killing it"
+  signal_agents KILL
+}
+
 # Wait for all of them, through any trap; the status of the first that failed.
 wait_for_agents() {
-  local agent status before result=0
+  local agent status before watch='' result=0
+  if [[ -n ${SLURM_JOB_ID-} ]]; then
+    end_late_agents &
+    watch=$!
+  fi
   for agent in "${AGENTS[@]}"; do
     # A trap ends the wait, not the agent.
     while true; do
@@ -95,6 +114,7 @@ wait_for_agents() {
     done
     ((result)) || result=$status
   done
+  [[ -z $watch ]] || kill "$watch" 2>/dev/null || true
   [[ -z ${FOLLOWER-} ]] || wait "$FOLLOWER" 2>/dev/null || true
   return "$result"
 }

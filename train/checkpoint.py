@@ -6,7 +6,7 @@ so a checkpoint can be taken up by any number of ranks.
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +28,7 @@ from train.soundness import LossScale
 from train.storage import (
     Writer,
     damaged_files,
+    discard_partial,
     first_cause,
     newest_first,
     set_aside,
@@ -118,7 +119,7 @@ class Saver:
         self.wait()
         name, saved = step_name(state.step), Saved(step=state.step, images=state.images)
         writer = Writer(self._folder, name, keep=self._keep, is_superseded=self._is_superseded)
-        with first_cause():
+        with self._room_given_back():
             _on_rank_0(writer.prepare)
             if self._group is None:
                 dcp.save({"training": state}, storage_writer=writer)
@@ -147,9 +148,21 @@ class Saver:
         if self._pending is None:
             return
         (begun, saved), self._pending = self._pending, None
-        with first_cause():
+        with self._room_given_back():
             begun.result()
         self._finished.append(saved)
+
+    @contextlib.contextmanager
+    def _room_given_back(self) -> Iterator[None]:
+        """Raise what a save met; a full disk is not left fuller by the half of a checkpoint."""
+        try:
+            with first_cause():
+                yield
+        except Exception:
+            if dist.get_rank() == 0 and not self._is_superseded():
+                with contextlib.suppress(OSError):
+                    discard_partial(self._folder)
+            raise
 
 
 def _on_rank_0(act: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from configs.schema.encode import Encode
 from configs.schema.finetune import Finetune
+from configs.schema.gns import NoiseRun
 from configs.schema.infer import Infer
 from configs.schema.key import Group
 from configs.schema.pretrain import Pretrain
@@ -17,8 +18,8 @@ from configs.schema.sample import Sampling
 from configs.schema.study import Study
 
 __all__ = [
-    "KINDS", "MODELS", "Encode", "Finetune", "Infer", "KeyInfo", "Pretrain", "Run", "Sampling",
-    "Study", "key_info", "keys",
+    "KINDS", "MODELS", "Encode", "Finetune", "Infer", "KeyInfo", "NoiseRun", "Pretrain", "Run",
+    "Sampling", "Study", "key_info", "keys",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Run]] = {
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Run]] = {
     "sample": Sampling,
     "finetune": Finetune,
     "infer": Infer,
+    "gns": NoiseRun,
 }
 # A study is no run: it is planned and submitted whole.
 MODELS: dict[str, type[Group]] = {**KINDS, "study": Study}

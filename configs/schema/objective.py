@@ -38,9 +38,33 @@ class Objective(Group):
         unit="tokens",
         ge=1,
     )
+    sampler: Literal["uniform", "stratified", "variance"] = key(
+        "uniform",
+        "how t is drawn from its density: each alone; one from each of `strata` equally likely "
+        "parts; or by `bin_shares`, with weights that undo it",
+        "loss",
+    )
+    strata: int = key(16, "of stratified: images in a row that share out the density", "loss", ge=2)
+    bin_shares: list[float] | None = key(
+        None,
+        "of variance: how often t is drawn from each of so many equal bins, in any unit; "
+        "`python -m analysis gns` says which shares save most",
+        "loss",
+    )
     label_dropout: float = key(
         0.1, "share of labels replaced by the null label, for guidance", "loss", ge=0, lt=1
     )
+
+    @model_validator(mode="after")
+    def _sampler_fits(self) -> "Objective":
+        shares = self.bin_shares
+        if (self.sampler == "variance") != (shares is not None):
+            raise ValueError(
+                "objective.sampler variance and objective.bin_shares go together: set both or none"
+            )
+        if shares is not None and (len(shares) < 2 or min(shares) <= 0):
+            raise ValueError("objective.bin_shares: expected two or more numbers above 0")
+        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Objective":

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from configs.schema.data import Data
+from configs.schema.gns import GradientNoise
 from configs.schema.key import key
 from configs.schema.model import Model
 from configs.schema.objective import Objective
@@ -39,6 +40,7 @@ class Pretrain(Run):
     validation: Validation = Field(default_factory=Validation)
     profile: Profile = Field(default_factory=Profile)
     sample: Sample = Field(default_factory=Sample)
+    gns: GradientNoise = Field(default_factory=GradientNoise)
 
     def last_step(self) -> int:
         """The step at which it is done."""
@@ -46,7 +48,14 @@ class Pretrain(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Pretrain":
-        for refusal in (self._size(), self._unet(), self._sampler(), self._validation()):
+        for refusal in (
+            self._size(),
+            self._unet(),
+            self._sampler(),
+            self._validation(),
+            self._strata(),
+            self._noise(),
+        ):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -84,4 +93,29 @@ class Pretrain(Run):
     def _validation(self) -> str | None:
         if self.validation.every and not self.data.held_out:
             return "validation.every needs held-out images: set data.held_out, such as 0.05"
+        return None
+
+    def _strata(self) -> str | None:
+        strata = self.objective.strata
+        if self.objective.sampler == "stratified" and self.train.global_batch % strata:
+            return (
+                f"objective.strata {strata} does not divide train.global_batch "
+                f"{self.train.global_batch}: each step is made of whole groups of strata"
+            )
+        return None
+
+    def _noise(self) -> str | None:
+        if not self.gns.enabled:
+            return None
+        if self.layout.tensor > 1:
+            return (
+                "gns.enabled reads gradients before ranks sum them, of which tensor parallelism "
+                "has parts on several ranks: set layout.tensor to 1, or gns.enabled to false"
+            )
+        if self.gns.bins is None:
+            if self.gns.whole_every is not None:
+                return "gns.whole_every measures bin by bin: set gns.bins, such as 10"
+            return None
+        if self.model.family != "dit" or self.model.conditioning != "adaln":
+            return "gns.bins reads the adaLN layers, which this model has not: set gns.bins to null"
         return None

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
+from configs import ending
 from launch.why.scene import Scene
 
 CUDA_OOM = r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED"
 HOST_OOM = (
-    r"oom[-_ ]kill|Out Of Memory|Exceeded job memory limit|exceeded memory limit"
-    r"|DefaultCPUAllocator: |Cannot allocate memory|^MemoryError"
+    ending.HOST_OOM + r"|Out Of Memory|DefaultCPUAllocator: |Cannot allocate memory|^MemoryError"
 )
 # The last two are torch's own words for a write that was cut short.
 DISK = (

@@ -63,6 +63,8 @@ def test_a_run_folder_is_resumed_and_changes_stay_with_the_attempts(config: Path
     assert [run.config(attempt).train.steps for attempt in (1, 2, 3)] == [10, 30, 30]
     assert read_tree(run.config_file)["train"]["steps"] == 10
     assert read_tree(run.attempt(2) / "overrides.yaml") == {"train": {"steps": 30}}
+    begin(run.path, "train.steps=10")
+    assert [run.config(attempt).train.steps for attempt in (3, 4, None)] == [30, 10, 10]
 
 
 def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None:

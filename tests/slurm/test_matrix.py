@@ -14,7 +14,7 @@ import pytest
 from configs.run import RunFolder
 from tests.running import DIGITS, events, losses, processes, trained
 
-from .cluster import wait_until
+from .cluster import Cluster, wait_until
 from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
 
 __all__ = ["jobs"]
@@ -109,9 +109,7 @@ def lost_steps(run: RunFolder) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "end", [requeue, kill_rank, kill_agent, kill_stepd], ids=lambda end: end.__name__
-)
+@pytest.mark.parametrize("end", [requeue, kill_rank, kill_agent], ids=lambda end: end.__name__)
 def test_a_sudden_end_costs_at_most_one_save_interval(
     jobs: Jobs, ranks: int, reference: RunFolder, end: Callable[[Jobs, str, RunFolder], None]
 ) -> None:
@@ -120,6 +118,20 @@ def test_a_sudden_end_costs_at_most_one_save_interval(
     end(jobs, job, run)
     back = come_back(jobs, job, run)
     assert 0 <= back.lost <= run.config().checkpoint.every
+    expect_same_curve(run, reference)
+
+
+@pytest.mark.long
+def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
+    jobs: Jobs, ranks: int, reference: RunFolder
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
+    run = jobs.at_step(job, 60)
+    kill_stepd(jobs, job, run)
+    jobs.at_step(job, max(losses(run)) + 20)
+    jobs.cluster.warn(job)
+    wait_until(lambda: events(run)[-1] == "paused", timeout=60)
+    assert come_back(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
 
 
@@ -226,3 +238,30 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
     assert (last["event"], last["reason"]) == ("failed", "disk")
     assert jobs.cluster.restarts(job) == 0
     assert [entry.name for entry in run.checkpoints.glob("step-*")] == ["step-000000060"]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> Iterator[Cluster]:
+    """A Slurm that looks at the memory of jobs every 20 s, and kills those that take too much."""
+    lines = ["JobAcctGatherFrequency=20", "JobAcctGatherParams=OverMemoryKill"]
+    one = Cluster.start(tmp_path_factory.mktemp("watched"), lines=lines)
+    yield one
+    one.stop()
+
+
+@pytest.mark.long
+def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
+    watched: Cluster, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    jobs = Jobs(cluster=watched, logs=tmp_path)
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--mem=250M"))
+    watched.wait(job, timeout=120)
+    run = jobs.run_of(job)
+    failed = list(run.records())[-1]
+    assert (failed["event"], failed["reason"]) == ("failed", "host_oom")
+    assert watched.restarts(job) == 0
+    again = jobs.submit(run.path, f"train.steps={max(losses(run)) + 10}", flags=FLAGS[ranks])
+    watched.wait(again, timeout=120)
+    assert events(run)[-1] == "done"
+    assert lost_steps(run) <= run.config().checkpoint.every

@@ -260,6 +260,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(full_disk: Path, asynchronous: b
     with pytest.raises(OSError, match="No space left") as error:
         save_and_wait(saver, state)
     assert reason_of(error.value) == "disk"
+    assert {entry.name for entry in full_disk.iterdir() if entry.is_dir()} == {"step-000000007"}
     assert newest(full_disk) == "step-000000007"
     assert load_newest(full_disk, state)
     assert state.step == 7
