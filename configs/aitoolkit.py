@@ -62,7 +62,7 @@ TAKEN = {
     "network.network_kwargs": "lora.targets",
     "network.rank": "lora.rank",
     "network.type": "nothing: it is always a LoRA",
-    "sample.format": "nothing: samples are JPEG",
+    "sample.format": "nothing: samples are PNG",
     "sample.guidance_scale": "sample.guidance",
     "sample.height": "sample.height",
     "sample.prompts": "sample.prompts",

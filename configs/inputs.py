@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from configs.aitoolkit import check_aitoolkit_keys
 from configs.captioned import check_captioned
 from configs.flux_folder import check_flux
 from configs.prompts import prompts_of
@@ -12,6 +13,7 @@ from configs.yaml12 import ConfigError
 
 def check_inputs(config: Run) -> None:
     """Refuse a model, images, captions, a LoRA or prompts that a run would only fail on."""
+    check_aitoolkit_keys(config)
     if isinstance(config, Finetune):
         assert config.flux.folder is not None
         assert config.data.folder is not None
