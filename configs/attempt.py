@@ -113,6 +113,9 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         run.note(number, ended=time.time())
     try:
         last = _last_event(run, number) or _fail(run, number, **cause(attempt, status=status))
+        if last["event"] == "stopped" and status and not _is_asked_to_stop(run, attempt):
+            # Where one agent dies, srun ends the ranks of the others by the signal of a scancel.
+            last = _fail(run, number, **cause(attempt, status=status))
         if last["event"] == "paused" and is_stalled(run):
             message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
             last = _fail(run, number, reason="timeout", message=message)
@@ -126,6 +129,11 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         requeue=may_requeue(run, last),
         faulty_node=last.get("node", "") if last.get("reason") == "node" else "",
     )
+
+
+def _is_asked_to_stop(run: RunFolder, attempt: Path) -> bool:
+    """Whether a person wants the run to end; the job script notes a signal that it got itself."""
+    return run.stop_file.exists() or (attempt / "STOP").exists()
 
 
 def _is_skipped(run: RunFolder, config: Run) -> bool:

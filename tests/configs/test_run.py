@@ -229,6 +229,22 @@ def test_a_faulty_node_is_named_and_costs_no_run_its_next_attempt(
     assert (verdict.requeue, verdict.faulty_node) == (True, "n-2")
 
 
+@pytest.mark.parametrize(
+    ("asked", "event"), [("attempts/001/STOP", "stopped"), ("STOP", "stopped"), (None, "failed")]
+)
+def test_ranks_that_stopped_with_their_dead_agents_were_not_asked_to(
+    config: Path, asked: str | None, event: str
+) -> None:
+    run = begin(config)
+    writer = RecordWriter(run.path, attempt=1)
+    for said in ("started", "saved", "stopped"):
+        writer.event(said, step=5 * (said != "started"))
+    if asked:
+        (run.path / asked).touch()
+    verdict = close_attempt(run.attempt(1), status=137)
+    assert (verdict.event, verdict.requeue) == (event, asked is None)
+
+
 def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monkeypatch) -> None:
     run = begin(config)
     attempts_of_one_job(run, monkeypatch, 5, None, None, None)
