@@ -20,6 +20,11 @@ from train.network import network_macs
 
 def placement(ranks: Ranks) -> list[object] | None:
     """Node, address and device of every rank, in order, on rank 0; None elsewhere."""
+    return to_rank_0(place(ranks))
+
+
+def place(ranks: Ranks) -> dict[str, Any]:
+    """Node, address and device of this rank."""
     cuda = ranks.device.type == "cuda"
     mine: dict[str, Any] = {"rank": ranks.rank, "node": node_name(), "host": socket.gethostname()}
     mine["local_rank"] = ranks.local_rank
@@ -32,7 +37,7 @@ def placement(ranks: Ranks) -> list[object] | None:
         mine["gpu_memory_gb"] = round(properties.total_memory / 1e9, 3)
     else:
         mine["cpu"] = cpu_model()
-    return to_rank_0(mine)
+    return mine
 
 
 def versions() -> dict[str, str]:

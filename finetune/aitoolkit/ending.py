@@ -1,0 +1,27 @@
+"""Why ai-toolkit left: its reason, one of `configs.records.REASONS`, and its own words."""
+
+import re
+import signal
+
+from train.failure import RunFailure
+
+_SIGNS = (
+    (re.compile(r"CUDA out of memory|OutOfMemoryError|OOM during training step"), "oom"),
+    (re.compile(r"DefaultCPUAllocator|Cannot allocate memory|MemoryError"), "host_oom"),
+    (re.compile(r"No space left on device|Disk quota exceeded|database or disk is full"), "disk"),
+    (re.compile(r"loss is nan|Loss is NaN", re.IGNORECASE), "nan"),
+    (re.compile(r"cannot identify image file|UnidentifiedImageError|image file is truncated"),
+     "data"),
+)  # fmt: skip
+_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|Error running job: .*)$", re.M)
+
+
+def failure(status: int, *, info: str, words: str) -> RunFailure:
+    """What ended it, from its exit `status`, what its table said last, and its last `words`."""
+    if status == -signal.SIGKILL:
+        return RunFailure("host_oom", "ai-toolkit was killed, most often for want of host memory")
+    told = _ERROR.findall(words)
+    message = info or (told[-1] if told else f"ai-toolkit left with status {status}")
+    text = "\n".join([message, *told])
+    reason = next((reason for sign, reason in _SIGNS if sign.search(text)), "crash")
+    return RunFailure(reason, f"ai-toolkit: {message}")

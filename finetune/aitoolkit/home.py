@@ -1,0 +1,103 @@
+"""Where ai-toolkit is, and how a command of its virtualenv is run apart from ours."""
+
+import ast
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.yaml12 import ConfigError
+
+# Ours would be imported in place of its own; what torchrun set would make its accelerate wait for
+# peers; and with HF_HUB_OFFLINE it loads Flux schnell not even from local files.
+_OURS = (
+    "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "HF_HUB_OFFLINE", "SEED",
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+_PACKAGES = (
+    "torch", "diffusers", "transformers", "peft", "accelerate", "bitsandbytes", "optimum-quanto",
+    "torchao", "safetensors",
+)  # fmt: skip
+_ASK_VERSIONS = """
+import importlib.metadata as metadata, json, platform, sys
+found = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """A checkout of ai-toolkit and the Python of its virtualenv."""
+
+    folder: Path
+    python: Path
+
+
+def find_home() -> Home:
+    """What `AI_TOOLKIT` names; `ConfigError` where that is no checkout with a virtualenv."""
+    named = os.environ.get("AI_TOOLKIT")
+    if not named:
+        raise ConfigError(
+            "engine aitoolkit needs AI_TOOLKIT, the folder of its checkout: set it in the site "
+            "file (env/sites/), make one with env/create.sh ai-toolkit, or set engine=embedded"
+        )
+    folder = Path(named).expanduser().absolute()
+    if not (folder / "run.py").is_file() or not (folder / "toolkit").is_dir():
+        raise ConfigError(
+            f"AI_TOOLKIT={named}: no checkout of ai-toolkit (it has no run.py and toolkit/); "
+            "make one with env/create.sh ai-toolkit"
+        )
+    for name in ("venv", ".venv"):
+        python = folder / name / "bin" / "python"
+        if os.access(python, os.X_OK):
+            return Home(folder=folder, python=python)
+    raise ConfigError(
+        f"{folder}: no virtualenv of its own in venv/ or .venv/; env/create.sh ai-toolkit makes it"
+    )
+
+
+def environment() -> dict[str, str]:
+    """This environment without what is ours alone."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OURS and not name.startswith(("TORCHELASTIC_", "PYTEST_"))
+    }
+    return kept | {"PYTHONUNBUFFERED": "1"}
+
+
+def versions(home: Home) -> dict[str, str]:
+    """Versions of ai-toolkit (with its commit, where git knows it) and of what it computes with."""
+    asked = _answer([str(home.python), "-c", _ASK_VERSIONS, *_PACKAGES])
+    found: dict[str, str] = json.loads(asked) if asked else {}
+    # Without one of its own, git would answer for a checkout around it.
+    ask_git = ["git", "-C", str(home.folder), "rev-parse", "--short=10", "HEAD"]
+    commit = _answer(ask_git) if (home.folder / ".git").exists() else None
+    number = _version_of(home.folder / "version.py")
+    told = " ".join(part for part in (number, commit) if part)
+    return found | ({"ai-toolkit": told} if told else {})
+
+
+def _version_of(file: Path) -> str | None:
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
+    return None
+
+
+def _answer(command: list[str]) -> str | None:
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.stdout.strip() if done.returncode == 0 else None
