@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 from configs.schema.objective import Objective
 
 _ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR, _VALIDATION = 1, 2, 3, 4, 5, 6, 7
-_LABEL = 8
+_LABEL, _STRATA, _PROBE = 8, 9, 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """What chance decides for one example: `t` in 0..1, noise of the image's shape."""
+    """What chance decides for one example: `t` in 0..1, noise of the image's shape.
+
+    `u` is uniform in 0..1, for samplers that draw another time.
+    """
 
     t: float
+    u: float
     drop_label: bool
     flip: bool
     noise: NDArray[np.float32]
@@ -65,6 +69,7 @@ def draw(
     normal = generator.standard_normal()
     return Draw(
         t=flow_time(u, normal, objective, shift=shift),
+        u=float(u),
         drop_label=bool(drop < objective.label_dropout),
         flip=bool(flip < 0.5),
         noise=generator.standard_normal(shape, dtype=np.float32),
@@ -84,6 +89,16 @@ def flow_time(u: float, normal: float, objective: Objective, *, shift: float) ->
     else:
         t = u
     return float(shift * t / (1 + (shift - 1) * t))
+
+
+def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:
+    """Which of `strata` parts of the density each image of a group of as many gets."""
+    return _generator(seed, _STRATA, 0, group).permutation(strata)
+
+
+def probe(seed: int, step: int, number: int) -> np.random.Generator:
+    """What chance decides for microbatch `number` of a measurement of the gradient at `step`."""
+    return _generator(seed, _PROBE, number, step)
 
 
 def sample_noise(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:

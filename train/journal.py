@@ -49,6 +49,10 @@ class Journal:
         self._record(fields)
         log.info(_details(fields))
 
+    def measurement(self, fields: dict[str, Any]) -> None:
+        """Record what is too long for a console."""
+        self._record(fields)
+
     def event(self, name: str, **fields: Any) -> None:
         """Record an event."""
         if self._writer:

@@ -83,6 +83,12 @@ def lay_out(network: nn.Module, config: Pretrain, *, division: Division, ranks: 
     )
 
 
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """The arithmetic of a forward pass: autocast, but for fp32."""
+    lower = precision != "fp32"
+    return torch.autocast(device.type, DTYPES[precision if lower else "bf16"], enabled=lower)
+
+
 def is_sharded(division: Division) -> bool:
     """Whether FSDP2 holds the parameters; under tensor parallelism it does the replicas too."""
     return division.shard > 1 or division.tensor > 1

@@ -18,12 +18,13 @@ from train.data.loader import Batch, Loading
 from train.data.vae import pictures
 from train.dist import Agreement, Ranks, data_rank
 from train.ema import Average
+from train.gns.watch import NoiseWatch
 from train.hang import HangWatch
 from train.interval import Interval
-from train.journal import Arrivals, Journal
-from train.layout import DTYPES
+from train.journal import Arrivals, Journal, log
+from train.layout import autocast
 from train.objective import Objective
-from train.optimizer import clip_factor, gradient_norm, learning_rate
+from train.optimizer import clip_factor, gradient_squares, learning_rate
 from train.profile import ProfileWindow
 from train.sampling import Place, grid_labels, sample, save_grid
 from train.soundness import FiniteWatch, LossScale
@@ -53,6 +54,7 @@ class Trainer:
     watch: Watch
     batches: Loading[Batch]
     validation: Validation | None
+    noise: NoiseWatch | None
     window: ProfileWindow
     hang: HangWatch
 
@@ -100,11 +102,13 @@ class Trainer:
         saves = step % config.checkpoint.every == 0 or last
         judges = self.validation is not None and _is_due(step, config.validation.every, last)
         draws = _is_due(step, config.sample.every, last)
+        probes = self.noise and self.noise.whole and _is_due(step, config.gns.whole_every, last)
+        pauses = saves or judges or draws or probes
         self.hang.passes()
-        if saves or judges or draws:
+        if pauses:
             self.hang.rests()
         closes = self.window.closes_after_step()
-        if closes or step % config.log.every == 0 or saves or judges or draws:
+        if closes or step % config.log.every == 0 or pauses:
             self.record(norm)
         if closes:
             self.window.close()
@@ -112,6 +116,8 @@ class Trainer:
             self.save()
         if judges:
             self.validate()
+        if probes:
+            self.probe_noise()
         if draws:
             self.draw_samples()
         self._tell_saved()
@@ -132,6 +138,8 @@ class Trainer:
             losses = self.objective.losses(self.model, image, image, label.float(), label)
         losses.sum().backward()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.noise:
+            self.noise.rehearsed()
 
     def record(self, norm: Tensor) -> None:
         """Record the interval that ends with this step."""
@@ -147,6 +155,8 @@ class Trainer:
             fields["loss_scale"] = self.scale.value
         if self.ranks.device.type == "cuda":
             fields["gpu_gb"] = torch.cuda.max_memory_allocated(self.ranks.device) / 1e9
+        if self.noise:
+            fields |= self.noise.fields()
         self.arrivals.write(state.step)
         self.journal.step(fields | self.clocks.fields(), steps=config.train.steps)
 
@@ -163,9 +173,14 @@ class Trainer:
                 loss = self.backward(last=last)
         self._finite.check()
         with self.window.region("optimizer"):
-            norm = gradient_norm(self.network)
-            factor = clip_factor(norm / self.scale.value, config.optimizer.clip)
+            if self.noise:
+                self.noise.tap.settle()
+            squares, scale = gradient_squares(self.network), self.scale.value
+            norm = squares.sqrt().float()
+            factor = clip_factor(norm / scale, config.optimizer.clip)
             steps = self.scale.settle(self.network, norm, factor)
+            if self.noise:
+                self.noise.close_step(squares, scale=scale, counted=steps)
             if steps:
                 self._finite.put(step, norm + loss)
                 self.optimizer.step()
@@ -188,10 +203,14 @@ class Trainer:
         self.hang.passes()
         with self.window.region("copy"):
             batch = batch.to(self.ranks.device)
+        if self.noise:
+            self.noise.begins()
         with self.window.region("forward"), self.autocast():
             losses = self.objective.losses(
                 self.model, batch.image, batch.noise, batch.t, batch.label
             )
+            if batch.weight is not None:
+                losses = losses * batch.weight
         self.hang.passes()
         if last:
             self.arrivals.note()
@@ -199,17 +218,15 @@ class Trainer:
         share = self.division.data_ranks / self.config.train.global_batch
         with self.window.region("backward"):
             (losses.sum() * (share * self.scale.value)).backward()
+        if self.noise:
+            self.noise.ends(batch, factor=share * self.scale.value)
         loss = losses.detach().sum(dtype=torch.float64)
         self._interval.add(loss, skipped=batch.skipped)
         return loss
 
     def autocast(self) -> torch.autocast:
         """The arithmetic of the forward pass."""
-        dtype = DTYPES[self.config.train.precision]
-        lower = dtype is not torch.float32
-        return torch.autocast(
-            self.ranks.device.type, dtype if lower else torch.bfloat16, enabled=lower
-        )
+        return autocast(self.config.train.precision, self.ranks.device)
 
     def save(self) -> None:
         """Save a checkpoint, or begin to."""
@@ -231,6 +248,19 @@ class Trainer:
         self.clocks.lap("eval", drain=True)
         at = {"step": self.state.step, "images": self.state.images}
         self.journal.evaluation(at | fields)
+        self.journal.event("evaluated", step=self.state.step)
+
+    def probe_noise(self) -> None:
+        """Record the whole model's gradient noise, bin by bin."""
+        assert self.noise is not None
+        assert self.noise.whole is not None
+        found = self.noise.whole.measure(self.state.step, scale=self.scale.value)
+        self.clocks.lap("eval", drain=True)
+        if found is None:
+            log.warning("step %d: a gradient's norm is not finite; no noise told", self.state.step)
+            return
+        at = {"step": self.state.step, "images": self.state.images}
+        self.journal.measurement(at | {"gns_whole": found})
         self.journal.event("evaluated", step=self.state.step)
 
     def draw_samples(self) -> None:

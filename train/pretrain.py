@@ -2,6 +2,8 @@
 
 import contextlib
 
+from torch import nn
+
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
@@ -13,6 +15,9 @@ from train.data.source import DataError, Source, held_out_part, open_source, tra
 from train.dist import Ranks, data_rank, process_group
 from train.ema import Average, batch_decay
 from train.facts import placement, training_facts
+from train.gns.taps import make_tap
+from train.gns.watch import NoiseWatch
+from train.gns.whole import WholeModelNoise
 from train.hang import HangWatch
 from train.journal import Arrivals, Journal, log
 from train.layout import lay_out
@@ -82,6 +87,8 @@ def _trainer(
     journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
     if places is not None:
         run.note(attempt, placement=places, **training_facts(config, division, network))
+    objective = Objective(config, ranks.device)
+    noise = _noise(config, training, network, model, objective, division, ranks)
     journal.event("started", step=state.step, images=state.images)
     if checkpoint is not None:
         log.info("resumed from step %d", state.step)
@@ -92,7 +99,7 @@ def _trainer(
         run=run,
         network=network,
         model=model,
-        objective=Objective(config, ranks.device),
+        objective=objective,
         optimizer=optimizer,
         scale=scale,
         average=average,
@@ -124,6 +131,35 @@ def _trainer(
             clocks=clocks,
         ),
         validation=_validation(source, config, division, ranks),
+        noise=noise,
+    )
+
+
+def _noise(
+    config: Pretrain,
+    source: Source,
+    network: nn.Module,
+    model: nn.Module,
+    objective: Objective,
+    division: Division,
+    ranks: Ranks,
+) -> NoiseWatch | None:
+    if not config.gns.enabled:
+        return None
+    tap, whole = make_tap(model, network), None
+    if config.gns.whole_every is not None:
+        whole = WholeModelNoise(
+            source,
+            config,
+            model=model,
+            network=network,
+            objective=objective,
+            division=division,
+            ranks=ranks,
+            tap=tap,
+        )
+    return NoiseWatch(
+        config, network=network, tap=tap, whole=whole, division=division, device=ranks.device
     )
 
 

@@ -16,22 +16,25 @@ from configs.schema import Pretrain
 from train.data.source import DataError, Source
 from train.draws import Variant, draw, order
 from train.objective import time_shift
+from train.timesteps import TimeSampler
 
 Item = TypeVar("Item")
-_Place = tuple[int, int]  # epoch, index within the training set
+_Place = tuple[int, int, int]  # number in the stream of images, epoch, index within the set
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
-    `skipped` images could not be read, and others stand in their places.
+    The losses are to be multiplied by `weight` `[m]` float32, where there is one. `skipped`
+    images could not be read, and others stand in their places.
     """
 
     image: Tensor
     noise: Tensor
     t: Tensor
     label: Tensor
+    weight: Tensor | None = None
     skipped: int = 0
 
     def to(self, device: torch.device) -> "Batch":
@@ -48,6 +51,7 @@ class Batch:
             noise=change(self.noise),
             t=change(self.t),
             label=change(self.label),
+            weight=None if self.weight is None else change(self.weight),
             skipped=self.skipped,
         )
 
@@ -58,6 +62,7 @@ class Examples(Dataset[Batch]):
     def __init__(self, source: Source, config: Pretrain) -> None:
         self._source, self._config = source, config
         self._shift = time_shift(config)
+        self._sampler = TimeSampler(config.objective, shift=self._shift, seed=config.seed)
 
     def __getitem__(self, places: list[_Place]) -> Batch:
         config = self._config
@@ -65,7 +70,7 @@ class Examples(Dataset[Batch]):
         # Filled in place: to collect and stack small arrays takes as long again as to read them.
         images, noises = (np.empty((len(places), *shape), dtype=np.float32) for _ in range(2))
         times, labels, skipped = [], [], 0
-        for number, (epoch, index) in enumerate(places):
+        for number, (position, epoch, index) in enumerate(places):
             chance = draw(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
             )
@@ -74,13 +79,16 @@ class Examples(Dataset[Batch]):
             images[number], label, tries = self._drawn(index, variant)
             noises[number] = chance.noise
             skipped += tries
-            times.append(chance.t)
+            times.append(self._sampler.time(chance.u, drawn=chance.t, position=position))
             labels.append(config.data.classes if chance.drop_label else label)
+        weighted = config.objective.sampler == "variance"
+        weights = torch.tensor([time.weight for time in times]) if weighted else None
         return Batch(
             image=torch.from_numpy(images),
             noise=torch.from_numpy(noises),
-            t=torch.tensor(times, dtype=torch.float32),
+            t=torch.tensor([time.t for time in times], dtype=torch.float32),
             label=torch.tensor(labels),
+            weight=weights,
             skipped=skipped,
         )
 
@@ -98,7 +106,7 @@ class Examples(Dataset[Batch]):
 
 
 class Places:
-    """For each microbatch of a rank, the (epoch, index) of its examples, without end."""
+    """For each microbatch of a rank, the places of its examples, without end."""
 
     def __init__(self, *, size: int, seed: int, division: Division, rank: int, images: int) -> None:
         self._size, self._seed, self._division = size, seed, division
@@ -117,7 +125,7 @@ class Places:
         if epoch not in self._orders:
             previous = {old: kept for old, kept in self._orders.items() if old == epoch - 1}
             self._orders = previous | {epoch: order(self._seed, epoch, self._size)}
-        return epoch, int(self._orders[epoch][offset])
+        return position, epoch, int(self._orders[epoch][offset])
 
 
 class Loading(Iterator[Item]):

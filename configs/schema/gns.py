@@ -1,0 +1,89 @@
+"""The gradient noise scale: measured while training, and offline over saved checkpoints."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from configs.schema.key import Group, key
+from configs.schema.run import Run
+
+
+class GradientNoise(Group):
+    """What training measures of its own gradients' noise, and records (docs/gradient-noise.md)."""
+
+    enabled: bool = key(
+        False, "record |G|^2 and tr Sigma from the microbatches of every step", "clock", free=True
+    )
+    bins: int | None = key(
+        10,
+        "equal bins of t that the adaLN layers' noise is told apart by; null: none",
+        "clock",
+        free=True,
+        ge=2,
+    )
+    whole_every: int | None = key(
+        None,
+        "steps between measurements of the whole model's noise bin by bin, by extra microbatches "
+        "of one bin each; null: none",
+        "clock",
+        free=True,
+        unit="steps",
+        ge=1,
+    )
+    whole_repeats: int = key(
+        2, "samples of every bin in such a measurement", "clock", free=True, ge=1
+    )
+
+
+class NoiseRun(Run):
+    """The gradient noise scale of saved checkpoints, bin by bin, under torchrun."""
+
+    kind: Literal["gns"] = key("gns", "what is run")
+    seed: int = key(0, "seed of images, noise and timesteps", "loss", ge=0, lt=2**63)
+    run: str | None = key(
+        None,
+        "folder of a pretraining run, whose saves are measured",
+        "loss",
+        path="pretraining run",
+    )
+    config: str | None = key(
+        None,
+        "in place of a run: a pretraining config whose model.init_from names published weights",
+        "loss",
+        path="file",
+    )
+    steps: list[int] | None = key(None, "saved steps of the run; null: all there are", "loss")
+    weights: Literal["ema", "model"] = key("model", "raw weights, or averaged ones", "loss")
+    bins: int | None = key(
+        10, "equal bins of t, each measured alone; null: all of t at once", "loss", ge=2
+    )
+    batch: int = key(16, "b, images per microbatch", "loss", "clock", unit="images", ge=1)
+    count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss", "clock", ge=2)
+    repeats: int = key(20, "samples of every bin of every checkpoint", "loss", "clock", ge=1)
+    share: float = key(1.0, "share of the training images that are drawn from", "loss", gt=0, le=1)
+    precision: Literal["fp32", "bf16"] = key(
+        "fp32", "of forward and backward, by autocast", "loss", "clock"
+    )
+    sampler: Literal["uniform", "stratified", "variance"] | None = key(
+        None, "measure under this objective.sampler; null: the run's own", "loss"
+    )
+    strata: int | None = key(None, "objective.strata with it; null: the run's own", "loss", ge=2)
+    bin_shares: list[float] | None = key(
+        None, "objective.bin_shares with it; null: the run's own", "loss"
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "NoiseRun":
+        if (self.run is None) == (self.config is None):
+            raise ValueError(
+                "name what to measure: run, the folder of a pretraining run, or config, a "
+                "pretraining config with model.init_from"
+            )
+        if self.config is not None and self.steps is not None:
+            raise ValueError("steps are saved steps of run; with config remove them")
+        if self.sampler is not None and self.bins is not None:
+            raise ValueError(
+                "sampler chooses among all times, and bins measures each bin alone: set bins to "
+                "null"
+            )
+        return self

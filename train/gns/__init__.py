@@ -1,0 +1,1 @@
+"""The noise of gradients: read while training, and measured over saved checkpoints."""

@@ -1,0 +1,95 @@
+"""The whole model's noise bin by bin while training: extra microbatches of one bin each."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+
+from configs.batch import Division
+from configs.schema import Pretrain
+from train.data.source import Source
+from train.dist import Ranks, data_rank
+from train.gns.probe import Probe, binned_times
+from train.gns.taps import Tap
+from train.layout import autocast
+from train.objective import Objective, time_shift
+from train.optimizer import gradient_squares
+from train.timesteps import Bins, Density
+
+
+class WholeModelNoise:
+    """Measures every bin by microbatches as large as the training's, one or two per rank.
+
+    What it computes leaves no trace in the run: no gradient stays, and its draws are its own.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: Pretrain,
+        *,
+        model: nn.Module,
+        network: nn.Module,
+        objective: Objective,
+        division: Division,
+        ranks: Ranks,
+        tap: Tap,
+    ) -> None:
+        assert config.gns.bins is not None
+        self._config, self._tap, self._device = config, tap, ranks.device
+        self._model, self._network, self._objective = model, network, objective
+        self._rank, self._data_ranks = data_rank(ranks, division), division.data_ranks
+        self._each = 1 if division.data_ranks > 1 else 2
+        self._count = self._each * division.data_ranks
+        self._bins = Bins(count=config.gns.bins)
+        density = Density(objective=config.objective, shift=time_shift(config))
+        self._weights = self._bins.weights(density).tolist()
+        self._probe = Probe(
+            source=source, config=config, images=division.micro_batch, seed=config.seed
+        )
+
+    def measure(self, step: int, *, scale: float) -> dict[str, Any] | None:
+        """Squared norms of every bin's samples; None where one is not finite. All ranks ask.
+
+        A bin that no time falls into has no samples. `scale` is that of fp16's losses.
+        """
+        repeats = self._config.gns.whole_repeats
+        found = torch.zeros(2, self._bins.count, repeats, dtype=torch.float64, device=self._device)
+        for k, weight in enumerate(self._weights):
+            for repeat in range(repeats if weight > 0 else 0):
+                first = (k * repeats + repeat) * self._count
+                found[:, k, repeat] = self._sample(k, step, first, scale)
+        dist.all_reduce(found[0])
+        found[0] /= self._count
+        if not torch.isfinite(found).all():
+            return None
+        small, big = (
+            [row if weight > 0 else [] for weight, row in zip(self._weights, part, strict=True)]
+            for part in found.tolist()
+        )
+        images = self._probe.images
+        return {
+            "k": self._count, "b": images, "weights": self._weights, "small": small, "big": big,
+        }  # fmt: skip
+
+    def _sample(self, k: int, step: int, first: int, scale: float) -> torch.Tensor:
+        """The sum of |g_k|^2 over this rank's microbatches, from number `first` on, and |g|^2."""
+        times = binned_times(self._config, self._bins, k)
+        if isinstance(self._model, FSDPModule):
+            self._model.set_requires_gradient_sync(True)
+        for turn in range(self._each):
+            number = first + turn * self._data_ranks + self._rank
+            batch = self._probe.batch(times, step=step, number=number).to(self._device)
+            with autocast(self._config.train.precision, self._device):
+                losses = self._objective.losses(
+                    self._model, batch.image, batch.noise, batch.t, batch.label
+                )
+            (losses.mean() * (scale / self._each)).backward()
+            self._tap.microbatch()
+        self._tap.settle()
+        norms = torch.stack([self._tap.take() * self._each**2, gradient_squares(self._network)])
+        for parameter in self._network.parameters():
+            parameter.grad = None
+        return norms / scale**2
