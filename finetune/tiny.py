@@ -216,12 +216,17 @@ def _vae(shape: Shape) -> AutoencoderKL:
 
 
 def _save_assistant(file: Path, shape: Shape) -> None:
-    """A LoRA of rank 4 on the attention of the double blocks, in the keys that diffusers reads."""
+    """A LoRA of rank 4 on the attention of all blocks, in the keys that diffusers reads.
+
+    ai-toolkit takes its rank from that of the first single block.
+    """
     width = shape.heads * shape.head_width
     tensors = {}
-    for block in range(shape.blocks):
+    blocks = [f"transformer_blocks.{number}" for number in range(shape.blocks)]
+    blocks += [f"single_transformer_blocks.{number}" for number in range(shape.single_blocks)]
+    for block in blocks:
         for name in ("to_q", "to_k", "to_v"):
-            key = f"transformer.transformer_blocks.{block}.attn.{name}"
+            key = f"transformer.{block}.attn.{name}"
             tensors[f"{key}.lora_A.weight"] = torch.randn(4, width) / width**0.5
             tensors[f"{key}.lora_B.weight"] = torch.randn(width, 4) / 4
     save_file(tensors, str(file))
