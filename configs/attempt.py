@@ -65,6 +65,9 @@ def open_attempt(
     since 1970. Whatever is wrong with the config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
+    if found and _has_begun_in_this_job(found):
+        # Requeued: what its command line asked for stands in the run, and may be older than that.
+        overrides = []
     try:
         config = _checked_config(
             found or _new_config(source, overrides, kind), overrides, nodes, gpus
@@ -129,6 +132,12 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         requeue=may_requeue(run, last),
         faulty_node=last.get("node", "") if last.get("reason") == "node" else "",
     )
+
+
+def _has_begun_in_this_job(run: RunFolder) -> bool:
+    """Whether Slurm started this very job before, and an attempt at the run began in it."""
+    jobs = [entry.get("slurm", {}).get("job") for entry in run.manifest().get("attempts", [])]
+    return is_restarted() and job_facts().get("job") in jobs
 
 
 def _is_asked_to_stop(run: RunFolder, attempt: Path) -> bool:

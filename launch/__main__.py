@@ -114,7 +114,12 @@ def _add_submit(commands: Commands) -> None:
 
 
 def _add_status(commands: Commands) -> None:
-    status = commands.add_parser("status", help="how runs stand: state, steps, job, why it waits")
+    status = commands.add_parser(
+        "status",
+        help="how runs stand: state, steps, pace, job, why it waits; live on a terminal",
+        epilog="On a terminal it is drawn anew every 10 s until all has ended, and lets jobs that "
+        "Slurm holds after a requeue begin sooner.",
+    )
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs, or folders of them; LOGS"
     )
@@ -128,6 +133,12 @@ def _add_status(commands: Commands) -> None:
             default="text",
             help=f"{name.upper()} on stdout",
         )
+    status.add_argument(
+        "--once", action="store_true", help="on a terminal too: look once, do not follow"
+    )
+    status.add_argument(
+        "--hours", action="store_true", help="the ledger instead: what the allocated hours went to"
+    )
     status.set_defaults(action=_status)
 
 
@@ -177,14 +188,27 @@ def _submit(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from configs.run import ROOT
+    from launch.hours import ledger
+    from launch.live import watch
     from launch.site import logs_of_site
-    from launch.status import rows
+    from launch.status import Overview, overview, table
     from launch.table import show
 
-    found = rows(options.paths or [logs_of_site(ROOT)])
-    show(found, options.form)
-    states = [(str(row["run"]), str(row["state"])) for row in found]
-    for line in grids.summaries(options.paths, states):
+    paths = options.paths or [logs_of_site(ROOT)]
+
+    def summaries(now: Overview) -> list[str]:
+        states = [(str(row["run"]), str(row["state"])) for row in now.rows]
+        return grids.summaries(options.paths, states)
+
+    if options.hours:
+        show(ledger(paths), options.form)
+        return 0
+    if options.form == "text" and not options.once and sys.stdout.isatty():
+        watch(paths, summaries=summaries)
+        return 0
+    now = overview(paths)
+    show(table(now.rows) if options.form == "text" else now.rows, options.form)
+    for line in summaries(now):
         print(line, file=sys.stderr)
     return 0
 

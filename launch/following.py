@@ -12,6 +12,7 @@ from configs.study_folder import study_of
 from configs.yaml12 import ConfigError
 from launch import cluster, submission
 from launch.cluster import Refused
+from launch.holds import Holds
 from launch.status import OPEN, Standing, standing
 
 POLL_S = 0.5
@@ -49,7 +50,7 @@ def _offset_of_last(path: Path, *, lines: int) -> int:
 def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.sleep) -> Standing:
     """Print what the run says until it has ended; how it then stands."""
     tail: Tail | None = None
-    heard_at = -math.inf
+    heard_at, holds = -math.inf, Holds()
     while True:
         # Read before the output, so that the last words of a run that ended are printed.
         one = standing(run)
@@ -66,7 +67,7 @@ def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.
             return one
         if time.monotonic() - heard_at > SILENCE_S:
             heard_at = time.monotonic()
-            _check_alive(one)
+            _check_alive(one, holds)
         pause(POLL_S)
 
 
@@ -91,7 +92,7 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def _check_alive(one: Standing) -> None:
+def _check_alive(one: Standing, holds: Holds) -> None:
     if one.job is None:
         return
     try:
@@ -102,6 +103,7 @@ def _check_alive(one: Standing) -> None:
     if known is not None and not known.has_ended:
         if known.state == "PENDING":
             print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
+            print(*holds.shorten([one], {one.job: known}), sep="\n", end="", file=sys.stderr)
         return
     # It may have ended well since it was looked at.
     if standing(one.run).is_open:

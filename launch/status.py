@@ -8,9 +8,10 @@ from pathlib import Path
 from configs.records import STATES, Record
 from configs.run import RunFolder, find_runs
 from configs.yaml12 import ConfigError
-from launch import cluster, submission
+from launch import cluster, duration, submission
 from launch.cluster import Job, Refused
-from launch.table import Row
+from launch.progress import Pace
+from launch.table import Cell, Row
 
 # States that a job has yet to end: Slurm knows more than the record.
 OPEN = ("queued", "started", "paused")
@@ -25,6 +26,7 @@ class Standing:
     step: int | None
     steps: int | None
     job: str | None
+    pace: Pace
 
     @property
     def event(self) -> str:
@@ -37,11 +39,45 @@ class Standing:
         return self.event in (*OPEN, "")
 
 
-def rows(paths: Sequence[Path]) -> list[Row]:
-    """A row per run found under `paths`; Slurm is asked once for all of them."""
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """Runs, and what Slurm says of the jobs of those that are open; None where it is silent."""
+
+    standings: list[Standing]
+    jobs: dict[str, Job] | None
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row per run."""
+        return [_row(one, self.jobs) for one in self.standings]
+
+    @property
+    def open(self) -> bool:
+        """Whether any of the runs has yet to end."""
+        return any(one.is_open and self._lives(one) for one in self.standings)
+
+    def _lives(self, one: Standing) -> bool:
+        if one.job is None or self.jobs is None:
+            return True
+        return one.job in self.jobs and not self.jobs[one.job].has_ended
+
+
+def overview(paths: Sequence[Path]) -> Overview:
+    """The runs found under `paths`; Slurm is asked once for all of them."""
     standings = [standing(run) for path in paths for run in _runs(path)]
-    jobs = _jobs([one for one in standings if one.is_open])
-    return [_row(one, jobs) for one in standings]
+    return Overview(standings=standings, jobs=_jobs([one for one in standings if one.is_open]))
+
+
+def table(rows: Sequence[Row]) -> list[Row]:
+    """Rows as people read them: the time to go in hours and minutes."""
+    return [{_HEADS.get(name, name): _spelled(name, row[name]) for name in row} for row in rows]
+
+
+_HEADS = {"steps_per_s": "steps/s", "eta_s": "eta"}
+
+
+def _spelled(name: str, value: Cell) -> Cell:
+    return duration.spell(float(value)) if name == "eta_s" and value is not None else value
 
 
 def _runs(path: Path) -> list[RunFolder]:
@@ -54,14 +90,16 @@ def standing(run: RunFolder) -> Standing:
     """What the folder alone tells."""
     last: Record = {}
     step = None
+    pace = Pace()
     for record in run.records():
+        pace.take(record)
         if record.get("event") in STATES:
             last = record
         if isinstance(record.get("step"), int):
             step = record["step"]
     waits = last.get("event") == "queued"
     job = submission.submitted_job(run) if waits else submission.begun_job(run)
-    return Standing(run=run, last=last, step=step, steps=_steps(run), job=job)
+    return Standing(run=run, last=last, step=step, steps=_steps(run), job=job, pace=pace)
 
 
 def _steps(run: RunFolder) -> int | None:
@@ -87,11 +125,14 @@ def _row(one: Standing, jobs: Mapping[str, Job] | None) -> Row:
     state, why = one.event or "new", str(one.last.get("reason", ""))
     if one.is_open and one.job is not None and jobs is not None:
         state, why = _with_slurm(one.event, known)
+    moves = state in ("running", "started")
     done = "" if one.step is None else f"{one.step}/{one.steps or '?'}"
     return {
         "run": str(one.run.path),
         "state": state,
         "steps": done or None,
+        "steps_per_s": one.pace.steps_per_s if moves else None,
+        "eta_s": one.pace.eta_s(step=one.step, steps=one.steps) if moves else None,
         "attempts": len(one.run.attempts()),
         "job": one.job,
         "nodes": (known.nodes if known else None) or _nodes(one.run),

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
-Row = dict[str, str | int | None]
+Cell = str | int | float | None
+Row = dict[str, Cell]
 Form = Literal["text", "json", "csv"]
 
 
@@ -37,7 +38,7 @@ def _present(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _inert(value: str | int | None) -> str:
+def _inert(value: Cell) -> str:
     """Text that a terminal only shows: a folder's name may hold anything."""
-    shown = "" if value is None else str(value)
+    shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

@@ -67,6 +67,18 @@ def test_a_run_folder_is_resumed_and_changes_stay_with_the_attempts(config: Path
     assert [run.config(attempt).train.steps for attempt in (3, 4, None)] == [30, 10, 10]
 
 
+def test_a_requeued_job_does_not_repeat_its_command_line(config: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    run = begin(config, "train.steps=30")
+    (run.attempt(1) / "overrides.yaml").write_text("train: {steps: 40}\n")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    begin(run.path, "train.steps=30")
+    assert run.config(2).train.steps == 40
+    monkeypatch.setenv("SLURM_JOB_ID", "78")
+    begin(run.path, "train.steps=30")
+    assert run.config(3).train.steps == 30
+
+
 def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None:
     run = begin(config)
     with pytest.raises(ConfigError, match=r"optimizer\.lr: cannot change when"):
