@@ -1,0 +1,76 @@
+"""What is looked at on the way: the loss on fixed strata, and samples of every prompt."""
+
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from configs.run import RunFolder
+from configs.schema import Finetune
+from finetune.embedded.adapters import ASSISTANT, LEARNED, using
+from finetune.embedded.base import arithmetic
+from finetune.embedded.cache import Cache, Text
+from finetune.embedded.painter import Canvas, Painter, save_image, save_row
+from finetune.embedded.strata import Judged, Strata
+from train.dist import Ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """Looks at the LoRA as it stands in the transformer; every rank must ask."""
+
+    config: Finetune
+    run: RunFolder
+    ranks: Ranks
+    cache: Cache
+    prompts: list[Text]
+    strata: Strata
+    painter: Painter
+
+    def is_due(self, step: int) -> bool:
+        """Whether there is something to look at after a step that is not the last."""
+        return _falls_on(step, self.config.validation.every) or _falls_on(
+            step, self.config.sample.every
+        )
+
+    def loss_at(self, step: int) -> Judged | None:
+        """The loss on the strata, where it is due."""
+        if not self._is_due(step, self.config.validation.every):
+            return None
+        with arithmetic(self.ranks.device, self.config.train.precision):
+            return self.strata.judge(trained_with=trained_with(self.config), zero=self._without())
+
+    def draw_at(self, step: int) -> None:
+        """Draw an image of each prompt, where that is due, and join them in a row."""
+        if not self._is_due(step, self.config.sample.every):
+            return
+        asked = self.config.sample
+        canvas = Canvas(
+            width=asked.width, height=asked.height, steps=asked.steps, guidance=asked.guidance
+        )
+        trained = trained_with(self.config)
+        with using(self.painter.transformer, LEARNED, after=trained):
+            for number in range(self.ranks.rank, len(self.prompts), self.ranks.world):
+                text, seed = self.prompts[number], asked.seed + number
+                image = self.painter.paint(self.cache.tensors(text), canvas, seed=seed)
+                note = {"run": self.run.name, "step": str(step)}
+                note |= {"prompt": text.text, "seed": str(seed)}
+                save_image(image, self.run.prompt_sample(number, step), note=note)
+        dist.barrier()
+        if self.ranks.rank == 0:
+            files = [self.run.prompt_sample(n, step) for n in range(len(self.prompts))]
+            save_row(files, self.run.samples / f"step-{step:09d}.png")
+
+    def _is_due(self, step: int, every: int | None) -> bool:
+        return step in (0, self.config.train.steps) or _falls_on(step, every)
+
+    def _without(self) -> tuple[str, ...]:
+        return tuple(name for name in trained_with(self.config) if name != LEARNED)
+
+
+def trained_with(config: Finetune) -> tuple[str, ...]:
+    """The adapters that count in training."""
+    return (LEARNED, ASSISTANT) if config.flux.assistant_lora else (LEARNED,)
+
+
+def _falls_on(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0

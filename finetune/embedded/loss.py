@@ -1,0 +1,58 @@
+"""The flow-matching loss of Flux on packed latents."""
+
+from dataclasses import dataclass
+
+import torch
+from diffusers import FluxPipeline, FluxTransformer2DModel
+from torch import Tensor
+
+# What dev is given as its guidance in training: the plain conditional prediction.
+_GUIDANCE = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`."""
+
+    latent: Tensor
+    noise: Tensor
+    t: Tensor
+    prompt: Tensor
+    pooled: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on a device."""
+        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+
+
+def losses(transformer: FluxTransformer2DModel, batch: Batch) -> Tensor:
+    """The squared error of the velocity noise - latent at (1-t) latent + t noise, `[B]` float32.
+
+    Rectified flow (Liu et al. 2022), the mean over the elements of each latent.
+    """
+    t = batch.t[:, None, None, None]
+    mixed = (1 - t) * batch.latent + t * batch.noise
+    count, channels, height, width = mixed.shape
+    device, dtype = mixed.device, mixed.dtype
+    ids = FluxPipeline._prepare_latent_image_ids(count, height // 2, width // 2, device, dtype)
+    guidance = None
+    if transformer.config.guidance_embeds:
+        guidance = torch.full((count,), _GUIDANCE, device=device)
+    predicted = transformer(
+        hidden_states=_packed(mixed),
+        encoder_hidden_states=batch.prompt,
+        pooled_projections=batch.pooled,
+        timestep=batch.t,
+        guidance=guidance,
+        img_ids=ids,
+        txt_ids=torch.zeros(batch.prompt.shape[1], 3, device=device, dtype=dtype),
+        return_dict=False,
+    )[0]
+    target = _packed(batch.noise - batch.latent)
+    assert channels * 4 == target.shape[2]
+    return (predicted.float() - target).square().flatten(1).mean(dim=1)
+
+
+def _packed(latent: Tensor) -> Tensor:
+    """Every 2 x 2 of a latent `[B, C, h, w]` as one token: `[B, h/2 w/2, 4C]`."""
+    return FluxPipeline._pack_latents(latent, *latent.shape)
