@@ -155,7 +155,6 @@ class Drive:
             shutil.copyfile(file, kept)
         self.journal.evaluation(
             {
-                "time": drawn.time,
                 **self._at(step),
                 "drawn_images": drawn.images,
                 "drawn_s": round(drawn.seconds, 6),
