@@ -4,6 +4,7 @@ from pathlib import Path
 
 from configs.aitoolkit import check_aitoolkit_keys
 from configs.captioned import check_captioned
+from configs.drawing import drawing
 from configs.flux_folder import check_flux
 from configs.prompts import prompts_of
 from configs.safetensors_file import read_header
@@ -18,19 +19,17 @@ def check_inputs(config: Run) -> None:
         assert config.flux.folder is not None
         assert config.data.folder is not None
         check_flux(Path(config.flux.folder), variant=config.flux.variant)
-        _check_lora(config.flux.assistant_lora)
+        if config.flux.assistant_lora:
+            _check_lora(Path(config.flux.assistant_lora))
         check_captioned(Path(config.data.folder))
         prompts_of(config.sample.prompts, config.sample.prompts_file)
     elif isinstance(config, Infer):
-        if config.folder is not None:
-            check_flux(Path(config.folder), variant=config.variant)
-        _check_lora(config.lora)
-        prompts_of(config.prompts, config.prompts_file)
+        asked = drawing(config)
+        check_flux(asked.folder, variant=asked.variant)
+        _check_lora(asked.lora)
 
 
-def _check_lora(file: str | None) -> None:
-    if file is None:
-        return
-    names = read_header(Path(file))
+def _check_lora(file: Path | None) -> None:
+    names = read_header(file) if file else ["lora"]
     if not any("lora" in name for name in names):
         raise ConfigError(f"{file}: holds no LoRA (no tensor is named lora); name another file")

@@ -83,10 +83,23 @@ def _draw(weights: Weights, seed: int) -> None:
 
 
 def add_assistant(transformer: FluxTransformer2DModel, file: Path) -> None:
-    """Put the assistant LoRA of a file beside the weights, frozen."""
+    """Put the assistant LoRA of a file beside the weights."""
+    _add_from(transformer, file, ASSISTANT)
+
+
+def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) -> None:
+    """Put a learned LoRA of a file beside the weights, in float32 as it was trained."""
+    _add_from(transformer, file, LEARNED)
+    for name, parameter in transformer.named_parameters():
+        if f".{LEARNED}." in name:
+            parameter.data = parameter.data.float()
+    transformer.set_adapters([LEARNED], [scale])
+
+
+def _add_from(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
     tensors: Any = FluxPipeline.lora_state_dict(str(file))
     with expected_warnings():
-        transformer.load_lora_adapter(tensors, prefix="transformer", adapter_name=ASSISTANT)
+        transformer.load_lora_adapter(tensors, prefix="transformer", adapter_name=name)
 
 
 def use(transformer: FluxTransformer2DModel, *names: str) -> None:
