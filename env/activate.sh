@@ -20,6 +20,9 @@ _activate() {
   # One thread per core for what is run by hand; jobs/agent.sh shares the cores out over the ranks.
   OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
   export OMP_NUM_THREADS
+  if [[ -n ${AI_TOOLKIT-} ]]; then
+    export AI_TOOLKIT
+  fi
   if [[ -n ${NETWORK_INTERFACE-} ]]; then
     export NCCL_SOCKET_IFNAME=$NETWORK_INTERFACE GLOO_SOCKET_IFNAME=$NETWORK_INTERFACE
   fi

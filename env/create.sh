@@ -2,6 +2,7 @@
 # Make the virtualenv of this site, or complete it. What is there already is left as it is.
 #   env/create.sh        what jobs, launcher and analysis need
 #   env/create.sh dev    and what tests, checks and benchmarks need
+#   env/create.sh ai-toolkit    ai-toolkit where AI_TOOLKIT says, in a virtualenv of its own
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,6 +41,29 @@ install_set() {
   mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
 }
 
+# The version that its keys and its ways are known of (configs/aitoolkit-keys.yaml).
+AI_TOOLKIT_COMMIT=27a03a91
+AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
+
+clone_ai_toolkit() {
+  [[ ! -f $AI_TOOLKIT/run.py ]] || return 0
+  if ! GIT_TERMINAL_PROMPT=0 git clone --quiet --no-checkout "$AI_TOOLKIT_SOURCE" "$AI_TOOLKIT" ||
+    ! git -C "$AI_TOOLKIT" checkout --quiet "$AI_TOOLKIT_COMMIT"; then
+    echo "cannot get commit $AI_TOOLKIT_COMMIT of $AI_TOOLKIT_SOURCE; run this where the network is" \
+      "(a login node), or copy a checkout of that commit to $AI_TOOLKIT and run it again" >&2
+    return 1
+  fi
+}
+
+if [[ ${1-} == ai-toolkit ]]; then
+  if [[ -z ${AI_TOOLKIT-} ]]; then
+    echo "where shall ai-toolkit be? Set AI_TOOLKIT=/a/folder in env/sites/$SITE.sh" >&2
+    exit 2
+  fi
+  clone_ai_toolkit
+  venv=$AI_TOOLKIT/venv
+fi
+
 mkdir -p "$(dirname "$venv")"
 exec 9>"$venv.lock"
 flock 9
@@ -47,6 +71,15 @@ flock 9
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   python=$(python_of_site)
   "$python" -m venv --clear "$venv"
+fi
+
+if [[ ${1-} == ai-toolkit ]]; then
+  # Its requirements name a commit of diffusers, which only git could fetch.
+  grep -v '^git+' "$AI_TOOLKIT/requirements_base.txt" >"$venv/requirements.txt"
+  index=()
+  [[ -n ${TORCH_INDEX-} ]] && index=(--extra-index-url "$TORCH_INDEX")
+  install_set ai-toolkit "${index[@]}" -r "$root/env/ai-toolkit.txt" -r "$venv/requirements.txt"
+  exit
 fi
 
 torch=(-r "$root/env/torch.txt")

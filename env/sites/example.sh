@@ -25,7 +25,7 @@ MODULES=()
 # The interface that nodes reach one another by, where it is not found by itself (`ip -br addr`).
 #   NETWORK_INTERFACE=ib0
 
-# A checkout of ai-toolkit, for fine-tuning with it.
+# A checkout of ai-toolkit, for fine-tuning with it: `env/create.sh ai-toolkit` makes it there.
 #   AI_TOOLKIT=$HOME/ai-toolkit
 
 # Flags that the launcher gives to sbatch and env/interactive.sh to salloc, each one word.

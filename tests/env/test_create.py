@@ -52,3 +52,30 @@ def test_an_unknown_site_is_named_with_the_mend() -> None:
     assert done.returncode == 2
     assert "SITE=nowhere" in done.stderr
     assert "env/sites/" in done.stderr
+
+
+def test_ai_toolkit_is_put_where_the_site_says_and_nowhere_else() -> None:
+    done = create("ai-toolkit", AI_TOOLKIT="")
+    assert done.returncode == 2
+    assert "AI_TOOLKIT=/a/folder in env/sites/local.sh" in done.stderr
+
+
+def test_without_its_source_ai_toolkit_is_not_half_made(tmp_path: Path) -> None:
+    wanted = {"AI_TOOLKIT": str(tmp_path / "kit"), "AI_TOOLKIT_SOURCE": str(tmp_path / "nowhere")}
+    done = create("ai-toolkit", **wanted)
+    assert done.returncode == 1
+    assert f"cannot get commit 27a03a91 of {tmp_path}/nowhere" in done.stderr
+    assert f"copy a checkout of that commit to {tmp_path}/kit" in done.stderr
+    assert not (tmp_path / "kit").exists()
+
+
+def test_a_checkout_that_is_there_gets_a_virtualenv_of_what_it_asks_for(tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (kit / "run.py").touch()
+    (kit / "requirements_base.txt").write_text("git+https://nowhere.invalid/diffusers\npip\n")
+    done = create("ai-toolkit", AI_TOOLKIT=str(kit), PIP_NO_INDEX="1", PIP_FIND_LINKS="")
+    # Without an index the packages that it names first are not found.
+    assert "No matching distribution found for torch" in done.stderr
+    assert (kit / "venv" / "requirements.txt").read_text() == "pip\n"
+    assert not (kit / "venv" / ".installed-ai-toolkit").exists()
