@@ -111,3 +111,12 @@ def processes(run: RunFolder, word: str) -> list[int]:
         if str(run.path).encode() in command and any(word.encode() in part for part in command):
             found.append(int(entry.name))
     return sorted(found)
+
+
+def files_with(word: str, folder: Path) -> list[Path]:
+    """The files below a folder that hold a word, in their bytes or their name."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if word in path.name or (path.is_file() and word.encode() in path.read_bytes())
+    ]

@@ -1,4 +1,4 @@
-"""`status` as people watch it: pace, time to go, the view that redraws, holds that are shortened."""
+"""`status` as people watch it: pace, time to go, a view that redraws, holds that it shortens."""
 
 import json
 import os

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from configs.run import ROOT, RunFolder
+from tests.running import files_with
 
 from .conftest import DIGITS
 
+# Made here, since a run also keeps the code that it ran, and that of the tests with it.
+CANARY = secrets.token_hex(16)
 SMALLEST = (
     "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
     "sample.per_class=1", "sample.steps=2",
@@ -24,8 +28,8 @@ def started(site: Path) -> RunFolder:
     """A run started by a launcher that has left."""
     answer = subprocess.run(
         [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=True, timeout=60,
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY},
+        capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     run, process = answer.stdout.splitlines()
     assert process.startswith("process: ")
@@ -43,6 +47,8 @@ def test_it_goes_on_after_the_launcher_left_until_it_is_done(started: RunFolder,
     assert (row["state"], row["steps"], row["attempts"]) == ("done", "10/10", 1)
     assert launch("tail", started.path)[0] == 0
     assert not list(started.path.parent.rglob("*.pkl"))
+    assert files_with(CANARY, started.path.parent) == []
+    assert files_with("digits", started.path.parent)
 
 
 def log(run: RunFolder) -> str:

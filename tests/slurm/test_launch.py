@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.running import files_with
+
 from .cluster import SCRIPTS, Cluster, wait_until
 
 ROOT = SCRIPTS.parents[1]
+# Made here, since a run also keeps the code that it ran, and that of the tests with it.
+CANARY = secrets.token_hex(16)
 SMALLEST = (
     "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
     "sample.per_class=1", "sample.steps=2",
@@ -54,6 +59,7 @@ class Checkout:
             "LOGS": str(self.logs),
             "SITE": "local",
             "PYTHONPATH": str(self.root),
+            "WANDB_API_KEY": CANARY,
         }
 
     def submit(
@@ -176,6 +182,11 @@ def test_the_script_of_the_job_stays_in_the_run_and_no_pickle_does(
 ) -> None:
     assert [file.name for file in (edited.run / "jobs").iterdir()] == [f"{edited.job}.sbatch"]
     assert not list(checkout.logs.rglob("*.pkl"))
+
+
+def test_a_secret_of_the_environment_is_in_no_file(edited: Edited, checkout: Checkout) -> None:
+    assert files_with(CANARY, checkout.logs) == []
+    assert files_with(edited.job, checkout.logs)
 
 
 def test_no_name_of_a_folder_reached_a_shell_unquoted(edited: Edited, checkout: Checkout) -> None:
