@@ -80,6 +80,25 @@ def spoil_pointer(run: RunFolder) -> None:
     (run.checkpoints / "latest").write_bytes(b"\xffstep-nonsense\0")
 
 
+Outcome = Callable[[RunFolder], None]
+
+
+@pytest.fixture
+def outcome(record_property: Callable[[str, object], None]) -> Outcome:
+    """Keeps what became of a run, for the table of `tests/slurm/outcomes.py`."""
+
+    def keep(run: RunFolder) -> None:
+        ends = [
+            r for r in run.records() if r.get("event") in ("paused", "stopped", "failed", "done")
+        ]
+        said = [r["event"] + (f"/{r['reason']}" if "reason" in r else "") for r in ends]
+        record_property("ended", ", ".join(said))
+        record_property("attempts", len(run.attempts()))
+        record_property("lost", lost_steps(run))
+
+    return keep
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comeback:
     """How a job came back: steps done twice, and what its attempts ended with."""
@@ -111,7 +130,11 @@ def lost_steps(run: RunFolder) -> int:
 @pytest.mark.long
 @pytest.mark.parametrize("end", [requeue, kill_rank, kill_agent], ids=lambda end: end.__name__)
 def test_a_sudden_end_costs_at_most_one_save_interval(
-    jobs: Jobs, ranks: int, reference: RunFolder, end: Callable[[Jobs, str, RunFolder], None]
+    jobs: Jobs,
+    ranks: int,
+    reference: RunFolder,
+    outcome: Outcome,
+    end: Callable[[Jobs, str, RunFolder], None],
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 60)
@@ -119,11 +142,12 @@ def test_a_sudden_end_costs_at_most_one_save_interval(
     back = come_back(jobs, job, run)
     assert 0 <= back.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.mark.long
 def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
-    jobs: Jobs, ranks: int, reference: RunFolder
+    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 60)
@@ -133,11 +157,12 @@ def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
     wait_until(lambda: events(run)[-1] == "paused", timeout=60)
     assert come_back(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.mark.long
 def test_a_lost_node_costs_at_most_one_save_interval(
-    jobs: Jobs, ranks: int, reference: RunFolder
+    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
 ) -> None:
     flags = ("--nodes=1", f"--gpus-per-node={min(ranks, 2)}")
     job = jobs.submit(DIGITS, *ENDLESS, flags=flags if ranks == 1 else ("--nodes=2", flags[1]))
@@ -151,10 +176,13 @@ def test_a_lost_node_costs_at_most_one_save_interval(
         jobs.cluster.restore_node(lost)
     assert 0 <= back.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.mark.long
-def test_a_preemption_loses_no_step(jobs: Jobs, ranks: int, reference: RunFolder) -> None:
+def test_a_preemption_loses_no_step(
+    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
+) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--partition=preempt"))
     run = jobs.at_step(job, 30)
     more = jobs.cluster.submit(
@@ -165,6 +193,7 @@ def test_a_preemption_loses_no_step(jobs: Jobs, ranks: int, reference: RunFolder
     jobs.cluster.cancel(more)
     assert come_back(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.mark.long
@@ -172,7 +201,11 @@ def test_a_preemption_loses_no_step(jobs: Jobs, ranks: int, reference: RunFolder
     "damage", [delete_shard, flip_bit, spoil_pointer], ids=lambda damage: damage.__name__
 )
 def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
-    jobs: Jobs, ranks: int, reference: RunFolder, damage: Callable[[RunFolder], None]
+    jobs: Jobs,
+    ranks: int,
+    reference: RunFolder,
+    outcome: Outcome,
+    damage: Callable[[RunFolder], None],
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 60)
@@ -184,11 +217,12 @@ def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
     assert 0 <= back.lost <= most
     assert bool(list(run.checkpoints.glob("*.damaged"))) == (damage is not spoil_pointer)
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.mark.long
 def test_a_time_limit_and_a_scancel_lose_no_step(
-    jobs: Jobs, ranks: int, reference: RunFolder
+    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 30)
@@ -205,6 +239,7 @@ def test_a_time_limit_and_a_scancel_lose_no_step(
     starts = [r["step"] for r in run.records() if r.get("event") == "started"]
     assert starts[-1] == reached
     expect_same_curve(run, reference)
+    outcome(run)
 
 
 @pytest.fixture
@@ -226,7 +261,11 @@ def small_disk() -> Iterator[Callable[[Path, int], None]]:
 
 @pytest.mark.long
 def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
-    jobs: Jobs, ranks: int, reference: RunFolder, small_disk: Callable[[Path, int], None]
+    jobs: Jobs,
+    ranks: int,
+    reference: RunFolder,
+    outcome: Outcome,
+    small_disk: Callable[[Path, int], None],
 ) -> None:
     newest = reference.checkpoints / f"step-{REFERENCE_STEPS:09d}"
     size = sum(file.stat().st_size for file in newest.iterdir())
@@ -238,6 +277,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
     assert (last["event"], last["reason"]) == ("failed", "disk")
     assert jobs.cluster.restarts(job) == 0
     assert [entry.name for entry in run.checkpoints.glob("step-*")] == ["step-000000060"]
+    outcome(run)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +291,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> 
 
 @pytest.mark.long
 def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
-    watched: Cluster, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    watched: Cluster,
+    ranks: int,
+    outcome: Outcome,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
     jobs = Jobs(cluster=watched, logs=tmp_path)
@@ -265,3 +309,4 @@ def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
     watched.wait(again, timeout=120)
     assert events(run)[-1] == "done"
     assert lost_steps(run) <= run.config().checkpoint.every
+    outcome(run)
