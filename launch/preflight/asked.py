@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Iterator
 
 from configs.batch import check_ranks
+from configs.drawing import drawing
 from configs.paths import check_paths
+from configs.schema import Finetune, Infer
 from configs.yaml12 import ConfigError
 from launch import cluster, limits
 from launch.cluster import Refused
@@ -35,6 +37,18 @@ def paths(subject: Subject) -> Iterator[Line]:
         yield failure("data", str(error))
     else:
         yield passed("data", "all paths of the config are there, seen from this machine")
+        yield from _model(subject)
+
+
+def _model(subject: Subject) -> Iterator[Line]:
+    """That a Flux is whole: on a node that reaches no network nothing could be fetched."""
+    if isinstance(subject.config, Finetune):
+        folder = subject.config.flux.folder
+    elif isinstance(subject.config, Infer):
+        folder = str(drawing(subject.config).folder)
+    else:
+        return
+    yield passed("model", f"{folder} has every file of a Flux: a node fetches nothing")
 
 
 def partition(subject: Subject) -> Iterator[Line]:

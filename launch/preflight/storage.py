@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.schema import Pretrain
+from configs.schema import Finetune, Pretrain
 from launch.preflight.forecast import Forecast
 from launch.preflight.lines import GIB, Line, failure, passed, warning
 from launch.preflight.subject import Subject
@@ -49,6 +49,10 @@ def logs(subject: Subject) -> Iterator[Line]:
 def room(subject: Subject, forecast: Forecast) -> Iterator[Line]:
     """Whether checkpoint.keep saves and one being written fit into what is free."""
     config = subject.config
+    if isinstance(config, Finetune):
+        said = "the size of a LoRA's checkpoints is not forecast"
+        yield warning("storage", said, "keep a gigabyte free for each of checkpoint.keep")
+        return
     if not isinstance(config, Pretrain):
         yield passed("storage", f"a run of kind {config.kind} saves no checkpoints")
         return
