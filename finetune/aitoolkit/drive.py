@@ -21,7 +21,7 @@ from train.failure import RunFailure
 from train.journal import Journal, log
 from train.stopping import Watch, Wish
 
-POLL_S = 0.2
+POLL_S = 0.1
 # How long it may take to leave once it has nothing left to save; loading a model takes longer.
 LEAVE_S = 30.0
 _SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.png")

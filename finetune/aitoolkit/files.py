@@ -125,11 +125,13 @@ class Collector:
             log.warning("%s: no whole %s; a resume begins it anew", folder.name, OPTIMIZER)
 
     def _show(self, lora: Path, name: str) -> None:
-        """Let the LoRA stand among those of the run, which are kept when its checkpoint goes."""
+        """Let the LoRA stand among those of the run, for whoever draws with it."""
         self._run.lora.mkdir(exist_ok=True)
         partial = self._run.lora / f".{name}.partial"
         shutil.copyfile(lora, partial)
         partial.replace(self._run.lora / f"{name}.safetensors")
+        for old in sorted(self._run.lora.glob("step-*.safetensors"))[: -self._keep]:
+            old.unlink()
 
 
 def _loras(root: Path) -> list[Path]:

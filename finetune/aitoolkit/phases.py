@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from finetune.aitoolkit.table import Change
 
-# `setup` holds all that precedes training, and `load`, `quantise` and `cache` parts of it.
 CLOCKS = ("setup", "load", "quantise", "cache", "train", "save", "sample")
-_SET_UP = ("load", "quantise", "cache")
 _IMAGES = re.compile(r"Generating images - (\d+)/(\d+)")
 _PHASES = (
     (re.compile(r"Quantiz"), "quantise"),
@@ -65,7 +63,7 @@ class Timeline:
     def take(self, change: Change) -> Moment:
         """The clocks at a change, which ends what went on until then."""
         spent = max(0.0, change.time - self._mark)
-        self._book(self.phase, spent)
+        self._seconds[self.phase] += spent
         self._mark = max(self._mark, change.time)
         self._count_images(change)
         # An end, well or badly, is no phase of its own.
@@ -77,11 +75,6 @@ class Timeline:
     def now(self) -> Moment:
         """The clocks at the last change."""
         return Moment(time=self._mark, step=self.step, seconds=dict(self._seconds))
-
-    def _book(self, phase: str, seconds: float) -> None:
-        self._seconds[phase] += seconds
-        if phase in _SET_UP:
-            self._seconds["setup"] += seconds
 
     def _count_images(self, change: Change) -> None:
         match = _IMAGES.match(change.info)
