@@ -9,7 +9,9 @@ from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from configs.schema.objective import Objective
 from train.draws import flow_time, strata_order
@@ -61,6 +63,11 @@ class Bins:
     def weights(self, density: Density) -> Floats:
         """How much of the density each bin holds, [count]."""
         return np.diff([density.below(float(edge)) for edge in self.edges])
+
+
+def bins_of(t: Tensor, edges: Tensor) -> Tensor:
+    """The bin of each time `[m]`, of `edges` `[bins + 1]` in float64: each is in exactly one."""
+    return torch.searchsorted(edges[1:-1].contiguous(), t.double(), right=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from train.timesteps import Bins
+from train.timesteps import Bins, bins_of
 
 
 class AdalnGram:
@@ -22,7 +22,7 @@ class AdalnGram:
 
     def __init__(self, network: nn.Module, *, bins: Bins, device: torch.device) -> None:
         self._count = bins.count
-        self._inner_edges = torch.from_numpy(bins.edges[1:-1]).to(device)
+        self._edges = torch.from_numpy(bins.edges).to(device)
         self.sums = torch.zeros(4 * bins.count + 2, dtype=torch.float64, device=device)
         self._is_open = False
         self._condition: Tensor | None = None
@@ -47,10 +47,6 @@ class AdalnGram:
         self._is_open, self._condition, self._gradients = False, None, []
         self.sums += self._summed((d @ d.T) * (c @ c.T + 1), t, weight)
 
-    def bins_of(self, t: Tensor) -> Tensor:
-        """The bin of each time `[m]`: every one is in exactly one."""
-        return torch.searchsorted(self._inner_edges, t.double(), right=True)
-
     def _summed(self, gram: Tensor, t: Tensor, weight: Tensor | None) -> Tensor:
         """The sums of one microbatch, whose Gram matrix is `[m, m]`."""
         squares = gram.diagonal().clone()
@@ -59,7 +55,7 @@ class AdalnGram:
         whole = torch.stack([gram.sum(), gram.new_tensor(images * (images - 1))])
         if weight is not None:
             squares, gram = squares / weight.square(), gram / torch.outer(weight, weight)
-        mask = nn.functional.one_hot(self.bins_of(t), self._count).to(gram)
+        mask = nn.functional.one_hot(bins_of(t, self._edges), self._count).to(gram)
         counts = mask.sum(0)
         parts = [((gram @ mask) * mask).sum(0), counts * (counts - 1), squares @ mask, counts]
         return torch.cat([*parts, whole]).double()

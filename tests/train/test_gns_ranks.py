@@ -1,0 +1,102 @@
+"""One rank that accumulates, DDP, FSDP2 and HSDP find the same noise, and train as without it."""
+
+import socket
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.attempt import open_attempt
+from configs.gns import noise_of
+from configs.run import RunFolder
+from tests.running import DIGITS, clean_environment, losses, torchrun
+
+pytestmark = pytest.mark.xdist_group("ranks")
+
+KEYS = [
+    "train.steps=4", "log.every=1", "log.tensorboard=false", "sample.per_class=1",
+    "sample.steps=1", "model.width=32", "model.depth=2", "model.heads=2",
+]  # fmt: skip
+NOISE = ["gns.enabled=true", "gns.bins=4", "gns.whole_every=2", "gns.whole_repeats=1"]
+LAYOUTS = {
+    "without": [],
+    "DDP": NOISE,
+    "FSDP2": [*NOISE, "layout.shard=4"],
+    "HSDP": [*NOISE, "layout.shard=2"],
+}
+
+
+def opened(*keys: str) -> RunFolder:
+    attempt = open_attempt(DIGITS, [*KEYS, *keys])
+    assert attempt is not None
+    return RunFolder(attempt.parent.parent)
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    """The same four steps: on one rank, and on four in every layout, by one launch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
+        one = opened(*NOISE, "train.micro_batch=16")
+        others = {name: opened(*keys) for name, keys in LAYOUTS.items()}
+    torchrun(one, ranks=1)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    words = [word for run in others.values() for word in (free_port(), str(run.path))]
+    done = subprocess.run(
+        [*command, "tests/train/attempts.py", *words],
+        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
+        capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {"one": one, **others}
+
+
+def noises(run: RunFolder) -> list[dict[str, Any]]:
+    return [record["gns"] for record in run.records() if "gns" in record]
+
+
+@pytest.mark.parametrize("layout", ["DDP", "FSDP2", "HSDP"])
+def test_every_layout_finds_the_noise_of_one_rank(runs: dict[str, RunFolder], layout: str) -> None:
+    one, other = noises(runs["one"]), noises(runs[layout])
+    assert len(one) == len(other) == 4
+    for a, b in zip(one, other, strict=True):
+        assert (a["k"], a["b"]) == (b["k"], b["b"]) == (4, 16)
+        first, second = (noise_of(n["small"], n["big"], count=4, batch=16) for n in (a, b))
+        assert second.g2 == pytest.approx(first.g2, rel=1e-5)
+        assert second.s == pytest.approx(first.s, rel=1e-5)
+        for name in ("products", "pairs", "squares", "counts"):
+            assert b["bins"][name] == pytest.approx(a["bins"][name], rel=1e-4)
+        assert b["adaln"] == pytest.approx(a["adaln"], rel=1e-4)
+
+
+@pytest.mark.parametrize("layout", ["FSDP2", "HSDP"])
+def test_the_whole_model_by_bins_is_the_same_in_every_layout(
+    runs: dict[str, RunFolder], layout: str
+) -> None:
+    told = [
+        [record["gns_whole"] for record in runs[name].records() if "gns_whole" in record]
+        for name in ("DDP", layout)
+    ]
+    assert len(told[0]) == len(told[1]) == 2
+    for a, b in zip(*told, strict=True):
+        for name in ("small", "big"):
+            assert list(chain(*b[name])) == pytest.approx(list(chain(*a[name])), rel=1e-5)
+
+
+def test_measuring_changes_no_bit_of_the_curve(runs: dict[str, RunFolder]) -> None:
+    assert losses(runs["DDP"]) == losses(runs["without"])
+
+
+def test_bins_hold_every_image(runs: dict[str, RunFolder]) -> None:
+    for noise in noises(runs["DDP"]):
+        assert sum(noise["bins"]["counts"]) == 64
+        assert sum(noise["bins"]["weights"]) == pytest.approx(1)
