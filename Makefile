@@ -1,5 +1,5 @@
 # The commands of everyday use; each makes or completes the virtualenv first.
-.PHONY: demo test test-long check format slurm
+.PHONY: demo study test test-long check format slurm
 SHELL := bash
 PYTHON := .venv/bin/python
 
@@ -31,3 +31,8 @@ format:
 # A real Slurm for this one machine, to try things on (env/slurm/README.md).
 slurm:
 	env/slurm/install
+
+# A study from its plan to its report, on the cluster where there is a Slurm, else here.
+study:
+	env/create.sh
+	jobs/study.sh '$(NAME)'

@@ -134,6 +134,11 @@ def _add_status(commands: Commands) -> None:
             help=f"{name.upper()} on stdout",
         )
     status.add_argument(
+        "--wait",
+        action="store_true",
+        help="until all has ended, in a pipe too, where it says what changes; 1 if not all is done",
+    )
+    status.add_argument(
         "--once", action="store_true", help="on a terminal too: look once, do not follow"
     )
     status.add_argument(
@@ -189,7 +194,7 @@ def _submit(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from configs.run import ROOT
     from launch.hours import ledger
-    from launch.live import watch
+    from launch.live import Log, Screen, watch
     from launch.site import logs_of_site
     from launch.status import Overview, overview, table
     from launch.table import show
@@ -203,8 +208,12 @@ def _status(options: argparse.Namespace) -> int:
     if options.hours:
         show(ledger(paths), options.form)
         return 0
-    if options.form == "text" and not options.once and sys.stdout.isatty():
-        watch(paths, summaries=summaries)
+    is_terminal = options.form == "text" and sys.stdout.isatty()
+    if options.wait:
+        now = watch(paths, on=Screen() if is_terminal else Log(), summaries=summaries)
+        return int(any(one.event != "done" for one in now.standings))
+    if is_terminal and not options.once:
+        watch(paths, on=Screen(), summaries=summaries)
         return 0
     now = overview(paths)
     show(table(now.rows) if options.form == "text" else now.rows, options.form)

@@ -19,7 +19,8 @@ def submit_study(wish: Wish, *, how: str) -> int:
     """Submit, start here, or only print what of a study is to be run; 0 where that was done."""
     errand = errand_of(wish)
     if not errand.todo:
-        print(f"{errand.study.path}: nothing is missing, nothing has failed", file=sys.stderr)
+        print(f"study: {errand.study.path}")
+        print("nothing is missing, nothing has failed", file=sys.stderr)
         return 0
     {"slurm": _queue, "local": _start, "dry": _show}[how](errand)
     return 0

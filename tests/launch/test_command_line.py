@@ -26,7 +26,7 @@ def test_these_are_all_its_flags() -> None:
             "--dry-run", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
             "--site", "-h",
         ],
-        "status": ["--csv", "--help", "--hours", "--json", "--once", "-h"],
+        "status": ["--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
         "plan": ["--help", "--json", "--no-forecast", "-h"],

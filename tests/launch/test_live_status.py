@@ -92,6 +92,39 @@ def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: P
     assert (tmp_path / "asked").read_text() == "x\n"
 
 
+def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
+    command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from launch.live import Log, watch
+    from launch.status import Overview
+
+    command("squeue", "exit 0")
+    runs = [a_run("started", job=None), a_run("started", "failed", job=None, reason="nan")]
+    ended = [RecordWriter(runs[0].path, attempt=1)]
+
+    def summary(now: Overview) -> list[str]:
+        return [", ".join(one.event for one in now.standings)]
+
+    def pause(seconds: float) -> None:
+        assert seconds == 10
+        if pauses.pop():
+            ended[0].event("done", step=600)
+
+    pauses = [True, False]
+    now = watch([run.path for run in runs], on=Log(), summaries=summary, pause=pause)
+    said = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["started, failed", "done, failed"]
+    assert [one.event for one in now.standings] == ["done", "failed"]
+    assert launched(runs, "--wait") == 1
+    assert launched(runs[:1], "--wait") == 0
+
+
+def launched(runs: list[RunFolder], *words: str) -> int:
+    from launch.__main__ import main
+
+    return main(["status", *(str(run.path) for run in runs), *words])
+
+
 @pytest.mark.parametrize(
     ("events", "squeue"),
     [

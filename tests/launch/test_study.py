@@ -165,7 +165,7 @@ def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing
         end(folder, cell, "done", step=10)
     for source in (study, folder.path):
         code, said, remarks = launch("submit", source)
-        assert (code, said) == (0, "")
+        assert (code, said) == (0, f"study: {folder.path}\n")
         assert "nothing is missing, nothing has failed" in remarks
 
 
@@ -178,7 +178,7 @@ def test_what_is_queued_or_runs_is_not_submitted_again_and_squeue_is_asked_once(
     (tmp_path / "queue").write_text(
         f"102_{rows['a40_bs8'] - 4}|PENDING||Priority\n102_{rows['a40_bs16'] - 4}|RUNNING|n1|None\n"
     )
-    assert launch("submit", folder.path)[:2] == (0, "")
+    assert launch("submit", folder.path)[:2] == (0, f"study: {folder.path}\n")
     (asked,) = (tmp_path / "squeue").read_text().splitlines()
     assert "--array" in asked
     assert "--jobs=102,1 " in asked
