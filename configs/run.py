@@ -149,8 +149,10 @@ def find_runs(path: Path) -> list[RunFolder]:
     """The runs in a folder of logs, studies' cells included, in the order of their names."""
     if is_run(path):
         return [RunFolder(path)]
-    found = (parent for parent in path.rglob("config.yaml") if ".code" not in parent.parts)
-    return [RunFolder(file.parent) for file in sorted(found)]
+    found = {file.parent for file in path.rglob("config.yaml") if ".code" not in file.parts}
+    # What a run holds of another program may have a config.yaml of its own.
+    begun = {folder for folder in found if (folder / "attempts").is_dir()}
+    return [RunFolder(folder) for folder in sorted(found) if begun.isdisjoint(folder.parents)]
 
 
 def logs_folder() -> Path:

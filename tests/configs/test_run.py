@@ -286,11 +286,13 @@ def test_an_old_attempt_does_not_speak_for_a_newer_one(config: Path) -> None:
     assert list(run.records()) == []
 
 
-def test_runs_are_found_below_a_folder_but_not_in_snapshots(config: Path, tmp_path: Path) -> None:
+def test_runs_are_found_below_a_folder_but_not_in_snapshots_or_runs(
+    config: Path, tmp_path: Path
+) -> None:
     run = begin(config)
-    hidden = tmp_path / "logs" / ".code" / "abc"
-    hidden.mkdir(parents=True)
-    (hidden / "config.yaml").write_text("")
+    for hidden in (tmp_path / "logs" / ".code" / "abc", run.attempt(1) / "aitoolkit" / "lora"):
+        hidden.mkdir(parents=True)
+        (hidden / "config.yaml").write_text("")
     assert [found.path for found in find_runs(tmp_path / "logs")] == [run.path]
 
 
