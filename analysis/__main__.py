@@ -6,7 +6,9 @@ import sys
 from analysis.commands import (
     ablation,
     audit,
+    cbs,
     cost,
+    gns,
     loss,
     profile,
     quality,
@@ -30,6 +32,8 @@ COMMANDS = {
     "report": report,
     "ablation": ablation,
     "profile": profile,
+    "gns": gns,
+    "cbs": cbs,
 }
 EXAMPLES = """examples:
   python -m analysis runs logs

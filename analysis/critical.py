@@ -5,6 +5,7 @@ fitted by least squares with weights from the scatter of the repeats.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,12 +15,27 @@ DRAWS = 2000
 FEWEST_FOR_SCATTER = 15
 
 
-def critical_batch(samples: Mapping[int, Floats]) -> Estimate | None:
-    """B_crit from {global batch: samples to the target of each run [k]}; None below two batches.
+@dataclass(frozen=True, kw_only=True)
+class CriticalBatch:
+    """The critical batch size, and the samples that the smallest batches would take."""
 
-    The interval is a parametric bootstrap of the means with Student's errors; there is none
-    without repeats, and its end is open (None) where no finite B_crit is excluded. The scatter is
-    each batch's own where it has many runs, else one relative scatter for all.
+    batch: Estimate
+    e_min: float
+
+
+def critical_batch(samples: Mapping[int, Floats]) -> Estimate | None:
+    """B_crit alone, as `critical_line` finds it."""
+    found = critical_line(samples)
+    return found.batch if found else None
+
+
+def critical_line(samples: Mapping[int, Floats]) -> CriticalBatch | None:
+    """The line through {global batch: samples to the target of each run [k]}.
+
+    None below two batches. The interval is a parametric bootstrap of the means with Student's
+    errors; there is none without repeats, and its end is open (None) where no finite B_crit is
+    excluded. The scatter is each batch's own where it has many runs, else one relative scatter for
+    all; where nothing is repeated, a batch's variance is taken to grow as its samples do.
     """
     told = {batch: values for batch, values in samples.items() if len(values)}
     if len(told) < 2:
@@ -27,19 +43,20 @@ def critical_batch(samples: Mapping[int, Floats]) -> Estimate | None:
     batches = np.array(sorted(told), dtype=np.float64)
     runs = [np.asarray(told[int(batch)], dtype=np.float64) for batch in batches]
     means = np.array([values.mean() for values in runs])
-    weights = 1 / _variance(runs)
-    best = _fit(batches, means[None, :], weights)[0]
-    if max(map(len, runs)) < 2 or not np.isfinite(best):
-        return Estimate(value=float(best)) if np.isfinite(best) and best > 0 else None
+    is_repeated = max(map(len, runs)) > 1
+    weights = 1 / (_variance(runs) if is_repeated else means)
+    intercept, slope = _fit(batches, means[None, :], weights)
+    best, e_min = float(_critical(intercept, slope)[0]), float(intercept[0])
+    if not is_repeated or not np.isfinite(best):
+        is_told = np.isfinite(best) and best > 0
+        return CriticalBatch(batch=Estimate(value=best), e_min=e_min) if is_told else None
     rng = np.random.default_rng(0)
     freedom = sum(len(values) - 1 for values in runs)
     errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(_variance(runs))
-    draws = means + errors
-    found = _fit(batches, draws, weights)
+    found = _critical(*_fit(batches, means + errors, weights))
     low, high = np.quantile(found, [0.025, 0.975])
-    return Estimate(
-        value=float(best), low=float(low), high=float(high) if np.isfinite(high) else None
-    )
+    batch = Estimate(value=best, low=float(low), high=float(high) if np.isfinite(high) else None)
+    return CriticalBatch(batch=batch, e_min=e_min)
 
 
 def _variance(runs: list[Floats]) -> Floats:
@@ -55,14 +72,18 @@ def _variance(runs: list[Floats]) -> Floats:
     return np.array([max(var, 1e-12) / len(values) for var, values in zip(own, runs, strict=True)])
 
 
-def _fit(batches: Floats, means: Floats, weights: Floats) -> Floats:
-    """B_crit of each row of `means` [d, m] by a weighted line; infinite where it does not rise."""
+def _fit(batches: Floats, means: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Intercept and slope [d] of a weighted line through each row of `means` [d, m]."""
     share = weights / weights.sum()
     centre = float(share @ batches)
     middle = means @ share
     slope = ((means - middle[:, None]) * (share * (batches - centre))).sum(axis=1) / float(
         share @ (batches - centre) ** 2
     )
-    intercept = middle - slope * centre
+    return middle - slope * centre, slope
+
+
+def _critical(intercept: Floats, slope: Floats) -> Floats:
+    """B_crit of each line; infinite where it does not rise."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(slope > 0, np.maximum(intercept, 0) / slope, np.inf)

@@ -107,7 +107,7 @@ def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
     n, whole = len(columns), columns.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(of(whole))
-        if n < MIN_VALUES:
+        if n < MIN_VALUES or not np.isfinite(value):
             return Estimate(value=value)
         without = of(whole - columns)
     error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
@@ -115,6 +115,11 @@ def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
         return Estimate(value=value)
     half = float(stdtrit(n - 1, 0.975) * error)
     return Estimate(value=value, low=value - half, high=value + half)
+
+
+def image_noise(sums: Floats, batch: int) -> tuple[Floats, Floats]:
+    """|G|^2 and tr Sigma from sums of columns [..., 4]."""
+    return _g2(sums), _s(sums, batch)
 
 
 def _g2(sums: Floats) -> Floats:

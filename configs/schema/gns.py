@@ -55,7 +55,7 @@ class NoiseRun(Run):
     steps: list[int] | None = key(None, "saved steps of the run; null: all there are", "loss")
     weights: Literal["ema", "model"] = key("model", "raw weights, or averaged ones", "loss")
     bins: int | None = key(
-        10, "equal bins of t, each measured alone; null: all of t at once", "loss", ge=2
+        10, "equal bins of t that are measured beside all of t; null: none", "loss", ge=2
     )
     batch: int = key(16, "b, images per microbatch", "loss", "clock", unit="images", ge=1)
     count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss", "clock", ge=2)
@@ -64,13 +64,11 @@ class NoiseRun(Run):
     precision: Literal["fp32", "bf16"] = key(
         "fp32", "of forward and backward, by autocast", "loss", "clock"
     )
-    sampler: Literal["uniform", "stratified", "variance"] | None = key(
-        None, "measure under this objective.sampler; null: the run's own", "loss"
+    sampler: Literal["uniform", "stratified", "variance"] = key(
+        "uniform", "objective.sampler of samples over all t", "loss"
     )
-    strata: int | None = key(None, "objective.strata with it; null: the run's own", "loss", ge=2)
-    bin_shares: list[float] | None = key(
-        None, "objective.bin_shares with it; null: the run's own", "loss"
-    )
+    strata: int = key(16, "objective.strata with it", "loss", ge=2)
+    bin_shares: list[float] | None = key(None, "objective.bin_shares with it", "loss")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "NoiseRun":
@@ -81,9 +79,11 @@ class NoiseRun(Run):
             )
         if self.config is not None and self.steps is not None:
             raise ValueError("steps are saved steps of run; with config remove them")
-        if self.sampler is not None and self.bins is not None:
+        if self.sampler == "stratified" and self.batch % self.strata:
             raise ValueError(
-                "sampler chooses among all times, and bins measures each bin alone: set bins to "
-                "null"
+                f"strata {self.strata} does not divide batch {self.batch}: microbatches would "
+                "depend on one another"
             )
+        if (self.sampler == "variance") != (self.bin_shares is not None):
+            raise ValueError("sampler variance and bin_shares go together: set both or none")
         return self

@@ -1,0 +1,76 @@
+"""`cbs`: the critical batch size, from a table of runs or from runs to a target."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from analysis.table import put, remark
+
+if TYPE_CHECKING:
+    from analysis.noise import Floats
+
+DOC = "critical batch size from a csv with the columns global_batch,samples, or from runs"
+EXAMPLE = 'python -m analysis cbs logs/branches-1120 --target "validation_loss<=0.5"'
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """The target, where runs are named."""
+    sub.add_argument(
+        "--target",
+        metavar='"NAME<=VALUE"',
+        help="of runs: a metric of the records and the value to reach, <= or >=",
+    )
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print the fit and what it fits; 1 where two batches that reached the target are missing."""
+    from analysis.critical import critical_line
+
+    samples, remarks = _samples(asked)
+    found = critical_line(samples)
+    rows = [
+        {
+            "global_batch": batch,
+            "runs": len(values),
+            "samples": float(values.mean()),
+            "fitted": found.e_min * (1 + batch / found.batch.value) if found else None,
+        }
+        for batch, values in sorted(samples.items())
+    ]
+    whole = {
+        "b_crit": found.batch.value if found else None,
+        "b_crit_low": found.batch.low if found else None,
+        "b_crit_high": found.batch.high if found else None,
+        "e_min": found.e_min if found else None,
+    }
+    put(rows, asked, json=whole)
+    asked.rows = [whole]
+    remark(remarks)
+    if not found:
+        remark(["undetermined: samples must rise over two batches or more"])
+        return 1
+    ends = "no interval: no batch was run twice"
+    if found.batch.low is not None:
+        high = "inf" if found.batch.high is None else f"{found.batch.high:.0f}"
+        ends = f"[{found.batch.low:.0f}, {high}]"
+    remark([f"critical batch size {found.batch.value:.0f} {ends}, E_min {found.e_min:.6g}"])
+    return 0
+
+
+def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]":
+    """Samples to the target by global batch, and what is to be said of them."""
+    from pathlib import Path
+
+    from analysis.batches import read_batches, samples_to_target
+    from analysis.read import Unreadable
+
+    tables = [path for path in map(Path, asked.paths) if path.suffix == ".csv"]
+    if tables and len(tables) < len(asked.paths):
+        raise Unreadable(f"{tables[0]}: a table, beside other paths: name tables or runs")
+    if tables:
+        return read_batches(tables), []
+    if asked.target is None:
+        for path in map(Path, asked.paths):
+            if not path.exists():
+                raise Unreadable(f"{path}: no such file or folder")
+        raise Unreadable('--target: say what runs were to reach, such as "validation_loss<=0.5"')
+    return samples_to_target(asked.paths, asked.target)

@@ -1,0 +1,290 @@
+"""What runs recorded of their gradients' noise: while training, and over saved checkpoints."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from analysis.gns import Sums, sums_of_norms
+from analysis.noise import MIN_VALUES, Floats
+from analysis.read import Unreadable
+from configs.load import flatten
+from configs.records import Record, read_records, valid
+from configs.run import RunFolder
+from configs.yaml12 import ConfigError
+
+ADALN, WHOLE = "adaln", "whole"
+_PARTS = ("products", "pairs", "squares", "counts")
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binned:
+    """The noise of every bin of t by itself; a bin without samples has none.
+
+    `weights` is how much of the density of t each bin holds, `total` the samples of |G|^2 over
+    all t of the same parameters, None where only other samples tell it.
+    """
+
+    scope: str
+    weights: Floats
+    bins: tuple[Sums, ...]
+    total: Sums | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stretch of training that ends with `step`, or the checkpoint of that step."""
+
+    step: int
+    whole: Sums
+    binned: tuple[Binned, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseLog:
+    """The stages of a run; `sampler` is how its times were drawn, `odd` how many records are none.
+
+    Under `stratified` times depend on one another, and what another sampler would save is not
+    told by them.
+    """
+
+    name: str
+    sampler: str
+    stages: tuple[Stage, ...]
+    odd: int
+
+
+def read_noise(run: RunFolder, *, stages: int) -> NoiseLog:
+    """The noise that a run recorded, in at most so many stages of `MIN_VALUES` records or more.
+
+    A run over checkpoints has a stage for each of them. `Unreadable` where it recorded none.
+    """
+    try:
+        config = flatten(run.asked())
+        records = valid(record for _, record in read_records(run.metrics_file))
+    except (ConfigError, RecursionError, TypeError) as error:
+        raise Unreadable(str(error)) from None
+    samples, odd = _sound(records, "gns_sample", _sample)
+    if samples:
+        found = list(_checkpoints(samples))
+    else:
+        steps, bad = _sound(records, "gns", _step)
+        wholes, worse = _sound(records, "gns_whole", _whole)
+        found, odd = list(_windows(steps, wholes, stages)), odd + bad + worse
+    if not found:
+        raise Unreadable(
+            f"{run.name}: recorded no noise of its gradients; train it with gns.enabled=true, or "
+            "measure its checkpoints with jobs/gns.sbatch"
+        )
+    key = "objective.sampler" if not samples else "sampler"
+    sampler = str(config.get(key) or "uniform")
+    return NoiseLog(name=run.name, sampler=sampler, stages=tuple(found), odd=odd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """One training record: norms over `steps` steps, and sums of every bin [4, bins]."""
+
+    step: int
+    count: int
+    batch: int
+    steps: float
+    small: float
+    big: float
+    weights: Floats
+    bins: Floats
+    adaln: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Whole:
+    """One measurement of every bin by the whole model: lists of norms by bin."""
+
+    step: int
+    count: int
+    batch: int
+    weights: Floats
+    small: tuple[Floats, ...]
+    big: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sample:
+    """One sample of a checkpoint; `k` is its bin, -1 for all of t."""
+
+    step: int
+    k: int
+    weight: float
+    count: int
+    batch: int
+    small: float
+    big: float
+
+
+def _sound(
+    records: Sequence[Record], name: str, read: Callable[[int, Any], Read]
+) -> tuple[list[Read], int]:
+    """The records of a name that can be read, by step, and how many cannot."""
+    found, odd = [], 0
+    for record in sorted((r for r in records if name in r), key=lambda r: int(r["step"])):
+        try:
+            if not isinstance(record[name], dict):
+                raise TypeError("not a mapping")
+            found.append(read(int(record["step"]), record[name]))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            odd += 1
+    return found, odd
+
+
+def _step(step: int, told: Mapping[str, Any]) -> _Step:
+    bins = told.get("bins") or {"weights": [], **{part: [] for part in _PARTS}}
+    adaln = told.get("adaln") or {"products": 0.0, "pairs": 0.0}
+    sums = np.stack([_numbers(bins[part]) for part in _PARTS])
+    weights = _numbers(bins["weights"])
+    if sums.shape[1] != len(weights):
+        raise ValueError("not as many weights as bins")
+    return _Step(
+        step=step,
+        count=_count(told["k"], least=2),
+        batch=_count(told["b"], least=1),
+        steps=float(_count(told["steps"], least=1)),
+        small=_number(told["small"]),
+        big=_number(told["big"]),
+        weights=weights,
+        bins=sums,
+        adaln=_numbers([adaln["products"], adaln["pairs"]]),
+    )
+
+
+def _whole(step: int, told: Mapping[str, Any]) -> _Whole:
+    small, big = (tuple(_numbers(row) for row in told[name]) for name in ("small", "big"))
+    if [len(row) for row in small] != [len(row) for row in big]:
+        raise ValueError("not as many small as big")
+    weights = _numbers(told["weights"])
+    if len(weights) != len(small):
+        raise ValueError("not as many weights as bins")
+    return _Whole(
+        step=step,
+        count=_count(told["k"], least=2),
+        batch=_count(told["b"], least=1),
+        weights=weights,
+        small=small,
+        big=big,
+    )
+
+
+def _sample(_: int, told: Mapping[str, Any]) -> _Sample:
+    return _Sample(
+        step=_count(told["checkpoint"], least=0),
+        k=-1 if told.get("bin") is None else _count(told["bin"], least=0),
+        weight=_number(told["weight"]),
+        count=_count(told["k"], least=2),
+        batch=_count(told["b"], least=1),
+        small=_number(told["small"]),
+        big=_number(told["big"]),
+    )
+
+
+def _windows(steps: list[_Step], wholes: list[_Whole], stages: int) -> Iterator[Stage]:
+    """Equal stretches of records, cut also where the microbatches change."""
+    alike: list[list[_Step]] = []
+    for one in steps:
+        if not alike or _shape(alike[-1][0]) != _shape(one):
+            alike.append([])
+        alike[-1].append(one)
+    begin = -1
+    for group in alike:
+        parts = max(1, min(stages, len(group) // MIN_VALUES))
+        for rows in np.array_split(np.arange(len(group)), parts):
+            part = [group[int(row)] for row in rows]
+            last = part[-1].step
+            seen = [one for one in wholes if begin < one.step <= last]
+            yield _stage(part, seen)
+            begin = last
+
+
+def _shape(one: _Step) -> tuple[int, int, int]:
+    return one.count, one.batch, len(one.weights)
+
+
+def _stage(part: list[_Step], wholes: list[_Whole]) -> Stage:
+    first, weight = part[0], np.array([one.steps for one in part])
+    whole = sums_of_norms(
+        np.array([one.small for one in part]),
+        np.array([one.big for one in part]),
+        count=first.count,
+        batch=first.batch,
+        weight=weight,
+    )
+    binned = [_adaln(part)] if len(first.weights) else []
+    return Stage(step=part[-1].step, whole=whole, binned=(*binned, *_by_whole(wholes)))
+
+
+def _adaln(part: list[_Step]) -> Binned:
+    sums = np.stack([one.bins for one in part])  # [n, 4, bins]
+    products, pairs = np.stack([one.adaln for one in part]).T
+    bins = (Sums(**dict(zip(_PARTS, sums[:, :, k].T, strict=True))) for k in range(sums.shape[2]))
+    total = Sums(products=products, pairs=pairs, squares=0 * pairs, counts=pairs)
+    return Binned(scope=ADALN, weights=part[0].weights, bins=tuple(bins), total=total)
+
+
+def _by_whole(wholes: list[_Whole]) -> Iterator[Binned]:
+    """The measurements of a stretch together, those with the last one's microbatches."""
+    if not wholes:
+        return
+    last = wholes[-1]
+    alike = [
+        one
+        for one in wholes
+        if (one.count, one.batch, len(one.small)) == (last.count, last.batch, len(last.small))
+    ]
+    bins = (
+        sums_of_norms(
+            np.concatenate([one.small[k] for one in alike]),
+            np.concatenate([one.big[k] for one in alike]),
+            count=last.count,
+            batch=last.batch,
+        )
+        for k in range(len(last.small))
+    )
+    yield Binned(scope=WHOLE, weights=last.weights, bins=tuple(bins))
+
+
+def _checkpoints(samples: list[_Sample]) -> Iterator[Stage]:
+    for step in sorted({sample.step for sample in samples}):
+        here = [sample for sample in samples if sample.step == step]
+        whole = _sums_of([sample for sample in here if sample.k < 0], like=here[0])
+        count = max(sample.k for sample in here) + 1
+        groups = [[sample for sample in here if sample.k == k] for k in range(count)]
+        weights = np.array([group[0].weight if group else 0.0 for group in groups])
+        bins = tuple(_sums_of(group, like=here[0]) for group in groups)
+        binned = (Binned(scope=WHOLE, weights=weights, bins=bins),) if count else ()
+        yield Stage(step=step, whole=whole, binned=binned)
+
+
+def _sums_of(samples: list[_Sample], *, like: _Sample) -> Sums:
+    return sums_of_norms(
+        np.array([sample.small for sample in samples]),
+        np.array([sample.big for sample in samples]),
+        count=like.count,
+        batch=like.batch,
+    )
+
+
+def _count(value: Any, *, least: int) -> int:
+    if type(value) is not int or not least <= value < 2**53:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < 1e300:
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
+
+
+def _numbers(values: Any) -> Floats:
+    return np.array([_number(value) for value in values], dtype=np.float64)
