@@ -43,8 +43,8 @@ def open_image(file: Path) -> "Image":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(file)
-            image.load()
+            with Image.open(file) as image:
+                image.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _unreadable(file, error) from None
     except Image.DecompressionBombWarning as error:

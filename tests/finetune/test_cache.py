@@ -11,7 +11,6 @@ from finetune.embedded.cache import Cache, Example, Text
 from tests.finetune.conftest import Tune
 from tests.running import losses
 
-
 pytestmark = pytest.mark.xdist_group("flux")
 
 

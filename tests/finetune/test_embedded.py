@@ -14,7 +14,6 @@ from configs.run import RunFolder
 from tests.finetune.conftest import Tune, carry_out
 from tests.running import events, losses
 
-
 # One worker makes the Flux and the runs that these tests share.
 pytestmark = pytest.mark.xdist_group("flux")
 

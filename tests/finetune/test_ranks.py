@@ -14,7 +14,6 @@ from configs.run import RunFolder
 from tests.finetune.conftest import QUICK, TINY, Tune, paths
 from tests.running import clean_environment, events, losses
 
-
 pytestmark = pytest.mark.xdist_group("flux")
 
 

@@ -1,0 +1,122 @@
+"""The doctor names what is amiss with captioned images, each with the mend."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from finetune.__main__ import main
+
+COUNT = 6
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Six sound images with captions."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(COUNT):
+        pixels = np.random.default_rng(number).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(f"[trigger], number {number}\n")
+    return folder
+
+
+def examined(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[str]]:
+    code = main(["doctor", str(folder), "--resolution", "64", *more])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_a_sound_folder_has_no_faults(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examined(images, capsys) == (0, [])
+
+
+def as_mode(mode: str) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        Image.open(folder / "2.png").convert(mode).save(folder / "2.png")
+
+    return act
+
+
+def few(folder: Path) -> None:
+    for number in (3, 4):
+        (folder / f"{number}.png").unlink()
+        (folder / f"{number}.txt").unlink()
+
+
+def double(folder: Path) -> None:
+    """The same pixels, packed otherwise."""
+    Image.open(folder / "1.png").save(folder / "2.png", compress_level=0)
+
+
+def small(folder: Path) -> None:
+    Image.open(folder / "2.png").crop((0, 0, 80, 40)).resize((80, 40)).save(folder / "2.png")
+
+
+def turned(folder: Path) -> None:
+    image = Image.open(folder / "2.png")
+    exif = image.getexif()
+    exif[0x0112] = 6
+    image.save(folder / "2.png", exif=exif)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "level", "said"),
+    [
+        (lambda f: (f / "2.txt").unlink(), "fault", "2.png: has no caption; mend: write 2.txt"),
+        (lambda f: (f / "2.txt").write_text(" \n"), "fault", "2.txt: is empty; mend: write one"),
+        (lambda f: (f / "2.txt").write_bytes(b"[trigger] caf\xe9"), "fault", "2.txt: not UTF-8"),
+        (lambda f: (f / "2.txt").write_text("a dog"), "fault", "2.txt: does not hold [trigger]"),
+        (lambda f: (f / "x.txt").write_text("a"), "fault", "x.txt: a caption without an image"),
+        (lambda f: (f / "x.heic").touch(), "remark", "x.heic: neither an image that is read"),
+        (lambda f: shutil.copy(f / "1.png", f / "2.jpg"), "fault", "2.png: shares the caption"),
+        (few, "fault", "4 images are too few"),
+        (lambda f: (f / "2.png").write_bytes(b"PNG"), "fault", "2.png: not a readable image"),
+        (small, "fault", "2.png: 80 x 40 px, less than 64 x 64; mend: find a larger one"),
+        (as_mode("RGBA"), "fault", "2.png: mode RGBA: its transparency would be dropped"),
+        (as_mode("P"), "fault", "2.png: mode P: its colours are a palette's"),
+        (as_mode("L"), "fault", "2.png: mode L: it is grey"),
+        (as_mode("1"), "fault", "2.png: mode 1: it is black and white"),
+        (double, "fault", "2.png: the same picture as 1.png"),
+        (turned, "remark", "2.png: turned by a tag of the camera"),
+    ],
+)
+def test_what_is_amiss_is_named_with_the_mend(
+    spoil: Callable[[Path], object],
+    level: str,
+    said: str,
+    images: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(images)
+    code, lines = examined(images, capsys)
+    assert code == (level == "fault")
+    assert any(line.startswith(level) and said in line and "; mend: " in line for line in lines), (
+        lines
+    )
+
+
+def test_no_folder_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_the_sheet_shows_every_image_and_says_which_cannot_be_read(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = tmp_path / "sheet.png"
+    examined(images, capsys, "--sheet", str(whole))
+    (images / "5.png").write_bytes(b"x")
+    spoiled = tmp_path / "spoiled.png"
+    examined(images, capsys, "--sheet", str(spoiled))
+    sheet, other = (np.asarray(Image.open(file)) for file in (whole, spoiled))
+    assert sheet.shape == other.shape
+    changed = np.argwhere((sheet != other).any(axis=2))
+    # The sixth image is the first of the second row.
+    assert changed[:, 0].min() > sheet.shape[0] // 2
+    assert changed[:, 1].max() < sheet.shape[1] // 2
+    red = (other == [255, 0, 0]).all(axis=2).sum()
+    assert red > (sheet == [255, 0, 0]).all(axis=2).sum()

@@ -1,0 +1,173 @@
+"""Bad input is refused with the mend before any GPU is asked for, and without loading torch."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.attempt import open_attempt
+from configs.flux_folder import missing
+from configs.run import find_runs
+from configs.yaml12 import ConfigError
+from finetune.tiny import make
+from launch.preflight import asked
+from launch.preflight.subject import subject
+from tests.finetune.conftest import TINY, paths
+
+pytestmark = pytest.mark.xdist_group("flux")
+
+
+@pytest.fixture
+def own(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the tiny Flux to spoil; runs would be made in a folder of logs beside it."""
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    return Path(shutil.copytree(flux, tmp_path / "flux"))
+
+
+def refusal(own: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        open_attempt(TINY, [*paths(own), *overrides], kind="finetune", gpus=1)
+    assert not find_runs(own.parent / "logs")
+    return str(caught.value)
+
+
+def cut_weights(own: Path) -> None:
+    file = own / "model" / "transformer" / "diffusion_pytorch_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    def act(own: Path) -> None:
+        path = own / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return act
+
+
+def write(name: str, content: bytes) -> Callable[[Path], None]:
+    def act(own: Path) -> None:
+        (own / name).write_bytes(content)
+
+    return act
+
+
+def cut_image(own: Path) -> None:
+    file = own / "images" / "02.png"
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (remove("model/transformer"), "missing: transformer/config.json, transformer/diffusion"),
+        (remove("model/tokenizer"), "missing: tokenizer/tokenizer.json"),
+        (remove("model/scheduler"), "missing: scheduler/scheduler_config.json"),
+        (remove("model"), "flux.folder"),
+        (cut_weights, "cut short"),
+        (write("model/transformer/config.json", b"{"), "not a JSON object"),
+        (remove("images"), "no such folder; make it or name another"),
+        (remove("images/03.txt"), "03.png: no caption; write 03.txt"),
+        (write("images/03.txt", "café".encode("latin-1")), "not UTF-8 text (byte 0xe9 at 3)"),
+        (write("images/03.png", b""), "not a readable image"),
+        (cut_image, "not a readable image"),
+        (write("images/03.jpg", b""), "03.jpg: shares its caption with 03.png"),
+        (remove("assistant.safetensors"), "no such file"),
+        (write("assistant.safetensors", b"x"), "not a safetensors file"),
+    ],
+)
+def test_what_a_run_would_fail_on_is_refused_before_there_is_a_run(
+    spoil: Callable[[Path], None], said: str, own: Path
+) -> None:
+    spoil(own)
+    assert said in refusal(own)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sample.prompts=[]", "sample.prompts is empty: list a prompt"),
+        ('sample.prompts=["a", " "]', "holds an empty prompt"),
+        ("data.folder=null", "data.folder must name"),
+        ("data.resolutions=[]", "must list at least one size"),
+        ("data.resolutions=[8]", "none may be under data.bucket 16"),
+        ("sample.width=33", "sample.width 33 is not a multiple of 16"),
+        ("optimizer.kind=adamw8bit", "needs a GPU"),
+        ("lora.rank=0", "lora.rank"),
+        ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(override: str, said: str, own: Path) -> None:
+    assert said in refusal(own, "engine=embedded", override)
+
+
+def test_an_assistant_that_is_a_folder_is_told_of_the_file_in_it(own: Path) -> None:
+    said = refusal(own, f"flux.assistant_lora={own}")
+    assert (
+        "a folder, where a file is wanted; name the file in it, such as assistant.safeten" in said
+    )
+
+
+def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
+    weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
+    assert "holds no LoRA" in refusal(own, f"flux.assistant_lora={weights}")
+
+
+def test_the_other_variant_is_told_apart_by_its_transformer(own: Path) -> None:
+    said = refusal(own, "flux.variant=dev", "flux.assistant_lora=null")
+    assert "takes no guidance, as schnell does; set the variant to schnell" in said
+
+
+def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
+    file = own / "prompts.txt"
+    file.write_text("\n  \n")
+    said = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
+    assert "holds no prompt; write one a line" in said
+
+
+def test_sharded_weights_are_followed_from_their_index(own: Path) -> None:
+    part = own / "model" / "transformer"
+    whole = part / "diffusion_pytorch_model.safetensors"
+    whole.rename(part / "a.safetensors")
+    index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
+    (part / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps(index))
+    assert missing(own / "model") == ["transformer/b.safetensors"]
+
+
+def test_preflight_says_what_a_node_would_have_to_fetch(own: Path) -> None:
+    one = subject(TINY, paths(own), site_name=None)
+    lines = [str(line) for line in asked.paths(one)]
+    assert all(line.startswith("pass") for line in lines)
+    assert "has every file of a Flux: a node fetches nothing" in lines[-1]
+    shutil.rmtree(own / "model" / "text_encoder_2")
+    (line,) = asked.paths(one)
+    assert line.level == "fail"
+    assert "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors" in line.said
+
+
+def test_inputs_are_looked_into_without_torch(own: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from configs.load import load\n"
+        "from configs.paths import check_paths\n"
+        f"check_paths(load(Path({str(TINY)!r}), {paths(own)!r}))\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_tiny_flux_is_not_made_over_something_else(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(ConfigError, match="is there already"):
+        make(tmp_path)
+
+
+def test_infer_needs_a_lora_that_is_there(own: Path, tuned: object) -> None:
+    run = getattr(tuned, "path")  # noqa: B009
+    with pytest.raises(ConfigError, match=r"step 7: .* keeps none of it; it has 20, 40"):
+        open_attempt(run, ["step=7"], kind="infer")
+    with pytest.raises(ConfigError, match="prompts is empty"):
+        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts_file=null"], kind="infer")
