@@ -7,6 +7,10 @@ demo:
 	env/create.sh
 	jobs/demo.sh
 
+demo-lora:
+	env/create.sh
+	jobs/demo-lora.sh
+
 # Two workers: the tests are made for two cores.
 test:
 	env/create.sh dev

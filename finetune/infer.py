@@ -20,7 +20,7 @@ from train.attempt import carry_out
 from train.clocks import Clocks
 from train.dist import Agreement, Ranks, from_every_rank, process_group
 from train.facts import placement, versions
-from train.journal import Journal
+from train.journal import Journal, log
 from train.stopping import Watch, Wish
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
@@ -59,7 +59,9 @@ def _run(run: RunFolder, config: Infer, ranks: Ranks, attempt: int) -> None:
         at = _at(len(wanted) - len(missing))
         journal.event("started", **at)
         studio = Studio(asked, lora_scale=config.lora_scale, device=ranks.device, clocks=clocks)
-        journal.evaluation(at | studio.warm_up(config.warmup) | clocks.fields())
+        first = studio.warm_up(config.warmup)
+        journal.evaluation(at | first | clocks.fields())
+        log.info("  ".join(f"{name} {s:.3f}" for name, s in (clocks.fields() | first).items()))
         wish = _draw(run, studio, wanted, missing, watch, journal, clocks, ranks)
         at = _at(sum(image.file.is_file() for image in wanted))
         if wish is Wish.GO_ON and ranks.rank == 0:
@@ -100,6 +102,7 @@ def _drawn(run: RunFolder, studio: Studio, image: Wanted, clocks: Clocks) -> dic
     note = {"run": run.name, "prompt": studio.prompts[image.prompt], "seed": str(image.seed)}
     save_image(drawn.image, image.file, note=note)
     clocks.lap("save")
+    log.info("%.3f s  %s", drawn.image_s, image.file)
     return {"prompt": image.prompt, "seed": image.seed, "image_s": drawn.image_s}
 
 
