@@ -24,16 +24,17 @@ ONE = ("--nodes=1", "--gpus-per-node=a40:1")
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs:
-    """Submits pretraining jobs to the one-machine Slurm, with a folder of runs of their own."""
+    """Submits jobs of one kind to the one-machine Slurm, with a folder of runs of their own."""
 
     cluster: Cluster
     logs: Path
+    kind: str = "pretrain"
 
     def submit(self, *arguments: str | Path, flags: tuple[str, ...] = ONE) -> str:
         """Plain sbatch from the checkout; the job's id."""
         output = f"--output={self.logs}/%x-%j.out"
         return self.cluster.submit(
-            "--cpus-per-task=1", "--time=10", output, *flags, "jobs/pretrain.sbatch",
+            "--cpus-per-task=1", "--time=10", output, *flags, f"jobs/{self.kind}.sbatch",
             *map(str, arguments), cwd=Path.cwd(), env=self.environment,
         )  # fmt: skip
 

@@ -1,0 +1,71 @@
+"""Fine-tuning on a real Slurm: what its time limit interrupts goes on to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from configs.run import RunFolder
+from finetune.tiny import make
+from tests.finetune.conftest import QUICK, TINY, carry_out, paths
+from tests.running import events, losses
+
+from .cluster import Cluster, wait_until
+from .test_pretrain import ONE, Jobs, end_at
+
+# Steps slow enough that a reference can be trained to where Slurm's clock interrupts.
+SLOW = (
+    "train.steps=100000", "train.global_batch=8", "train.micro_batch=1", "sample.every=null",
+    "validation.every=null", "checkpoint.every=1000",
+)  # fmt: skip
+
+
+@pytest.fixture
+def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Fine-tuning jobs, and a tiny Flux for them in `flux`."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    make(tmp_path / "flux")
+    monkeypatch.setenv("LOGS", str(logs))
+    return Jobs(cluster=cluster, logs=logs, kind="finetune")
+
+
+def asked(tunes: Jobs) -> list[str]:
+    return [*paths(tunes.logs.parent / "flux"), *QUICK, *SLOW]
+
+
+def expect_uninterrupted(run: RunFolder, tunes: Jobs) -> None:
+    """That a run in two attempts has the losses of one in a single attempt, to the bit."""
+    found = losses(run)
+    whole = carry_out(TINY, [*asked(tunes), f"train.steps={max(found)}"])
+    assert sorted(found) == list(range(1, max(found) + 1))
+    assert losses(whole) == found
+
+
+def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jobs) -> None:
+    job = tunes.submit(TINY, *asked(tunes), flags=ONE)
+    run = tunes.at_step(job, 5)
+    tunes.cluster.warn(job)
+    wait_until(lambda: tunes.cluster.restarts(job) == 1, timeout=60)
+    assert events(run)[-2:] == ["saved", "paused"]
+    end_at(run, max(losses(run)) + 5)
+    tunes.cluster.end_requeue_hold(job)
+    tunes.cluster.wait(job, timeout=120)
+    assert tunes.state(job) == "COMPLETED 0:0", tunes.said(job)
+    assert run.attempts() == [1, 2]
+    expect_uninterrupted(run, tunes)
+
+
+@pytest.mark.long
+def test_a_fine_tuning_that_meets_its_time_limit_is_the_uninterrupted_one(tunes: Jobs) -> None:
+    job = tunes.submit(TINY, *asked(tunes), flags=(*ONE, "--signal=B:USR1@60"))
+    run = tunes.at_step(job, 5)
+    tunes.cluster.bring_limit_near(job)
+    wait_until(lambda: tunes.cluster.restarts(job) == 1, timeout=120)
+    assert events(run)[-2:] == ["saved", "paused"]
+    end_at(run, max(losses(run)) + 5)
+    tunes.cluster.end_requeue_hold(job)
+    tunes.cluster.wait(job, timeout=120)
+    assert tunes.state(job) == "COMPLETED 0:0", tunes.said(job)
+    expect_uninterrupted(run, tunes)
