@@ -10,7 +10,7 @@ from typing import Any
 from configs.batch import check_ranks
 from configs.disk import replace_file
 from configs.ending import cause
-from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
+from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.paths import check_paths, with_absolute_paths
 from configs.pruning import rule_out, settle_cell
 from configs.records import Record, RecordWriter, Superseded, state
@@ -185,14 +185,20 @@ def _checked_config(
 
 
 def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
-    if kind and is_run(source):
-        tree = {"kind": kind, "run": str(source)}
+    about = "run" if is_run(source) else "config" if _is_measured(source, kind) else None
+    if kind and about:
+        tree = {"kind": kind, about: str(source)}
         config = resolve(merge(tree, parse_overrides(overrides)), source=str(source))
     else:
         config = load(source, overrides)
     if kind and config.kind != kind:
         expect(config, KINDS[kind], source=source)
     return with_absolute_paths(config)
+
+
+def _is_measured(source: Path, kind: str | None) -> bool:
+    """Whether a pretraining config stands for the published weights that it names."""
+    return kind == "gns" and read_tree(source).get("kind", "pretrain") == "pretrain"
 
 
 def _name(source: Path, config: Run) -> str:

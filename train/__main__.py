@@ -7,6 +7,7 @@
   export RUN FILE      write the newest weights to one safetensors file
   seed CONFIG FOLDER   write the weights that a config's seed draws, for any layout to start from
   forecast CONFIG      say what a run will need and do on which GPU, before it is queued
+  gns CHECKPOINTS      measure the noise of the gradient over saved checkpoints
   doctor PATH          say what is wrong with a latent store or an image folder
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
@@ -30,12 +31,14 @@ _COMMANDS = {
     "seed": "train.seed",
     "doctor": "train.data.doctor",
     "forecast": "train.forecast.command",
+    "gns": "train.gns.offline",
 }
 # What carries out an attempt at a run of each kind.
 _KINDS = {
     "pretrain": "train.pretrain",
     "encode": "train.encode",
     "sample": "train.sample_set",
+    "gns": "train.gns.offline",
 }
 
 

@@ -22,6 +22,8 @@ def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None
     prefix = f"[rank {rank}] " if len(console_ranks) > 1 else ""
     console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
     console.setLevel(logging.INFO if rank in console_ranks else logging.ERROR)
+    for earlier in log.handlers:
+        earlier.close()
     log.handlers = [to_file, console]
     log.setLevel(logging.INFO)
     log.propagate = False

@@ -131,7 +131,7 @@ def test_fault_scales_are_normalised_to_a_sum(run, capsys):
     """Study C's "critical batch sizes" were its scales divided so as to add up to 50,000."""
     _, found, _ = asked(capsys, run, "--stages", 1)
     bins = found["steps"][0]["bins"]
-    for k, one in enumerate(bins):
+    for one in bins:
         assert one["b_simple"] == pytest.approx(one["s"] / one["g2"])
     for k, one in enumerate(bins[:2]):
         assert one["b_simple"] == pytest.approx(NOISES[k] / (D * MEANS[k] ** 2), rel=0.1)

@@ -37,6 +37,15 @@ def config_of(*keys: str) -> Pretrain:
     return config
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait by spinning would keep the tests beside this one waiting."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def network() -> DiT:
     """A small DiT whose gates are open, as they are once training has begun."""
