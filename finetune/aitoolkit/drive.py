@@ -109,7 +109,7 @@ class Drive:
         if self.timeline.phase != before:
             log.info("%s", self.timeline.info)
         for drawn in self.timeline.drawn:
-            self._show(drawn, moment)
+            self._show(drawn)
         self.timeline.drawn.clear()
 
     def _begin(self, change: Change) -> None:
@@ -140,7 +140,7 @@ class Drive:
             self.stop.is_save_made |= is_ours
             self.journal.event("saved", **self._at(done), **moment.fields())
 
-    def _show(self, drawn: Drawn, moment: Moment) -> None:
+    def _show(self, drawn: Drawn) -> None:
         """Keep the samples that were drawn by the prompt and the steps that had been done."""
         ends = (self.start, self.config.train.steps)
         step = drawn.step if drawn.step in ends else drawn.step + 1
@@ -159,7 +159,6 @@ class Drive:
                 "drawn_images": drawn.images,
                 "drawn_s": round(drawn.seconds, 6),
                 "first_image_s": round(drawn.first_s, 6),
-                **moment.fields(),
             }
         )
 

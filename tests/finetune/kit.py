@@ -17,6 +17,7 @@ from configs.load import merge, resolve, to_tree
 from configs.records import Record
 from configs.run import RunFolder, claim_attempt, make_run, resume_config
 from configs.schema import Finetune
+from configs.yaml12 import dump_yaml
 from finetune.aitoolkit import attempt
 from train.journal import log
 
@@ -98,3 +99,35 @@ def steps(run: RunFolder) -> list[Record]:
 def events(run: RunFolder, name: str) -> list[Record]:
     """The events of a name."""
     return [r for r in run.records() if r.get("event") == name]
+
+
+def write_job(file: Path, tiny: Path) -> Path:
+    """A config that both engines take, about the tiny Flux in a folder."""
+    config: dict[str, Any] = {
+        "kind": "finetune",
+        "flux": {
+            "folder": str(tiny / "model"),
+            "assistant_lora": str(tiny / "assistant.safetensors"),
+        },
+        "data": {
+            "folder": str(tiny / "images"),
+            "trigger": "tiny subject",
+            "resolutions": [64],
+            "bucket": 16,
+        },
+        "lora": {"rank": 4},
+        "optimizer": {"lr": 0.001},
+        "train": {"steps": 12},
+        "checkpoint": {"every": 5},
+        "log": {"every": 1, "tensorboard": False},
+        "sample": {
+            "prompts": ["[trigger] on a beach", "it costs $5, not ${HOME}"],
+            "every": 5,
+            "width": 64,
+            "height": 64,
+            "steps": 1,
+        },
+        "resources": {"gpus_per_node": 0},
+    }
+    file.write_text(dump_yaml(config))
+    return file

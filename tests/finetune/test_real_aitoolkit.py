@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from diffusers import FluxPipeline
@@ -16,10 +15,9 @@ from safetensors.torch import load_file
 from configs.aitoolkit import known_keys, read_keys
 from configs.records import valid
 from configs.run import RunFolder, find_runs
-from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.files import metadata_step
 from finetune.tiny import make
-from tests.finetune.kit import events, steps, wait_for
+from tests.finetune.kit import events, steps, wait_for, write_job
 from tests.running import body, clean_environment, newest_run
 
 AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
@@ -35,37 +33,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     make(folder / "tiny")
     return write_job(folder / "job.yaml", folder / "tiny")
-
-
-def write_job(file: Path, tiny: Path) -> Path:
-    config: dict[str, Any] = {
-        "kind": "finetune",
-        "flux": {
-            "folder": str(tiny / "model"),
-            "assistant_lora": str(tiny / "assistant.safetensors"),
-        },
-        "data": {
-            "folder": str(tiny / "images"),
-            "trigger": "tiny subject",
-            "resolutions": [64],
-            "bucket": 16,
-        },
-        "lora": {"rank": 4},
-        "optimizer": {"lr": 0.001},
-        "train": {"steps": 12},
-        "checkpoint": {"every": 5},
-        "log": {"every": 1, "tensorboard": False},
-        "sample": {
-            "prompts": ["[trigger] on a beach", "it costs $5, not ${HOME}"],
-            "every": 5,
-            "width": 64,
-            "height": 64,
-            "steps": 1,
-        },
-        "resources": {"gpus_per_node": 0},
-    }
-    file.write_text(dump_yaml(config))
-    return file
 
 
 @pytest.fixture(scope="module")
