@@ -7,8 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
 from configs.disk import make_private
+from configs.ending import close_attempt
 from configs.load import flatten, load, resolve, to_tree
 from configs.run import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys

@@ -1,20 +1,19 @@
-"""One attempt at a run as the job body sees it: how it is begun, and what its end means."""
+"""How an attempt at a run is begun: the run found or made, its config checked, a folder claimed."""
 
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from configs.batch import check_ranks
 from configs.disk import replace_file
-from configs.ending import cause
+from configs.ending import record_failure
 from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.paths import check_paths, with_absolute_paths
-from configs.pruning import rule_out, settle_cell
-from configs.records import Record, RecordWriter, Superseded, state
-from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
+from configs.pruning import rule_out
+from configs.records import state
+from configs.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled
 from configs.run import (
     ROOT,
     RunFolder,
@@ -30,22 +29,6 @@ from configs.run import (
 from configs.schema import KINDS, Run
 from configs.version import version
 from configs.yaml12 import ConfigError
-
-# What `close` makes of the last event: the exit code of the job.
-_EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """How an attempt ended: its last event, the exit code that says so, and what is next.
-
-    `faulty_node` is the one that broke down under it, which the next attempt does well to avoid.
-    """
-
-    event: str
-    exit_code: int
-    requeue: bool = False
-    faulty_node: str = ""
 
 
 def open_attempt(
@@ -74,7 +57,9 @@ def open_attempt(
         )
     except ConfigError as error:
         if found and _is_awaited(found):
-            _fail(found, max(found.attempts(), default=0), reason="config", message=str(error))
+            record_failure(
+                found, max(found.attempts(), default=0), reason="config", message=str(error)
+            )
         raise
     if found and found.is_done(config):
         longer = "; raise train.steps to go on" if config.last_step() else ""
@@ -84,18 +69,23 @@ def open_attempt(
         return None
     if found and is_restarted() and is_stalled(found):
         message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
-        _fail(found, found.attempts()[-1], reason="timeout", message=message)
+        record_failure(found, found.attempts()[-1], reason="timeout", message=message)
         raise ConfigError(f"{found.path}: {message}; see attempts/*/output.log in it")
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(_name(source, config), to_tree(config))
+    command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
+    return _claim(run, config, source=str(source), command=command, began=began)
+
+
+def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
+    """Claim the next attempt and note what it is; its folder."""
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
         number,
         time=time.time(),
         began=began,
-        source=str(source),
-        command=shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides]),
+        **facts,
         host=node_name(),
         slurm=job_facts() or None,
         **_code(attempt),
@@ -104,45 +94,10 @@ def open_attempt(
     return attempt
 
 
-def close_attempt(attempt: Path, *, status: int) -> Verdict:
-    """Settle how an attempt ended, whose ranks have left with `status`.
-
-    An attempt whose ranks wrote no last event gets `failed` here, with the reason that its
-    first failing rank left in `error.json`.
-    """
-    run = RunFolder(attempt.parent.parent)
-    number = int(attempt.name)
-    if number == max(run.attempts()):
-        run.note(number, ended=time.time())
-    try:
-        last = _last_event(run, number) or _fail(run, number, **cause(attempt, status=status))
-        if last["event"] == "stopped" and status and not _is_asked_to_stop(run, attempt):
-            # Where one agent dies, srun ends the ranks of the others by the signal of a scancel.
-            last = _fail(run, number, **cause(attempt, status=status))
-        if last["event"] == "paused" and is_stalled(run):
-            message = f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new"
-            last = _fail(run, number, reason="timeout", message=message)
-    except Superseded:
-        return Verdict(event="superseded", exit_code=1)
-    for other in settle_cell(run, last):
-        print(f"skipped: {other} needs at least the memory that {run.name} lacked", file=sys.stderr)
-    return Verdict(
-        event=last["event"],
-        exit_code=_EXIT_CODES[last["event"]],
-        requeue=may_requeue(run, last),
-        faulty_node=last.get("node", "") if last.get("reason") == "node" else "",
-    )
-
-
 def _has_begun_in_this_job(run: RunFolder) -> bool:
     """Whether Slurm started this very job before, and an attempt at the run began in it."""
     jobs = [entry.get("slurm", {}).get("job") for entry in run.manifest().get("attempts", [])]
     return is_restarted() and job_facts().get("job") in jobs
-
-
-def _is_asked_to_stop(run: RunFolder, attempt: Path) -> bool:
-    """Whether a person wants the run to end; the job script notes a signal that it got itself."""
-    return run.stop_file.exists() or (attempt / "STOP").exists()
 
 
 def _is_skipped(run: RunFolder, config: Run) -> bool:
@@ -152,26 +107,6 @@ def _is_skipped(run: RunFolder, config: Run) -> bool:
     if proof is not None:
         print(f"{run.path}: skipped, as {proof} ran out of memory", file=sys.stderr)
     return proof is not None
-
-
-def _last_event(run: RunFolder, attempt: int) -> Record | None:
-    """The event that an attempt ended with, where it wrote one."""
-    found = [
-        record
-        for record in run.records()
-        if record.get("attempt") == attempt and record.get("event") in _EXIT_CODES
-    ]
-    return found[-1] if found else None
-
-
-def _fail(run: RunFolder, attempt: int, **why: Any) -> Record:
-    writer = RecordWriter(run.path, attempt=attempt)
-    try:
-        record = writer.event("failed", **why)
-    finally:
-        writer.close()
-    print(f"failed ({why['reason']}): {why['message']}", file=sys.stderr)
-    return record
 
 
 def _checked_config(

@@ -13,7 +13,8 @@ from typing import cast
 
 import torch.distributed as dist
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
+from configs.ending import close_attempt
 from configs.run import RunFolder
 from configs.schema.sample import Sampling
 from configs.yaml12 import ConfigError

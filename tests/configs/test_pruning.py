@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
 from configs.batch import divide
+from configs.ending import close_attempt
 from configs.grid import make_cells
 from configs.load import merge, resolve
 from configs.pruning import dominates, rule_out

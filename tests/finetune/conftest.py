@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
+from configs.ending import close_attempt
 from configs.run import RunFolder
 from finetune.tiny import make
 

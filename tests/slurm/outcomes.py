@@ -1,6 +1,7 @@
 """The matrix of ends as a table: what each became on the real Slurm.
 
-python -m pytest tests/slurm/test_matrix.py --junitxml=FILE; python -m tests.slurm.outcomes FILE
+python -m pytest tests/slurm/test_matrix.py -o junit_family=xunit1 --junitxml=FILE
+python -m tests.slurm.outcomes FILE
 """
 
 import re

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
+from configs.ending import close_attempt
 from configs.run import RunFolder
 from tests.running import DIGITS, TINY, torchrun
 

@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from configs.attempt import close_attempt, open_attempt
+from configs.attempt import open_attempt
 from configs.disk import replace_file
+from configs.ending import close_attempt
 from configs.gns import noise_of
 from configs.records import valid
 from configs.run import RunFolder, is_run
