@@ -16,6 +16,12 @@ from torch.distributed.rendezvous import rendezvous
 from configs.batch import Division
 from configs.yaml12 import ConfigError
 
+# What torchrun tells a rank, and a command of its own must not take for its place.
+VARIABLES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+
 # The first step may compile, and compiles at different speeds on different ranks.
 _TIMEOUT = datetime.timedelta(minutes=20)
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.yaml12 import ConfigError
+from train.dist import VARIABLES
 
 # Ours would be imported in place of its own; what torchrun set would make its accelerate wait for
 # peers; and with HF_HUB_OFFLINE it loads Flux schnell not even from local files.
-_OURS = (
-    "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "HF_HUB_OFFLINE", "SEED",
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-    "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+_OURS = frozenset(
+    (
+        *VARIABLES,
+        "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "HF_HUB_OFFLINE", "SEED",
+    )
 )  # fmt: skip
 _PACKAGES = (
     "torch", "diffusers", "transformers", "peft", "accelerate", "bitsandbytes", "optimum-quanto",
@@ -68,7 +70,7 @@ def environment() -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in _OURS and not name.startswith(("TORCHELASTIC_", "PYTEST_"))
+        if name not in _OURS and not name.startswith("TORCHELASTIC_")
     }
     return kept | {"PYTHONUNBUFFERED": "1"}
 
