@@ -9,11 +9,14 @@ import numpy as np
 from analysis.read.log import RunLog
 
 PARTS = (
-    "queue", "setup", "train", "data", "save", "sample", "eval", "profile", "lost", "between",
-    "other",
+    "queue", "setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval",
+    "profile", "lost", "between", "other",
 )  # fmt: skip
 ENDS = ("paused", "stopped", "done", "failed")
-COUNTED = ("setup_s", "train_s", "data_s", "save_s", "sample_s", "eval_s", "profile_s")
+COUNTED = (
+    "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
+    "eval_s", "profile_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +60,10 @@ def account(log: RunLog) -> Accounting | None:
         begin = min(begin, job_began)
         if number > min(starts):
             seconds["between"] += max(0.0, begin - ended)
+        # What follows the last step, its save and its samples, only the end tells.
+        told = [*inside, *_ends(log, number)]
         for name in COUNTED:
-            seconds[name.removesuffix("_s")] += _grown(inside, name, base.get(name, 0.0))
+            seconds[name.removesuffix("_s")] += _grown(told, name, base.get(name, 0.0))
         if (following := starts.get(number + 1)) is not None:
             again = [row for row in inside if row["step"] > following["step"]]
             kept = _before(rows, number + 1, following["step"])
@@ -109,8 +114,14 @@ def _moments(log: RunLog, inside: list[dict[str, Any]], number: int) -> list[flo
     What was evaluated after its end, by hand, is no time of the run.
     """
     told = [event for event in log.events if event["attempt"] == number]
-    ends = [event["time"] for event in told if event.get("event") in ENDS]
+    ends = [event["time"] for event in _ends(log, number)]
     return ends or [*(event["time"] for event in told), *(row["time"] for row in inside)]
+
+
+def _ends(log: RunLog, number: int) -> list[Mapping[str, Any]]:
+    """The events that an attempt ended with."""
+    told = (event for event in log.events if event["attempt"] == number)
+    return [event for event in told if event.get("event") in ENDS]
 
 
 def _rows(log: RunLog) -> list[dict[str, Any]]:
@@ -131,5 +142,5 @@ def _before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mappi
 
 
 def _grown(rows: Iterable[Mapping[str, Any]], name: str, base: float) -> float:
-    shown = [row[name] for row in rows if name in row]
+    shown = [row[name] for row in rows if type(row.get(name)) in (int, float, np.float64)]
     return max(0.0, max(shown) - base) if shown else 0.0
