@@ -18,13 +18,12 @@ from finetune.embedded.painter import save_image, save_row
 from finetune.embedded.studio import Studio
 from train.attempt import carry_out
 from train.clocks import Clocks
-from train.dist import Agreement, Ranks, from_every_rank, process_group
+from train.dist import Ranks, agreed, from_every_rank, process_group
 from train.facts import placement, versions
 from train.journal import Journal, log
-from train.stopping import Watch, Wish
+from train.stopping import ENDS, Watch, Wish
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ def _run(run: RunFolder, config: Infer, ranks: Ranks, attempt: int) -> None:
         if wish is Wish.GO_ON and ranks.rank == 0:
             save_row([image.file for image in wanted[:: config.images]], run.samples / "all.png")
         if wish is not Wish.LEAVE:
-            journal.event(_EVENTS[wish], **at, **clocks.fields())
+            journal.event(ENDS[wish], **at, **clocks.fields())
         journal.close()
 
 
@@ -83,7 +82,7 @@ def _draw(
 ) -> Wish:
     """Draw what is missing, an image a rank at a time, until all is there or a wish to leave."""
     for begin in range(0, len(missing), ranks.world):
-        wish = _agreed(watch.wish())
+        wish = Wish(agreed(watch.wish()))
         if wish is not Wish.GO_ON:
             return wish
         mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
@@ -112,12 +111,6 @@ def _wanted(run: RunFolder, config: Infer, asked: Drawing) -> Iterator[Wanted]:
             file = run.samples / f"prompt-{prompt:02d}" / f"image-{place:04d}.png"
             seed = config.seed + prompt * config.images + place
             yield Wanted(prompt=prompt, seed=seed, file=file)
-
-
-def _agreed(wish: Wish) -> Wish:
-    agreement = Agreement()
-    agreement.vote(wish)
-    return Wish(agreement.settle())
 
 
 def _at(images: int) -> dict[str, int]:

@@ -145,6 +145,13 @@ class Agreement:
         return int(ballot.item())
 
 
+def agreed(mine: int) -> int:
+    """The largest vote of all ranks, here and now; every rank must ask."""
+    agreement = Agreement()
+    agreement.vote(mine)
+    return agreement.settle()
+
+
 def sum_over_ranks(values: Tensor) -> Tensor:
     """`values` summed over all ranks, in place."""
     dist.all_reduce(values)

@@ -16,12 +16,10 @@ from train.attempt import carry_out
 from train.data.encoding import Encoder
 from train.data.source import DataError
 from train.data.store import INDEX, Shard
-from train.dist import Agreement, Ranks, from_every_rank, process_group
+from train.dist import Ranks, agreed, from_every_rank, process_group
 from train.facts import placement, versions
 from train.journal import Journal, log
-from train.stopping import Watch, Wish
-
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+from train.stopping import ENDS, Watch, Wish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ def _run(run: RunFolder, config: Encode, ranks: Ranks, attempt: int) -> None:
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving")
         else:
-            journal.event(_EVENTS[wish], step=last.shards, images=last.images, skipped=last.skipped)
+            journal.event(ENDS[wish], step=last.shards, images=last.images, skipped=last.skipped)
         journal.close()
 
 
@@ -86,9 +84,9 @@ def encode(
     report(_progress(records, encoder))
     missing = [number for number in range(encoder.shards) if number not in records]
     for begin in range(0, len(missing), ranks.world):
-        agreed = _agreed(wish())
-        if agreed is not Wish.GO_ON:
-            return agreed
+        heard = Wish(agreed(wish()))
+        if heard is not Wish.GO_ON:
+            return heard
         turn = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
         records |= _joined({number: encoder.make(number) for number in turn})
         report(_progress(records, encoder))
@@ -106,12 +104,6 @@ def _joined(mine: dict[int, Shard | None]) -> dict[int, Shard]:
         assert isinstance(some, dict)
         joined |= {number: record for number, record in some.items() if record is not None}
     return joined
-
-
-def _agreed(wish: Wish) -> Wish:
-    agreement = Agreement()
-    agreement.vote(wish)
-    return Wish(agreement.settle())
 
 
 def _progress(records: dict[int, Shard], encoder: Encoder) -> Progress:

@@ -27,11 +27,9 @@ from train.optimizer import make_optimizer
 from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
-from train.stopping import Watch, Wish
+from train.stopping import ENDS, Watch, Wish
 from train.tune import tuned_micro_batch
 from train.validation import Validation
-
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -53,7 +51,7 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
             log.warning("a newer attempt has begun: leaving without a save")
         else:
             at = {"step": trainer.state.step, "images": trainer.state.images}
-            trainer.journal.event(_EVENTS[wish], **at, **clocks.fields())
+            trainer.journal.event(ENDS[wish], **at, **clocks.fields())
         trainer.journal.close()
         trainer.arrivals.close()
 

@@ -17,6 +17,10 @@ class Wish(IntEnum):
     LEAVE = 3  # write nothing more: a newer attempt runs
 
 
+# The event that an attempt ends with.
+ENDS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+
+
 class Watch:
     """Listens for wishes: USR1 and the file PAUSE, TERM, INT and the files STOP, a new attempt.
 

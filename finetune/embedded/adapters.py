@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from diffusers import FluxPipeline, FluxTransformer2DModel
@@ -97,9 +96,13 @@ def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) 
 
 
 def _add_from(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
-    tensors: Any = FluxPipeline.lora_state_dict(str(file))
+    tensors, alphas, note = FluxPipeline.lora_state_dict(
+        str(file), return_alphas=True, return_lora_metadata=True
+    )
     with expected_warnings():
-        transformer.load_lora_adapter(tensors, prefix="transformer", adapter_name=name)
+        transformer.load_lora_adapter(
+            tensors, prefix="transformer", network_alphas=alphas, metadata=note, adapter_name=name
+        )
 
 
 def use(transformer: FluxTransformer2DModel, *names: str) -> None:

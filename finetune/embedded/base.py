@@ -10,25 +10,27 @@ from torch import nn
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def load_transformer(
-    folder: Path, *, device: torch.device, dtype: torch.dtype
-) -> FluxTransformer2DModel:
-    """The transformer of a model folder, frozen."""
+def load_transformer(folder: Path, dtype: torch.dtype) -> FluxTransformer2DModel:
+    """The transformer of a model folder, frozen, in host memory."""
     transformer = FluxTransformer2DModel.from_pretrained(
         folder / "transformer", dtype=dtype, local_files_only=True
     )
-    return transformer.requires_grad_(False).eval().to(device)
+    return transformer.requires_grad_(False).eval()
 
 
-def quantise(transformer: FluxTransformer2DModel, kind: str) -> None:
-    """Hold the matrices of the blocks in 8 bits: `int8` or `float8`, a scale for each row."""
-    if kind == "none":
+def place(transformer: FluxTransformer2DModel, device: torch.device, *, quantise: str) -> None:
+    """Move it to the device; with `int8` or `float8` its blocks' matrices are held in 8 bits.
+
+    They have a scale for each row, and go one by one: a GPU never holds all of them whole.
+    """
+    if quantise == "none":
+        transformer.to(device)
         return
     # Imported where wanted: it costs seconds that most runs need not spend.
     from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
 
-    how = {"int8": Int8WeightOnlyConfig, "float8": Float8WeightOnlyConfig}[kind]()
-    quantize_(transformer, how, filter_fn=_is_of_a_block)
+    how = {"int8": Int8WeightOnlyConfig, "float8": Float8WeightOnlyConfig}[quantise]()
+    quantize_(transformer, how, filter_fn=_is_of_a_block, device=device)
 
 
 def _is_of_a_block(module: nn.Module, name: str) -> bool:

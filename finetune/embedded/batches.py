@@ -5,7 +5,7 @@ import torch
 
 from configs.batch import Division
 from configs.schema import Finetune
-from finetune.embedded.cache import Cache, Example, Text, latent_name
+from finetune.embedded.cache import Cache, Wanted, latent_name
 from finetune.embedded.draws import Draw, draw
 from finetune.embedded.loss import Batch
 from finetune.embedded.order import Order
@@ -15,17 +15,11 @@ class Batches:
     """The microbatches of one rank, by step: the same images whatever the number of ranks."""
 
     def __init__(
-        self,
-        cache: Cache,
-        examples: list[Example],
-        no_caption: Text,
-        config: Finetune,
-        *,
-        division: Division,
-        rank: int,
+        self, cache: Cache, wanted: Wanted, config: Finetune, *, division: Division, rank: int
     ) -> None:
-        self._cache, self._no_caption, self._config = cache, no_caption, config
-        self._items = [(example, size) for size in config.data.resolutions for example in examples]
+        self._cache, self._no_caption, self._config = cache, wanted.no_caption, config
+        sizes = config.data.resolutions
+        self._items = [(example, size) for size in sizes for example in wanted.images]
         self._shapes = [cache.shape(example, latent_name(size)) for example, size in self._items]
         self._micro = division.micro_batch
         self._first = rank * division.micro_batch * division.accumulation

@@ -8,7 +8,7 @@ from PIL import Image
 
 from configs.drawing import Drawing
 from finetune.embedded.adapters import load_lora
-from finetune.embedded.base import DTYPES, load_transformer, quantise
+from finetune.embedded.base import DTYPES, load_transformer, place
 from finetune.embedded.encoding import TEXT_TOKENS, embed, load_text_encoders, load_vae
 from finetune.embedded.painter import Canvas, Painter
 from train.clocks import Clocks
@@ -44,10 +44,10 @@ class Studio:
         self._texts = [embed(encoders, prompt, tokens=tokens) for prompt in asked.prompts]
         del encoders
         clocks.lap("text", drain=True)
-        transformer = load_transformer(asked.folder, device=device, dtype=dtype)
-        clocks.lap("load", drain=True)
-        quantise(transformer, asked.quantise)
-        clocks.lap("quantise", drain=True)
+        transformer = load_transformer(asked.folder, dtype)
+        clocks.lap("load")
+        place(transformer, device, quantise=asked.quantise)
+        clocks.lap("load" if asked.quantise == "none" else "quantise", drain=True)
         if asked.lora and lora_scale:
             load_lora(transformer, asked.lora, scale=lora_scale)
         vae = load_vae(asked.folder, device, dtype)

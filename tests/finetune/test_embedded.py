@@ -130,6 +130,18 @@ def test_alpha_is_in_the_file_so_that_no_reader_needs_to_know_it(tune: Tune) -> 
     assert torch.stack(changes).median().item() == pytest.approx(4, rel=0.05)
 
 
+def test_files_hold_the_average_and_raw_ones_the_weights_themselves(tuned: RunFolder) -> None:
+    average, raw = (
+        load_file(folder / "step-000000040.safetensors")
+        for folder in (
+            tuned.lora,
+            tuned.lora / "raw",
+        )
+    )
+    moved = {name: tensor.norm() for name, tensor in average.items() if ".lora_B." in name}
+    assert all(0 < norm < raw[name].norm() for name, norm in moved.items())
+
+
 def test_samples_are_drawn_before_on_the_way_and_after_and_say_what_they_are(
     tuned: RunFolder,
 ) -> None:

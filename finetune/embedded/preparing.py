@@ -1,0 +1,112 @@
+"""What an attempt makes ready before its first step: the cache, the model, what judges it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from diffusers import FluxTransformer2DModel
+
+from configs.prompts import prompts_of
+from configs.run import RunFolder
+from configs.schema import Finetune
+from finetune.embedded.adapters import Weights, add_assistant, add_learned, use
+from finetune.embedded.base import DTYPES, load_transformer, place
+from finetune.embedded.cache import Cache, Wanted
+from finetune.embedded.encoding import fill, fingerprint, load_vae
+from finetune.embedded.judging import Judging, trained_with
+from finetune.embedded.painter import Painter
+from finetune.embedded.strata import Strata
+from train.clocks import Clocks
+from train.dist import Ranks
+from train.journal import log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """The images and prompts, what was made of them, and the transformer with its LoRA."""
+
+    wanted: Wanted
+    cache: Cache
+    transformer: FluxTransformer2DModel
+    weights: Weights
+    judging: Judging
+
+
+def prepare(run: RunFolder, config: Finetune, ranks: Ranks, clocks: Clocks) -> Prepared:
+    """Cache, load and quantise, each on its own clock; every rank must ask."""
+    wanted = Wanted(config, prompts_of(config.sample.prompts, config.sample.prompts_file))
+    cache = _cache(run, config, wanted, ranks, clocks)
+    transformer, weights = _model(config, ranks, clocks)
+    folder, precision = _folder(config), config.train.precision
+    vae = load_vae(folder, ranks.device, DTYPES[precision])
+    judging = Judging(
+        config=config,
+        run=run,
+        ranks=ranks,
+        cache=cache,
+        prompts=wanted.prompts,
+        strata=Strata(transformer, cache, wanted.images, config, ranks=ranks),
+        painter=Painter(transformer, vae, folder, precision),
+    )
+    clocks.lap("load", drain=True)
+    return Prepared(
+        wanted=wanted, cache=cache, transformer=transformer, weights=weights, judging=judging
+    )
+
+
+def _cache(run: RunFolder, config: Finetune, wanted: Wanted, ranks: Ranks, clocks: Clocks) -> Cache:
+    """The latents and embeddings of all that is wanted; ranks share the making."""
+    folder = _folder(config)
+    settings = {
+        "variant": config.flux.variant,
+        "precision": config.train.precision,
+        "resolutions": config.data.resolutions,
+        "bucket": config.data.bucket,
+        "model": fingerprint(folder),
+    }
+    cache = Cache(run.path / "cache", settings)
+    missing = cache.missing(wanted.all())
+    clocks.lap("setup")
+    # All ranks have looked before any of them writes.
+    dist.barrier()
+    fill(
+        cache,
+        missing[ranks.rank :: ranks.world],
+        folder=folder,
+        variant=config.flux.variant,
+        data=config.data,
+        device=ranks.device,
+        dtype=DTYPES[config.train.precision],
+    )
+    if missing:
+        log.info("cached %d images and texts", len(missing))
+    dist.barrier()
+    if ranks.device.type == "cuda":
+        # The text encoders are gone: their memory is no part of what training needs.
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(ranks.device)
+    clocks.lap("cache", drain=True)
+    return cache
+
+
+def _model(
+    config: Finetune, ranks: Ranks, clocks: Clocks
+) -> tuple[FluxTransformer2DModel, Weights]:
+    transformer = load_transformer(_folder(config), DTYPES[config.train.precision])
+    clocks.lap("load")
+    quantise = config.flux.quantise
+    place(transformer, ranks.device, quantise=quantise)
+    clocks.lap("load" if quantise == "none" else "quantise", drain=True)
+    if config.train.gradient_checkpointing:
+        transformer.enable_gradient_checkpointing()
+    weights = add_learned(transformer, config.lora, seed=config.seed)
+    if config.flux.assistant_lora:
+        add_assistant(transformer, Path(config.flux.assistant_lora))
+    use(transformer, *trained_with(config))
+    return transformer, weights
+
+
+def _folder(config: Finetune) -> Path:
+    assert config.flux.folder is not None
+    return Path(config.flux.folder)
