@@ -1,13 +1,13 @@
 """What went wrong in a run, from its records and its ranks' logs: rate, clocks, loss."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.clocks import Intervals, choose, intervals
+from analysis.continuity import gaps, resumes, skipped_steps
+from analysis.finding import Finding
 from analysis.noise import Floats, autocorrelation_time
 from analysis.read.log import RunLog
 from analysis.steady import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
@@ -25,23 +25,10 @@ FEWEST = 30
 SPARSE = frozenset(["csv", "TensorBoard", "ai-toolkit database", "sample names", "ditbench"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing that a detector saw, at the step and line of the record that shows it.
-
-    `path` is the file of that line where it is not the run's own.
-    """
-
-    kind: str
-    step: int
-    line: int
-    detail: str
-    path: Path | None = None
-
-
 def findings(log: RunLog) -> list[Finding]:
     """Everything that the detectors see in a run, in the order of its steps."""
     seen = [*_nans(log), *_loss(log), *_rates(log), *_jumps(log), *_stragglers(log)]
+    seen += [*skipped_steps(log), *gaps(log), *resumes(log)]
     return sorted(seen, key=lambda finding: (finding.step, finding.kind))
 
 

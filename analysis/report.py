@@ -16,6 +16,7 @@ from analysis.read import Unreadable
 from analysis.read.foreign import Found
 from analysis.read.log import RunLog
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
+from analysis.report_tuning import drawing_section, grid_section, tuning_section
 from analysis.runs import run_row
 from analysis.speed import Arm, attribution, measure
 from analysis.speed_table import difference_rows, percent, rows, short_row, time_rows
@@ -48,10 +49,13 @@ def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
     sections = {
         "verdicts": _verdicts(speeds, pairs, arms, margin=margin),
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
+        "tuning": tuning_section(logs),
+        "drawing": drawing_section(logs),
         "speed": _speed(speeds, arms),
         "loss": _loss(logs, pairs, margin=margin),
         "differences": _differences(arms),
         "findings": _findings(logs, beside),
+        "grid": grid_section(logs),
         "samples": _samples(logs),
         "remarks": section("remarks", "Remarks", *(aside(line) for line in remarks)),
     }

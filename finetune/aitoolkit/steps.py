@@ -47,7 +47,6 @@ class Steps:
     def _record(self, moment: Moment, *, lr: float | None) -> dict[str, Any]:
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         fields = {
-            "time": moment.time,
             "step": moment.step,
             "images": moment.step * self._images,
             "loss": loss,
