@@ -123,8 +123,9 @@ def lost_steps(run: RunFolder) -> int:
     """Steps recorded before the newest attempt began, and done again by it."""
     records = list(run.records())
     start = max(i for i, record in enumerate(records) if record.get("event") == "started")
-    before = max(record["step"] for record in records[:start] if "loss" in record)
-    return int(before - records[start]["step"])
+    begun_at = int(records[start]["step"])
+    before = (int(record["step"]) for record in records[:start] if "loss" in record)
+    return max(before, default=begun_at) - begun_at
 
 
 @pytest.mark.long
