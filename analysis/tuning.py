@@ -1,7 +1,7 @@
 """Fine-tuning runs compared as people ask: by GPU and number of steps, on one named clock."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -140,5 +140,5 @@ def _newest(log: RunLog, name: str) -> float | None:
     return float(told[-1]) if told else None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return type(value) in (int, float)
