@@ -44,8 +44,7 @@ def _told(stage: Stage, log: NoiseLog) -> Told:
     scale = noise_scale(stage.whole)
     saved = {}
     for binned in stage.binned if log.sampler != "stratified" else ():
-        total = scale if binned.total is None else noise_scale(binned.total)
-        found = savings(binned, g2=total.g2.value) if np.isfinite(total.g2.value) else None
+        found = savings(binned)
         if found:
             saved[binned.scope] = found
     bins = {binned.scope: list(_bins(binned)) for binned in stage.binned}

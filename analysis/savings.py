@@ -31,29 +31,32 @@ class Savings:
     bin_shares: Floats
 
 
-def savings(binned: Binned, *, g2: float) -> Savings | None:
-    """The savings that bins predict; None where a bin that t falls into has too few samples.
+def savings(binned: Binned) -> Savings | None:
+    """The savings that bins predict; None where one that t falls into has too few samples.
 
-    `g2` is |G|^2 over all t, taken as known.
+    As many samples as of every bin are needed of all t: they are left out one by one together.
     """
     used = [k for k, weight in enumerate(binned.weights) if weight > 0]
-    if not used or len({len(binned.bins[k]) for k in used}) != 1:
+    if not used or {len(binned.bins[k]) for k in used} != {len(binned.total)}:
         return None
     weights = binned.weights[used]
     batch = binned.bins[used[0]].batch
     columns = np.stack([binned.bins[k].columns() for k in used], axis=1)  # [n, bins, 4]
-    if (columns.sum(axis=0)[:, [1, 3]] <= 0).any():
+    whole = binned.total.columns()[:, :2]
+    if (columns.sum(axis=0)[:, [1, 3]] <= 0).any() or whole.sum(axis=0)[1] <= 0:
         return None
     mean, noise = image_noise(columns.sum(axis=0), batch)
-    plain = float(weights @ (noise + mean)) - g2
-    if plain <= 0:
+    g2 = whole.sum(axis=0)[0] / whole.sum(axis=0)[1]
+    if float(weights @ (noise + mean)) <= g2:
         return None
     shares = _shares(weights, noise)
-    flat = columns.reshape(len(columns), -1)
+    flat = np.concatenate([columns.reshape(len(columns), -1), whole], axis=1)
 
     def ratio(after: str) -> Estimate:
         def of(sums: Floats) -> Floats:
-            mean, noise = image_noise(sums.reshape(*sums.shape[:-1], len(used), 4), batch)
+            by_bin = sums[..., :-2].reshape(*sums.shape[:-1], len(used), 4)
+            mean, noise = image_noise(by_bin, batch)
+            g2 = sums[..., -2] / sums[..., -1]
             before = (noise + mean) @ weights - g2
             left = noise @ weights
             if after == "variance":
@@ -62,15 +65,15 @@ def savings(binned: Binned, *, g2: float) -> Savings | None:
 
         return jackknife(flat, of)
 
-    whole = np.zeros(len(binned.weights))
-    whole[used] = shares
+    bin_shares = np.zeros(len(binned.weights))
+    bin_shares[used] = shares
     root = np.sqrt(np.maximum(noise, 0))
     return Savings(
         scope=binned.scope,
         stratified=ratio("stratified"),
         variance=ratio("variance"),
         gain=float(weights @ root**2 / (weights @ root) ** 2),
-        bin_shares=whole,
+        bin_shares=bin_shares,
     )
 
 

@@ -25,13 +25,13 @@ class Binned:
     """The noise of every bin of t by itself; a bin without samples has none.
 
     `weights` is how much of the density of t each bin holds, `total` the samples of |G|^2 over
-    all t of the same parameters, None where only other samples tell it.
+    all t, of the same parameters.
     """
 
     scope: str
     weights: Floats
     bins: tuple[Sums, ...]
-    total: Sums | None = None
+    total: Sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +109,8 @@ class _Whole:
     weights: Floats
     small: tuple[Floats, ...]
     big: tuple[Floats, ...]
+    all_small: Floats
+    all_big: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +165,7 @@ def _whole(step: int, told: Mapping[str, Any]) -> _Whole:
     small, big = (tuple(_numbers(row) for row in told[name]) for name in ("small", "big"))
     if [len(row) for row in small] != [len(row) for row in big]:
         raise ValueError("not as many small as big")
-    weights = _numbers(told["weights"])
+    weights, everything = _numbers(told["weights"]), told["all"]
     if len(weights) != len(small):
         raise ValueError("not as many weights as bins")
     return _Whole(
@@ -173,6 +175,8 @@ def _whole(step: int, told: Mapping[str, Any]) -> _Whole:
         weights=weights,
         small=small,
         big=big,
+        all_small=_numbers(everything["small"]),
+        all_big=_numbers(everything["big"]),
     )
 
 
@@ -250,7 +254,13 @@ def _by_whole(wholes: list[_Whole]) -> Iterator[Binned]:
         )
         for k in range(len(last.small))
     )
-    yield Binned(scope=WHOLE, weights=last.weights, bins=tuple(bins))
+    total = sums_of_norms(
+        np.concatenate([one.all_small for one in alike]),
+        np.concatenate([one.all_big for one in alike]),
+        count=last.count,
+        batch=last.batch,
+    )
+    yield Binned(scope=WHOLE, weights=last.weights, bins=tuple(bins), total=total)
 
 
 def _checkpoints(samples: list[_Sample]) -> Iterator[Stage]:
@@ -261,7 +271,8 @@ def _checkpoints(samples: list[_Sample]) -> Iterator[Stage]:
         groups = [[sample for sample in here if sample.k == k] for k in range(count)]
         weights = np.array([group[0].weight if group else 0.0 for group in groups])
         bins = tuple(_sums_of(group, like=here[0]) for group in groups)
-        binned = (Binned(scope=WHOLE, weights=weights, bins=bins),) if count else ()
+        whole_bins = Binned(scope=WHOLE, weights=weights, bins=bins, total=whole)
+        binned = (whole_bins,) if count else ()
         yield Stage(step=step, whole=whole, binned=binned)
 
 

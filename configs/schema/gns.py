@@ -59,7 +59,7 @@ class NoiseRun(Run):
     )
     batch: int = key(16, "b, images per microbatch", "loss", "clock", unit="images", ge=1)
     count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss", "clock", ge=2)
-    repeats: int = key(20, "samples of every bin of every checkpoint", "loss", "clock", ge=1)
+    samples: int = key(20, "samples of every bin of every checkpoint", "loss", "clock", ge=1)
     share: float = key(1.0, "share of the training images that are drawn from", "loss", gt=0, le=1)
     precision: Literal["fp32", "bf16"] = key(
         "fp32", "of forward and backward, by autocast", "loss", "clock"

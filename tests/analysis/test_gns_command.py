@@ -62,7 +62,14 @@ def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
         means = (MEANS[k] + SPREADS[k] * noise).mean(axis=2)
         small.append((means**2).sum(2).mean(1).tolist())
         big.append((means.mean(1) ** 2).sum(1).tolist())
-    return {"k": K, "b": B, "weights": WEIGHTS.tolist(), "small": small, "big": big}
+    _, each = images(rng, repeats, K, B)
+    means = each.mean(axis=2)
+    both = {
+        "small": (means**2).sum(2).mean(1).tolist(),
+        "big": (means.mean(1) ** 2).sum(1).tolist(),
+    }
+    weights = WEIGHTS.tolist()
+    return {"k": K, "b": B, "weights": weights, "small": small, "big": big, "all": both}
 
 
 def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
@@ -242,7 +249,8 @@ def test_a_bin_with_little_noise_is_still_drawn():
              np.random.default_rng(0).standard_normal(n), counts=np.ones(n))
         for s in (1e-6, 5.0)
     )  # fmt: skip
-    found = savings(Binned(scope="adaln", weights=np.array([0.5, 0.5]), bins=bins), g2=0.1)
+    halves = np.array([0.5, 0.5])
+    found = savings(Binned(scope="adaln", weights=halves, bins=bins, total=bins[0]))
     assert (0.5 / found.bin_shares).max() <= LARGEST_WEIGHT * 1.2
 
 
@@ -250,8 +258,8 @@ def test_a_bin_without_samples_predicts_nothing():
     empty = Sums(products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0))
     full = Sums(products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20))
     for bins in ((full, empty), (empty, empty)):
-        binned = Binned(scope="whole", weights=np.array([0.5, 0.5]), bins=bins)
-        assert savings(binned, g2=0.1) is None
+        binned = Binned(scope="whole", weights=np.array([0.5, 0.5]), bins=bins, total=full)
+        assert savings(binned) is None
 
 
 def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):

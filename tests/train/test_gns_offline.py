@@ -31,7 +31,7 @@ from train.timesteps import Bins
 
 pytestmark = pytest.mark.xdist_group("gns offline")
 
-FEW = ("bins=2", "batch=4", "count=4", "repeats=3")
+FEW = ("bins=2", "batch=4", "count=4", "samples=3")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +110,7 @@ def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
     kept = [line for line in lines if '"gns_sample"' in line][:5]
     other.metrics_file.write_text("".join(kept)[:-20])
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3",
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
          "-m", "train", str(other.path)],
         env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
         capture_output=True, text=True, check=False, timeout=300,
@@ -131,7 +131,7 @@ def noise_config(**keys: object) -> NoiseRun:
 
 
 def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None:
-    asked = noise_config(run=str(run.path), steps=[6], batch=4, count=3, bins=2, repeats=2)
+    asked = noise_config(run=str(run.path), steps=[6], batch=4, count=3, bins=2, samples=2)
     ranks = read_ranks()
     with process_group(ranks):
         maker = Samples(asked, ranks)
@@ -193,7 +193,7 @@ def test_published_weights_are_measured_by_their_config(tmp_path: Path, logs: Pa
     save_file(build_network(config).state_dict(), tmp_path / "weights.safetensors")
     tree = merge(to_tree(config), {"model.init_from": str(tmp_path / "weights.safetensors")})
     (tmp_path / "published.yaml").write_text(dump_yaml(tree))
-    assert main(["gns", str(tmp_path / "published.yaml"), "bins=null", "repeats=2"]) == 0
+    assert main(["gns", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
     found = newest_run(logs)
     assert found.name.startswith("published-")
     assert [(one["checkpoint"], one["weight"]) for one in samples(found)] == [(0, 1.0)] * 2

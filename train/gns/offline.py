@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m train gns",
         description="Measure the gradient noise scale of saved checkpoints, as jobs/gns.sbatch "
-        "does; alone or under torchrun. Example: python -m train gns logs/RUN repeats=50",
+        "does; alone or under torchrun. Example: python -m train gns logs/RUN samples=50",
     )
     parser.add_argument(
         "checkpoints",

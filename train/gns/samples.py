@@ -71,7 +71,7 @@ class Samples:
             Unit(step=step, k=k, weight=weight, repeat=repeat)
             for step in self._steps()
             for k, weight in self._groups()
-            for repeat in range(self._asked.repeats)
+            for repeat in range(self._asked.samples)
         ]
 
     def make(self, unit: Unit) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Samples:
         """The mean of |g_k|^2 over all microbatches, and |g|^2."""
         asked, ranks = self._asked, self._ranks
         times = self._times(unit.k)
-        place = (0 if unit.k is None else unit.k + 1) * asked.repeats + unit.repeat
+        place = (0 if unit.k is None else unit.k + 1) * asked.samples + unit.repeat
         for number in range(ranks.rank, asked.count, ranks.world):
             self._backward(times, step=unit.step, number=place * asked.count + number)
             self._tap.microbatch()

@@ -46,18 +46,22 @@ class WholeModelNoise:
         self._bins = Bins(count=config.gns.bins)
         density = Density(objective=config.objective, shift=time_shift(config))
         self._weights = self._bins.weights(density).tolist()
+        whole = Bins(count=1)
+        self._times = [binned_times(config, self._bins, k) for k in range(self._bins.count)]
+        self._times.append(binned_times(config, whole, 0))
         self._probe = Probe(
             source=source, config=config, images=division.micro_batch, seed=config.seed
         )
 
     def measure(self, step: int, *, scale: float) -> dict[str, Any] | None:
-        """Squared norms of every bin's samples; None where one is not finite. All ranks ask.
+        """Squared norms of every bin's samples, and of all t; None where one is not finite.
 
-        A bin that no time falls into has no samples. `scale` is that of fp16's losses.
+        All ranks ask. A bin that no time falls into has no samples. `scale` is that of fp16's
+        losses.
         """
-        repeats = self._config.gns.whole_repeats
-        found = torch.zeros(2, self._bins.count, repeats, dtype=torch.float64, device=self._device)
-        for k, weight in enumerate(self._weights):
+        repeats, groups = self._config.gns.whole_repeats, [*self._weights, 1.0]
+        found = torch.zeros(2, len(groups), repeats, dtype=torch.float64, device=self._device)
+        for k, weight in enumerate(groups):
             for repeat in range(repeats if weight > 0 else 0):
                 first = (k * repeats + repeat) * self._count
                 found[:, k, repeat] = self._sample(k, step, first, scale)
@@ -66,17 +70,19 @@ class WholeModelNoise:
         if not torch.isfinite(found).all():
             return None
         small, big = (
-            [row if weight > 0 else [] for weight, row in zip(self._weights, part, strict=True)]
+            [row if weight > 0 else [] for weight, row in zip(groups, part, strict=True)]
             for part in found.tolist()
         )
+        everything = {"small": small.pop(), "big": big.pop()}
         images = self._probe.images
         return {
             "k": self._count, "b": images, "weights": self._weights, "small": small, "big": big,
+            "all": everything,
         }  # fmt: skip
 
     def _sample(self, k: int, step: int, first: int, scale: float) -> torch.Tensor:
         """The sum of |g_k|^2 over this rank's microbatches, from number `first` on, and |g|^2."""
-        times = binned_times(self._config, self._bins, k)
+        times = self._times[k]
         if isinstance(self._model, FSDPModule):
             self._model.set_requires_gradient_sync(True)
         for turn in range(self._each):

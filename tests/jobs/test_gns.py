@@ -1,0 +1,89 @@
+"""`jobs/gns.sbatch` without Slurm, and the experiments of study C on digits."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.attempt import open_attempt
+from configs.load import merge, to_tree
+from configs.run import RunFolder
+from configs.study import load_grid
+from configs.yaml12 import dump_yaml
+from tests.running import DIGITS, TINY, body, events, newest_run
+from train.gns.offline import attempt as measure
+from train.pretrain import attempt as pretrain
+
+STUDIES = [f"c-{number}{size}" for number in range(1, 5) for size in ("", "-small")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait by spinning would keep the tests beside this one waiting."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run on digits with two checkpoints."""
+    logs = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(logs))
+        begun = open_attempt(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
+    assert begun is not None
+    found = RunFolder(begun.parent.parent)
+    assert pretrain(found, number=1) == 0
+    return found
+
+
+def test_a_job_leaves_a_row_per_sample_with_its_runtime(run: RunFolder, tmp_path: Path) -> None:
+    body(run.path, "bins=2", "samples=3", "batch=4", "steps=[4]", logs=tmp_path, job="gns")
+    found = newest_run(tmp_path)
+    assert found.config().kind == "gns"
+    assert events(found)[-1] == "done"
+    rows = list(csv.DictReader((found.path / "gns.csv").read_text().splitlines()))
+    assert [row["bin"] for row in rows] == ["", "", "", "0", "0", "0", "1", "1", "1"]
+    assert all(float(row["seconds"]) > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_experiment_of_study_c_is_a_study_file(name: str, run: RunFolder) -> None:
+    grid = load_grid(Path(f"configs/studies/{name}.yaml"), [f"run={run.path}"])
+    assert {cell.config.kind for cell in grid.cells} == {"gns"}
+    assert 2 <= len(grid.cells) <= 18
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_study_c_runs_on_digits(
+    number: int, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and the last cell of each experiment, with few samples."""
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    grid = load_grid(Path(f"configs/studies/c-{number}-small.yaml"), [f"run={run.path}"])
+    for place, cell in enumerate((grid.cells[0], grid.cells[-1])):
+        tree = merge(to_tree(cell.config), {"samples": 2, "batch": 2})
+        file = tmp_path / f"cell-{place}.yaml"
+        file.write_text(dump_yaml(tree))
+        begun = open_attempt(file, [], kind="gns")
+        assert begun is not None
+        found = RunFolder(begun.parent.parent)
+        assert measure(found, number=1) == 0
+        rows = list(csv.DictReader((found.path / "gns.csv").read_text().splitlines()))
+        groups = 11 if cell.config.bins else 1
+        assert len(rows) == 2 * 2 * groups
+        assert {row["checkpoint"] for row in rows} == {"2", "4"}
+
+
+@pytest.mark.parametrize("name", ["c-branches", "c-branches-small"])
+def test_branches_take_the_root_of_k_for_their_rate(name: str) -> None:
+    grid = load_grid(Path(f"configs/studies/{name}.yaml"), [])
+    rates = {(cell.config.train.global_batch, cell.config.optimizer.lr) for cell in grid.cells}
+    (batch, rate), *others = sorted(rates)
+    assert len(others) == 3
+    for other, lr in others:
+        assert lr == pytest.approx(rate * (other / batch) ** 0.5, rel=1e-3)
