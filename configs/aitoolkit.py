@@ -1,7 +1,7 @@
-"""The keys that ai-toolkit knows, so that one it would silently ignore is refused.
+"""What ai-toolkit would silently ignore or lose, refused: unknown keys, more GPUs than one.
 
-They are read from its source where `AI_TOOLKIT` names its folder, else taken from the list of the
-version that `env/create.sh ai-toolkit` installs (configs/aitoolkit-keys.yaml).
+The keys that it knows are read from its source where `AI_TOOLKIT` names its folder, else taken
+from the list of the version that `env/create.sh ai-toolkit` installs (configs/aitoolkit-keys.yaml).
 """
 
 import ast
@@ -113,6 +113,16 @@ def check_aitoolkit_keys(config: Run) -> None:
         group, _, key = name.rpartition(".")
         if key not in known.get(group, frozenset()):
             raise ConfigError(_unknown(name, group, known))
+
+
+def check_one_rank(world: int) -> None:
+    """Refuse more ranks than one, of which ai-toolkit would lose the work of all but one."""
+    if world > 1:
+        raise ConfigError(
+            f"engine aitoolkit trains on one GPU, not on {world}: it never adds up the gradients "
+            "of ranks, so each would train a LoRA of its own and all but one be lost; ask for one "
+            "GPU, or set engine=embedded"
+        )
 
 
 def known_keys() -> Known:

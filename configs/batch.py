@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from configs.aitoolkit import check_one_rank
 from configs.schema import Finetune, Pretrain, Run
 from configs.yaml12 import ConfigError
 
@@ -42,6 +43,8 @@ class Division:
 
 def check_ranks(config: Run, *, world: int) -> None:
     """Refuse a number of ranks that the run's work does not divide over."""
+    if isinstance(config, Finetune) and config.engine == "aitoolkit":
+        check_one_rank(world)
     if isinstance(config, Pretrain | Finetune):
         divide(config, world=world)
 

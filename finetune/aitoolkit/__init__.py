@@ -5,10 +5,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from configs.aitoolkit import check_one_rank
 from configs.prompts import filled, prompts_of
 from configs.run import RunFolder
 from configs.schema import Finetune
-from configs.yaml12 import ConfigError
 from finetune.aitoolkit.dataset import lay_out_dataset
 from finetune.aitoolkit.drive import Drive, Stop
 from finetune.aitoolkit.files import Checkpoint, Collector, lay_out, newest_checkpoint
@@ -35,12 +35,7 @@ def attempt(run: RunFolder, *, number: int) -> int:
 
 def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
     began = time.time()
-    if ranks.world > 1:
-        raise ConfigError(
-            f"engine aitoolkit trains on one GPU, not on {ranks.world}: it never adds up the "
-            "gradients of ranks, so each would train a LoRA of its own and all but one be lost; "
-            "ask for one GPU, or set engine=embedded"
-        )
+    check_one_rank(ranks.world)
     home = find_home()
     watch = Watch(run, attempt=attempt)
     checkpoint = newest_checkpoint(run.checkpoints)

@@ -1,0 +1,100 @@
+"""What ai-toolkit would ignore or lose is refused before anything is queued."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.aitoolkit import TAKEN, check_aitoolkit_keys, known_keys, read_keys
+from configs.batch import check_ranks
+from configs.load import resolve
+from configs.schema import Finetune
+from configs.yaml12 import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a checkout the shipped list counts."""
+    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+
+
+def config(passed: dict[str, Any], **changes: Any) -> Finetune:
+    tree = {
+        "kind": "finetune",
+        "flux": {"folder": "/m"},
+        "data": {"folder": "/d"},
+        "sample": {"prompts": ["a"]},
+        "aitoolkit": passed,
+    }
+    found = resolve(tree | changes, source="test")
+    assert isinstance(found, Finetune)
+    return found
+
+
+def test_keys_that_only_ai_toolkit_has_pass() -> None:
+    passed = {
+        "performance_log_every": 50,
+        "train": {"noise_offset": 0.1, "cache_text_embeddings": True},
+        "model": {"low_vram": True},
+        "datasets": {"flip_x": True},
+    }
+    check_aitoolkit_keys(config(passed))
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        ({"train": {"noise_ofset": 1}}, "did you mean aitoolkit.train.noise_offset?"),
+        ({"low_vram": True}, "did you mean aitoolkit.model.low_vram?"),
+        ({"train": {"steps": 5}}, "aitoolkit.train.steps: remove it and set train.steps"),
+        ({"training_seed": 5}, "aitoolkit.training_seed: remove it and set seed"),
+        ({"train": 5}, "aitoolkit.train: expected keys and values, found 5"),
+        ({"dataset": {}}, "aitoolkit.dataset: ai-toolkit has no such key"),
+    ],
+)
+def test_an_unknown_key_and_one_of_ours_are_refused_with_the_mend(
+    passed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_aitoolkit_keys(config(passed))
+    assert said in str(refused.value)
+
+
+def test_what_is_taken_are_keys_that_it_has() -> None:
+    known = known_keys()
+    for name in TAKEN:
+        group, _, key = name.rpartition(".")
+        assert key in known[group], name
+
+
+def test_keys_are_read_from_the_source_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {
+        "toolkit/config_modules.py": "class TrainConfig:\n"
+        "    def __init__(self, **kwargs):\n"
+        "        self.a = kwargs.get('brand_new', kwargs.pop('old', 1))\n"
+        "        other = {}.get('no_key')\n",
+        "jobs/process/BaseProcess.py": "self.get_conf('name', 1)",
+        "jobs/process/BaseTrainProcess.py": "",
+        "jobs/process/BaseSDTrainProcess.py": "self.get_conf(\n    'adapter', None)",
+        "extensions_built_in/sd_trainer/SDTrainer.py": "",
+        "extensions_built_in/sd_trainer/DiffusionTrainer.py": "self.config.get('db')",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = read_keys(tmp_path)
+    assert found[""] == {"name", "adapter", "db"}
+    assert found["train"] == {"brand_new", "old"}
+    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
+    check_aitoolkit_keys(config({"train": {"brand_new": 1}}))
+    (tmp_path / "toolkit/config_modules.py").write_text("def broken(:")
+    with pytest.raises(ConfigError, match="AI_TOOLKIT must name a whole checkout"):
+        check_aitoolkit_keys(config({"train": {"brand_new": 1}}))
+
+
+def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="never adds up the gradients of ranks"):
+        check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
+    check_ranks(config({}, engine="aitoolkit"), world=1)
+    check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
