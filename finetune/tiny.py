@@ -47,6 +47,7 @@ class Shape:
     t5_width: int
     vae_channels: tuple[int, ...]
     side: int
+    dtype: torch.dtype
 
     @property
     def head_width(self) -> int:
@@ -64,6 +65,7 @@ SHAPES = {
         t5_width=16,
         vae_channels=(8, 8, 8, 8),
         side=64,
+        dtype=torch.float32,
     ),
     "mid": Shape(
         blocks=2,
@@ -74,6 +76,7 @@ SHAPES = {
         t5_width=4096,
         vae_channels=(128, 256, 512, 512),
         side=1024,
+        dtype=torch.bfloat16,
     ),
 }
 
@@ -109,9 +112,9 @@ def make(folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: in
 def save_model(folder: Path, shape: Shape, *, variant: str) -> None:
     """A random Flux in diffusers layout."""
     folder.mkdir(parents=True)
-    _transformer(shape, variant).save_pretrained(folder / "transformer")
+    _transformer(shape, variant).to(shape.dtype).save_pretrained(folder / "transformer")
     _save_text_encoders(folder, shape)
-    _vae(shape).save_pretrained(folder / "vae")
+    _vae(shape).to(shape.dtype).save_pretrained(folder / "vae")
     FlowMatchEulerDiscreteScheduler(
         shift=1.0 if variant == "schnell" else 3.0, use_dynamic_shifting=variant == "dev"
     ).save_pretrained(folder / "scheduler")
@@ -154,21 +157,10 @@ def _transformer(shape: Shape, variant: str) -> FluxTransformer2DModel:
 
 
 def _save_text_encoders(folder: Path, shape: Shape) -> None:
-    words = ["<|startoftext|>", "<|endoftext|>", *_LETTERS, *(f"{c}</w>" for c in _LETTERS)]
-    clip_tokens = CLIPTokenizer(
-        vocab={word: number for number, word in enumerate(words)}, merges=[], model_max_length=77
-    )
-    clip_tokens.save_pretrained(folder / "tokenizer")
-    # A loader of another version makes the tokenizer from these two.
-    clip_tokens._tokenizer.model.save(str(folder / "tokenizer"))
-    scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
-    scores += [(letter, -3.0) for letter in _LETTERS]
-    t5_tokens = T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=512)
-    t5_tokens.save_pretrained(folder / "tokenizer_2")
     heads = max(1, shape.clip_width // 64)
-    CLIPTextModel(
+    clip = CLIPTextModel(
         CLIPTextConfig(
-            vocab_size=len(words),
+            vocab_size=_save_clip_tokenizer(folder / "tokenizer"),
             hidden_size=shape.clip_width,
             projection_dim=shape.clip_width,
             intermediate_size=2 * shape.clip_width,
@@ -178,19 +170,40 @@ def _save_text_encoders(folder: Path, shape: Shape) -> None:
             eos_token_id=1,
             pad_token_id=1,
         )
-    ).save_pretrained(folder / "text_encoder")
-    T5EncoderModel(
+    )
+    clip.to(shape.dtype).save_pretrained(folder / "text_encoder")
+    heads = max(1, shape.t5_width // 64)
+    t5 = T5EncoderModel(
         T5Config(
-            vocab_size=len(scores),
+            vocab_size=_save_t5_tokenizer(folder / "tokenizer_2"),
             d_model=shape.t5_width,
-            d_kv=shape.t5_width // max(1, shape.t5_width // 64),
+            d_kv=shape.t5_width // heads,
             d_ff=2 * shape.t5_width,
             num_layers=1,
-            num_heads=max(1, shape.t5_width // 64),
-            is_gated_act=True,
+            num_heads=heads,
             feed_forward_proj="gated-gelu",
         )
-    ).save_pretrained(folder / "text_encoder_2")
+    )
+    t5.to(shape.dtype).save_pretrained(folder / "text_encoder_2")
+
+
+def _save_clip_tokenizer(folder: Path) -> int:
+    """A tokenizer that knows letters only; the number of its tokens."""
+    words = ["<|startoftext|>", "<|endoftext|>", *_LETTERS, *(f"{c}</w>" for c in _LETTERS)]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+    tokenizer.save_pretrained(folder)
+    # A loader of another version makes the tokenizer from vocab.json and merges.txt.
+    tokenizer._tokenizer.model.save(str(folder))
+    return len(words)
+
+
+def _save_t5_tokenizer(folder: Path) -> int:
+    """A tokenizer that knows letters only; the number of its tokens."""
+    scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
+    scores += [(letter, -3.0) for letter in _LETTERS]
+    T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=512).save_pretrained(folder)
+    return len(scores)
 
 
 @torch.no_grad()
