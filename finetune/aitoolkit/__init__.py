@@ -57,6 +57,7 @@ def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
         saved = drive.stop.saved
         at = {"step": saved, "images": saved * config.train.global_batch}
         journal.event(_EVENTS[wish], **at, **drive.timeline.now().fields())
+        drive.collector.tidy()
     journal.close()
 
 

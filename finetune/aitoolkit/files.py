@@ -96,6 +96,11 @@ class Collector:
             key=lambda path: metadata_step(path) or 0,
         )
 
+    def tidy(self) -> None:
+        """Delete what ai-toolkit saved: what counts of it is among the checkpoints by now."""
+        for file in (*_loras(self._root), self._root / OPTIMIZER):
+            file.unlink(missing_ok=True)
+
     def pass_over(self, lora: Path) -> None:
         """Leave a file alone, whose optimizer a later save has overwritten."""
         self._taken.add(lora)
