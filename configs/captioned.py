@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.prompts import read_text
+from configs.prompts import filled, read_text
 from configs.yaml12 import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _unreadable(file: Path, error: Exception) -> ConfigError:
     return ConfigError(f"{file}: not a readable image ({error}); save it again, or remove it")
 
 
-def check_captioned(folder: Path) -> None:
+def check_captioned(folder: Path, *, trigger: str | None) -> None:
     """Refuse a folder without images, and an image that lacks a caption or cannot be decoded."""
     found = pairs(folder)
     if not found:
@@ -73,5 +73,5 @@ def check_captioned(folder: Path) -> None:
                 f"{pair.image}: no caption; write {pair.caption.name} (all that is amiss: "
                 f"python -m finetune doctor {folder})"
             )
-        read_text(pair.caption)
+        filled(read_text(pair.caption), trigger)
         open_image(pair.image)

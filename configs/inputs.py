@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from configs.aitoolkit import check_aitoolkit_keys
 from configs.captioned import check_captioned
 from configs.drawing import drawing
 from configs.flux_folder import check_flux
-from configs.prompts import prompts_of
+from configs.prompts import filled, prompts_of
 from configs.safetensors_file import read_header
 from configs.schema import Finetune, Infer, Run
 from configs.yaml12 import ConfigError
@@ -14,15 +13,16 @@ from configs.yaml12 import ConfigError
 
 def check_inputs(config: Run) -> None:
     """Refuse a model, images, captions, a LoRA or prompts that a run would only fail on."""
-    check_aitoolkit_keys(config)
     if isinstance(config, Finetune):
         assert config.flux.folder is not None
         assert config.data.folder is not None
         check_flux(Path(config.flux.folder), variant=config.flux.variant)
         if config.flux.assistant_lora:
             _check_lora(Path(config.flux.assistant_lora))
-        check_captioned(Path(config.data.folder))
-        prompts_of(config.sample.prompts, config.sample.prompts_file)
+        trigger = config.data.trigger
+        check_captioned(Path(config.data.folder), trigger=trigger)
+        for prompt in prompts_of(config.sample.prompts, config.sample.prompts_file):
+            filled(prompt, trigger)
     elif isinstance(config, Infer):
         asked = drawing(config)
         check_flux(asked.folder, variant=asked.variant)

@@ -19,8 +19,13 @@ def prompts_of(prompts: Sequence[str], file: str | None) -> list[str]:
 
 
 def filled(text: str, trigger: str | None) -> str:
-    """The text with `[trigger]` replaced, where there is a trigger word."""
-    return text.replace(TRIGGER, trigger) if trigger else text
+    """The text with `[trigger]` replaced; `ConfigError` where there is no word for it."""
+    if TRIGGER in text and not trigger:
+        raise ConfigError(
+            f"{text!r} holds {TRIGGER}, and no word is set for it; set data.trigger (trigger, to "
+            "draw without a run)"
+        )
+    return text.replace(TRIGGER, trigger or "")
 
 
 def read_text(file: Path) -> str:

@@ -1,6 +1,7 @@
 """What is looked at on the way: the loss on fixed strata, and samples of every prompt."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch.distributed as dist
 
@@ -11,7 +12,7 @@ from finetune.embedded.base import arithmetic
 from finetune.embedded.cache import Cache, Text
 from finetune.embedded.painter import Canvas, Painter, save_image, save_row
 from finetune.embedded.strata import Judged, Strata
-from train.dist import Ranks
+from train.dist import Ranks, from_rank_0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,14 @@ class Judging:
         return _falls_on(step, self.config.validation.every) or _falls_on(
             step, self.config.sample.every
         )
+
+    def is_lacking(self, step: int) -> bool:
+        """Whether the samples of a step are due and not there: an attempt was killed before them.
+
+        Rank 0 looks for all: on a shared disk others may not see yet what is there.
+        """
+        due = self._is_due(step, self.config.sample.every)
+        return bool(from_rank_0(due and not self._row(step).is_file()))
 
     def loss_at(self, step: int) -> Judged | None:
         """The loss on the strata, where it is due."""
@@ -58,7 +67,10 @@ class Judging:
         dist.barrier()
         if self.ranks.rank == 0:
             files = [self.run.prompt_sample(n, step) for n in range(len(self.prompts))]
-            save_row(files, self.run.samples / f"step-{step:09d}.png")
+            save_row(files, self._row(step))
+
+    def _row(self, step: int) -> Path:
+        return self.run.samples / f"step-{step:09d}.png"
 
     def _is_due(self, step: int, every: int | None) -> bool:
         return step in (0, self.config.train.steps) or _falls_on(step, every)

@@ -60,9 +60,9 @@ class Trainer:
     def train(self) -> Wish:
         """Train to the last step or until a wish to leave; saved unless a newer attempt runs."""
         steps, agreement = self.config.train.steps, Agreement()
-        if self.state.step == 0:
-            self._look()
         self.clocks.lap("setup", drain=True)
+        if self.judging.is_lacking(self.state.step):
+            self._look()
         agreement.vote(self.watch.wish())
         wish, norm = Wish(agreement.settle()), None
         while self.state.step < steps and wish is Wish.GO_ON:
@@ -175,7 +175,6 @@ class Trainer:
     def _look(self) -> None:
         """Record the loss on the fixed strata and draw the samples that are due."""
         at = {"step": self.state.step, "images": self.state.images}
-        self.clocks.lap("setup" if self.state.step == 0 else "train", drain=True)
         with self.average.in_place():
             judged = self.judging.loss_at(self.state.step)
             self.clocks.lap("eval", drain=True)

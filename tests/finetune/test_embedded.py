@@ -1,6 +1,8 @@
 """The embedded engine learns, repeats itself, resumes exactly, and writes what others read."""
 
 import hashlib
+import io
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +224,21 @@ def test_a_wish_that_comes_before_the_first_step_is_heard(
     run = tune(wish=wish)
     assert events(run) == ["started", "evaluated", event]
     assert not losses(run)
+
+
+def test_samples_that_an_attempt_was_killed_before_are_drawn_by_the_next(
+    tuned: RunFolder, tune: Tune, tmp_path: Path
+) -> None:
+    copy = RunFolder(Path(shutil.copytree(tuned.path, tmp_path / "copy")))
+    expected = copy.prompt_sample(1, 40).read_bytes()
+    records = copy.metrics_file.read_text().splitlines(keepends=True)
+    copy.metrics_file.write_text("".join(line for line in records if '"done"' not in line))
+    (copy.samples / "step-000000040.png").unlink()
+    shutil.rmtree(copy.prompt_sample(1, 40).parent)
+    tune(resumes=copy)
+    found = Image.open(copy.prompt_sample(1, 40))
+    assert found.tobytes() == Image.open(io.BytesIO(expected)).tobytes()
+    assert events(copy)[-3:] == ["started", "evaluated", "done"]
 
 
 def test_infer_draws_what_training_drew_at_that_step(tuned: RunFolder, tune: Tune) -> None:

@@ -97,6 +97,7 @@ def test_what_a_run_would_fail_on_is_refused_before_there_is_a_run(
         ("sample.width=33", "sample.width 33 is not a multiple of 16"),
         ("optimizer.kind=adamw8bit", "needs a GPU"),
         ("lora.rank=0", "lora.rank"),
+        ("data.trigger=null", "holds [trigger], and no word is set for it; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
     ],
 )
