@@ -1,4 +1,4 @@
-"""What ai-toolkit would silently ignore or lose, refused: unknown keys, more GPUs than one.
+"""What ai-toolkit would silently ignore or lose, refused: unknown keys, images, more GPUs than one.
 
 The keys that it knows are read from its source where `AI_TOOLKIT` names its folder, else taken
 from the list of the version that `env/create.sh ai-toolkit` installs (configs/aitoolkit-keys.yaml).
@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.schema import Finetune, Run
+from configs.aitoolkit_home import find_home
+from configs.captioned import pairs
+from configs.schema import Finetune
 from configs.yaml12 import ConfigError, parse_yaml
 
 Known = Mapping[str, frozenset[str]]
+
+IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 
 _SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
 _CLASSES = "toolkit/config_modules.py"
@@ -102,9 +106,31 @@ TAKEN = {
 }  # fmt: skip
 
 
-def check_aitoolkit_keys(config: Run) -> None:
+def check_aitoolkit(config: Finetune) -> None:
+    """Refuse what a run by ai-toolkit would lose or fail on, as far as this machine can tell."""
+    _check_keys(config)
+    if config.engine != "aitoolkit":
+        return
+    assert config.data.folder is not None
+    check_images(Path(config.data.folder))
+    # Unset here it may yet be set where the job runs.
+    if os.environ.get("AI_TOOLKIT"):
+        find_home()
+
+
+def check_images(folder: Path) -> None:
+    """Refuse images of formats that ai-toolkit passes over."""
+    for pair in pairs(folder):
+        if pair.image.suffix.lower() not in IMAGES:
+            raise ConfigError(
+                f"{pair.image}: ai-toolkit reads {' '.join(IMAGES)} alone and would pass it over; "
+                "save it as PNG, or set engine=embedded"
+            )
+
+
+def _check_keys(config: Finetune) -> None:
     """Refuse keys for ai-toolkit that it does not know, or that a key of ours stands for."""
-    if not isinstance(config, Finetune) or not config.aitoolkit:
+    if not config.aitoolkit:
         return
     known = known_keys()
     for name in _names(config.aitoolkit):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from configs.aitoolkit import check_aitoolkit
 from configs.captioned import check_captioned
 from configs.drawing import drawing
 from configs.flux_folder import check_flux
@@ -23,6 +24,7 @@ def check_inputs(config: Run) -> None:
         check_captioned(Path(config.data.folder), trigger=trigger)
         for prompt in prompts_of(config.sample.prompts, config.sample.prompts_file):
             filled(prompt, trigger)
+        check_aitoolkit(config)
     elif isinstance(config, Infer):
         asked = drawing(config)
         check_flux(asked.folder, variant=asked.variant)

@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 
 from configs.aitoolkit import check_one_rank
+from configs.aitoolkit_home import Home, find_home
 from configs.prompts import filled, prompts_of
 from configs.run import RunFolder
 from configs.schema import Finetune
 from finetune.aitoolkit.dataset import lay_out_dataset
 from finetune.aitoolkit.drive import Drive, Stop
 from finetune.aitoolkit.files import Checkpoint, Collector, lay_out, newest_checkpoint
-from finetune.aitoolkit.home import Home, find_home, versions
+from finetune.aitoolkit.home import versions
 from finetune.aitoolkit.losses import LossLog
 from finetune.aitoolkit.phases import Timeline
 from finetune.aitoolkit.process import Process

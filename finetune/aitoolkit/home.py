@@ -1,13 +1,12 @@
-"""Where ai-toolkit is, and how a command of its virtualenv is run apart from ours."""
+"""How a command of ai-toolkit's virtualenv is run apart from ours, and what is in there."""
 
 import ast
 import json
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.aitoolkit_home import Home
 from train.dist import VARIABLES
 
 # Ours would be imported in place of its own; what torchrun set would make its accelerate wait for
@@ -32,37 +31,6 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Home:
-    """A checkout of ai-toolkit and the Python of its virtualenv."""
-
-    folder: Path
-    python: Path
-
-
-def find_home() -> Home:
-    """What `AI_TOOLKIT` names; `ConfigError` where that is no checkout with a virtualenv."""
-    named = os.environ.get("AI_TOOLKIT")
-    if not named:
-        raise ConfigError(
-            "engine aitoolkit needs AI_TOOLKIT, the folder of its checkout: set it in the site "
-            "file (env/sites/), make one with env/create.sh ai-toolkit, or set engine=embedded"
-        )
-    folder = Path(named).expanduser().absolute()
-    if not (folder / "run.py").is_file() or not (folder / "toolkit").is_dir():
-        raise ConfigError(
-            f"AI_TOOLKIT={named}: no checkout of ai-toolkit (it has no run.py and toolkit/); "
-            "make one with env/create.sh ai-toolkit"
-        )
-    for name in ("venv", ".venv"):
-        python = folder / name / "bin" / "python"
-        if os.access(python, os.X_OK):
-            return Home(folder=folder, python=python)
-    raise ConfigError(
-        f"{folder}: no virtualenv of its own in venv/ or .venv/; env/create.sh ai-toolkit makes it"
-    )
 
 
 def environment() -> dict[str, str]:

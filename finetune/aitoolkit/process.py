@@ -6,7 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from finetune.aitoolkit.home import Home, environment
+from configs.aitoolkit_home import Home
+from finetune.aitoolkit.home import environment
 from finetune.aitoolkit.table import JOB_ID
 
 _LAST_WORDS = 20_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from configs.aitoolkit import TAKEN, check_aitoolkit_keys, known_keys, read_keys
+from configs.aitoolkit import TAKEN, check_aitoolkit, known_keys, read_keys
 from configs.batch import check_ranks
 from configs.load import resolve
 from configs.schema import Finetune
@@ -38,7 +38,7 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
         "model": {"low_vram": True},
         "datasets": {"flip_x": True},
     }
-    check_aitoolkit_keys(config(passed))
+    check_aitoolkit(config(passed))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_mend(
     passed: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_aitoolkit_keys(config(passed))
+        check_aitoolkit(config(passed))
     assert said in str(refused.value)
 
 
@@ -87,10 +87,10 @@ def test_keys_are_read_from_the_source_where_it_is_there(
     assert found[""] == {"name", "adapter", "db"}
     assert found["train"] == {"brand_new", "old"}
     monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
-    check_aitoolkit_keys(config({"train": {"brand_new": 1}}))
+    check_aitoolkit(config({"train": {"brand_new": 1}}))
     (tmp_path / "toolkit/config_modules.py").write_text("def broken(:")
     with pytest.raises(ConfigError, match="AI_TOOLKIT must name a whole checkout"):
-        check_aitoolkit_keys(config({"train": {"brand_new": 1}}))
+        check_aitoolkit(config({"train": {"brand_new": 1}}))
 
 
 def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
@@ -98,3 +98,22 @@ def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
         check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
     check_ranks(config({}, engine="aitoolkit"), world=1)
     check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
+
+
+def test_an_image_that_it_would_pass_over_is_refused(tmp_path: Path) -> None:
+    for name in ("one.png", "two.bmp"):
+        (tmp_path / name).touch()
+    asked = {"data": {"folder": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=r"two\.bmp: ai-toolkit reads"):
+        check_aitoolkit(config({}, engine="aitoolkit", **asked))
+    check_aitoolkit(config({}, engine="embedded", **asked))
+
+
+def test_a_broken_checkout_is_told_before_anything_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
+    asked = {"data": {"folder": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=r"no checkout of ai-toolkit.*env/create.sh ai-toolkit"):
+        check_aitoolkit(config({}, engine="aitoolkit", **asked))
+    check_aitoolkit(config({}, engine="auto", **asked))
