@@ -6,7 +6,7 @@ timesteps), of which only sums are kept: the mean of what stands off its diagona
 Samples are averaged before anything is divided, negative ones included.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,17 @@ class Sums:
     def columns(self) -> Floats:
         """All four [n, 4]."""
         return np.stack([self.products, self.pairs, self.squares, self.counts], axis=1)
+
+
+def joined(parts: Sequence[Sums]) -> Sums:
+    """The samples of all `parts`, whose microbatches are alike; there is at least one part."""
+    return Sums(
+        products=np.concatenate([part.products for part in parts]),
+        pairs=np.concatenate([part.pairs for part in parts]),
+        squares=np.concatenate([part.squares for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+        batch=parts[0].batch,
+    )
 
 
 def sums_of_norms(

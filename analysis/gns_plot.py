@@ -46,11 +46,11 @@ def _bins_over_training(axes: Any, stages: list[Told]) -> None:
 
 
 def _bins_over_t(axes: Any, stages: list[Told]) -> None:
-    """A line per stage and scope, the whole model's dashed."""
+    """A line per stage and scope, the first one's solid."""
     shown = [stage for stage in stages if stage.bins]
     places = np.unique(np.linspace(0, len(shown) - 1, _STAGES_SHOWN).round().astype(int))
     for number, place in enumerate(places if shown else []):
-        for style, (scope, bins) in zip(("-", "--"), shown[place].bins.items(), strict=False):
+        for style, (scope, bins) in zip(("-", "--", ":"), shown[place].bins.items(), strict=False):
             points = [((one.t_low + one.t_high) / 2, one.scale) for one in bins]
             label = f"step {shown[place].step}, {scope}"
             _series(axes, points, color=f"C{number}", label=label, style=style)

@@ -1,6 +1,6 @@
 """The noise scale of runs as rows of a table, and as JSON by run, stage and bin."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.gns import DETERMINED, Scale, Sums, noise_scale
 from analysis.noise import Estimate
-from analysis.read.gradient import ADALN, WHOLE, Binned, NoiseLog, Stage
+from analysis.read.gradient import SAME, WHOLE, Binned, NoiseLog, Stage
 from analysis.savings import Savings, savings
 
 
@@ -93,9 +93,10 @@ def _stage_dict(stage: Told) -> dict[str, Any]:
 
 
 def _bin_dicts(stage: Told) -> Iterator[dict[str, Any]]:
-    """A bin in its first scope and, where it is told by both, how the whole model differs."""
+    """A bin in its first scope, then in the others, and how far adaLN and the whole disagree."""
     scopes = list(stage.bins.values())
-    for at, first in enumerate(scopes[0] if scopes else []):
+    for same in zip(*scopes, strict=True) if scopes else ():
+        first, *others = same
         fields = {
             "t_low": first.t_low,
             "t_high": first.t_high,
@@ -103,17 +104,15 @@ def _bin_dicts(stage: Told) -> Iterator[dict[str, Any]]:
             "scope": first.scope,
             **scale_fields(first.scale),
         }
-        others = stage.bins.get(WHOLE, [])
-        if first.scope == ADALN and at < len(others):
-            fields[WHOLE] = scale_fields(others[at].scale)
-            fields["adaln_over_whole"] = ratio(first, others[at])
-        yield fields
+        fields |= {other.scope: scale_fields(other.scale) for other in others}
+        yield fields | {"adaln_over_whole": ratio(same)}
 
 
-def ratio(first: Bin, other: Bin) -> float | None:
-    """How the noise scales of two scopes differ; None where either is undetermined."""
-    a, b = first.scale.b_simple, other.scale.b_simple
-    return a.value / b.value if a and b else None
+def ratio(bins: Sequence[Bin]) -> float | None:
+    """The noise scale by adaLN over the whole model's for the same images; None if unknown."""
+    known = {one.scope: one.scale.b_simple for one in bins}
+    adaln, whole = known.get(SAME), known.get(WHOLE)
+    return adaln.value / whole.value if adaln and whole else None
 
 
 def scale_fields(scale: Scale) -> dict[str, Any]:
@@ -144,9 +143,7 @@ def remarks(log: NoiseLog, stages: list[Told]) -> Iterator[str]:
             "|G|^2 or of tr Sigma holds zero, or there are too few samples"
         )
     last = stages[-1]
-    ratios = [ratio(a, b) for a, b in zip(*map(last.bins.get, (ADALN, WHOLE)), strict=False)] if (
-        len(last.bins) == 2
-    ) else []  # fmt: skip
+    ratios = [ratio(same) for same in zip(*last.bins.values(), strict=False)]
     known = [one for one in ratios if one is not None]
     if known:
         yield (

@@ -26,12 +26,14 @@ from configs.load import resolve
 from configs.schema import Pretrain
 from train.data.loader import Batch
 from train.dist import Ranks, process_group, read_ranks
+from train.gns.gram import AdalnGram
 from train.gns.taps import make_tap
 from train.gns.watch import NoiseWatch
 from train.layout import autocast, lay_out
 from train.network import build_network
 from train.objective import Objective
 from train.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
+from train.timesteps import Bins
 
 WARMUP = 3
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -102,8 +104,9 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
     share = division.data_ranks / config.train.global_batch
     noise = None
     if measures:
+        gram = AdalnGram(network, bins=Bins(count=10), device=ranks.device)
         noise = NoiseWatch(
-            config, network=network, tap=make_tap(model, network), whole=None,
+            config, tap=make_tap(model, network), gram=gram, whole=None,
             division=division, device=ranks.device,
         )  # fmt: skip
 

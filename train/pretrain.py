@@ -15,6 +15,7 @@ from train.data.source import DataError, Source, held_out_part, open_source, tra
 from train.dist import Ranks, data_rank, process_group
 from train.ema import Average, batch_decay
 from train.facts import placement, training_facts
+from train.gns.gram import AdalnGram
 from train.gns.taps import make_tap
 from train.gns.watch import NoiseWatch
 from train.gns.whole import WholeModelNoise
@@ -28,6 +29,7 @@ from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
 from train.stopping import ENDS, Watch, Wish
+from train.timesteps import Bins
 from train.tune import tuned_micro_batch
 from train.validation import Validation
 
@@ -144,8 +146,10 @@ def _noise(
 ) -> NoiseWatch | None:
     if not config.gns.enabled:
         return None
-    tap, whole = make_tap(model, network), None
-    if config.gns.whole_every is not None:
+    tap, gram, whole = make_tap(model, network), None, None
+    if config.gns.bins is not None:
+        gram = AdalnGram(network, bins=Bins(count=config.gns.bins), device=ranks.device)
+    if gram and config.gns.whole_every is not None:
         whole = WholeModelNoise(
             source,
             config,
@@ -155,9 +159,10 @@ def _noise(
             division=division,
             ranks=ranks,
             tap=tap,
+            gram=gram,
         )
     return NoiseWatch(
-        config, network=network, tap=tap, whole=whole, division=division, device=ranks.device
+        config, tap=tap, gram=gram, whole=whole, division=division, device=ranks.device
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from analysis.gns import Sums, sums_of_norms
+from analysis.gns import Sums, joined, sums_of_norms
 from analysis.noise import MIN_VALUES, Floats
 from analysis.read import Unreadable
 from configs.load import flatten
@@ -14,7 +14,8 @@ from configs.records import Record, read_records, valid
 from configs.run import RunFolder
 from configs.yaml12 import ConfigError
 
-ADALN, WHOLE = "adaln", "whole"
+# Of the adaLN layers in every step; of the whole model; of the adaLN layers for the same images.
+ADALN, WHOLE, SAME = "adaln", "whole", "adaln_same_images"
 _PARTS = ("products", "pairs", "squares", "counts")
 
 Read = TypeVar("Read")
@@ -101,16 +102,16 @@ class _Step:
 
 @dataclass(frozen=True, kw_only=True)
 class _Whole:
-    """One measurement of every bin by the whole model: lists of norms by bin."""
+    """One measurement by bins, of the whole model and of the adaLN layers for the same images.
+
+    The last of each is over all t.
+    """
 
     step: int
-    count: int
-    batch: int
+    shape: tuple[int, int, int]
     weights: Floats
-    small: tuple[Floats, ...]
-    big: tuple[Floats, ...]
-    all_small: Floats
-    all_big: Floats
+    whole: tuple[Sums, ...]
+    adaln: tuple[Sums, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +121,8 @@ class _Sample:
     step: int
     k: int
     weight: float
-    count: int
-    batch: int
-    small: float
-    big: float
+    whole: Sums
+    adaln: Sums | None
 
 
 def _sound(
@@ -162,34 +161,46 @@ def _step(step: int, told: Mapping[str, Any]) -> _Step:
 
 
 def _whole(step: int, told: Mapping[str, Any]) -> _Whole:
-    small, big = (tuple(_numbers(row) for row in told[name]) for name in ("small", "big"))
-    if [len(row) for row in small] != [len(row) for row in big]:
-        raise ValueError("not as many small as big")
-    weights, everything = _numbers(told["weights"]), told["all"]
-    if len(weights) != len(small):
+    count, batch = _count(told["k"], least=2), _count(told["b"], least=1)
+    weights = _numbers(told["weights"])
+    rows = {name: [*told[name], told["all"][name]] for name in ("small", "big", *_PARTS)}
+    if any(len(row) != len(weights) + 1 for row in rows.values()):
         raise ValueError("not as many weights as bins")
     return _Whole(
         step=step,
-        count=_count(told["k"], least=2),
-        batch=_count(told["b"], least=1),
+        shape=(count, batch, len(weights)),
         weights=weights,
-        small=small,
-        big=big,
-        all_small=_numbers(everything["small"]),
-        all_big=_numbers(everything["big"]),
+        whole=tuple(
+            _norm_sums(small, big, count=count, batch=batch)
+            for small, big in zip(rows["small"], rows["big"], strict=True)
+        ),
+        adaln=tuple(
+            _gram_sums(*parts) for parts in zip(*(rows[part] for part in _PARTS), strict=True)
+        ),
     )
 
 
 def _sample(_: int, told: Mapping[str, Any]) -> _Sample:
+    count, batch = _count(told["k"], least=2), _count(told["b"], least=1)
+    adaln = told.get("adaln")
     return _Sample(
         step=_count(told["checkpoint"], least=0),
         k=-1 if told.get("bin") is None else _count(told["bin"], least=0),
         weight=_number(told["weight"]),
-        count=_count(told["k"], least=2),
-        batch=_count(told["b"], least=1),
-        small=_number(told["small"]),
-        big=_number(told["big"]),
+        whole=_norm_sums([told["small"]], [told["big"]], count=count, batch=batch),
+        adaln=_gram_sums(*([adaln[part]] for part in _PARTS)) if adaln else None,
     )
+
+
+def _norm_sums(small: Any, big: Any, *, count: int, batch: int) -> Sums:
+    if len(small) != len(big):
+        raise ValueError("not as many small as big")
+    return sums_of_norms(_numbers(small), _numbers(big), count=count, batch=batch)
+
+
+def _gram_sums(*parts: Any) -> Sums:
+    columns = np.stack([_numbers(part) for part in parts])
+    return Sums(**dict(zip(_PARTS, columns, strict=True)))
 
 
 def _windows(steps: list[_Step], wholes: list[_Whole], stages: int) -> Iterator[Stage]:
@@ -239,50 +250,38 @@ def _by_whole(wholes: list[_Whole]) -> Iterator[Binned]:
     """The measurements of a stretch together, those with the last one's microbatches."""
     if not wholes:
         return
-    last = wholes[-1]
-    alike = [
-        one
-        for one in wholes
-        if (one.count, one.batch, len(one.small)) == (last.count, last.batch, len(last.small))
-    ]
-    bins = (
-        sums_of_norms(
-            np.concatenate([one.small[k] for one in alike]),
-            np.concatenate([one.big[k] for one in alike]),
-            count=last.count,
-            batch=last.batch,
-        )
-        for k in range(len(last.small))
-    )
-    total = sums_of_norms(
-        np.concatenate([one.all_small for one in alike]),
-        np.concatenate([one.all_big for one in alike]),
-        count=last.count,
-        batch=last.batch,
-    )
-    yield Binned(scope=WHOLE, weights=last.weights, bins=tuple(bins), total=total)
+    alike = [one for one in wholes if one.shape == wholes[-1].shape]
+    for scope, bins in (
+        (WHOLE, [joined(parts) for parts in zip(*(one.whole for one in alike), strict=True)]),
+        (SAME, [joined(parts) for parts in zip(*(one.adaln for one in alike), strict=True)]),
+    ):
+        *by_bin, total = bins
+        yield Binned(scope=scope, weights=wholes[-1].weights, bins=tuple(by_bin), total=total)
 
 
 def _checkpoints(samples: list[_Sample]) -> Iterator[Stage]:
     for step in sorted({sample.step for sample in samples}):
         here = [sample for sample in samples if sample.step == step]
-        whole = _sums_of([sample for sample in here if sample.k < 0], like=here[0])
-        count = max(sample.k for sample in here) + 1
-        groups = [[sample for sample in here if sample.k == k] for k in range(count)]
-        weights = np.array([group[0].weight if group else 0.0 for group in groups])
-        bins = tuple(_sums_of(group, like=here[0]) for group in groups)
-        whole_bins = Binned(scope=WHOLE, weights=weights, bins=bins, total=whole)
-        binned = (whole_bins,) if count else ()
-        yield Stage(step=step, whole=whole, binned=binned)
+        groups = [
+            [sample for sample in here if sample.k == k]
+            for k in range(-1, max(sample.k for sample in here) + 1)
+        ]
+        none = here[0].whole.part(slice(0))
+        total, *bins = (joined([none, *(one.whole for one in group)]) for group in groups)
+        yield Stage(step=step, whole=total, binned=tuple(_of_checkpoint(groups, total, bins)))
 
 
-def _sums_of(samples: list[_Sample], *, like: _Sample) -> Sums:
-    return sums_of_norms(
-        np.array([sample.small for sample in samples]),
-        np.array([sample.big for sample in samples]),
-        count=like.count,
-        batch=like.batch,
-    )
+def _of_checkpoint(groups: list[list[_Sample]], total: Sums, bins: list[Sums]) -> Iterator[Binned]:
+    """The whole model's bins and, where every sample tells of them, those of the adaLN layers."""
+    if not bins:
+        return
+    weights = np.array([group[0].weight if group else 0.0 for group in groups[1:]])
+    yield Binned(scope=WHOLE, weights=weights, bins=tuple(bins), total=total)
+    seen = [[one.adaln for one in group if one.adaln] for group in groups]
+    if [len(some) for some in seen] == [len(group) for group in groups]:
+        none = next(some[0] for some in seen if some).part(slice(0))
+        whole, *by_bin = (joined([none, *some]) for some in seen)
+        yield Binned(scope=SAME, weights=weights, bins=tuple(by_bin), total=whole)
 
 
 def _count(value: Any, *, least: int) -> int:

@@ -56,20 +56,21 @@ def told(rng: np.random.Generator) -> dict[str, Any]:
 
 def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
     """What a measurement of the whole model, bin by bin, records."""
-    small, big = [], []
-    for k in range(3):
-        noise = rng.standard_normal((repeats, K, B, D))
-        means = (MEANS[k] + SPREADS[k] * noise).mean(axis=2)
-        small.append((means**2).sum(2).mean(1).tolist())
-        big.append((means.mean(1) ** 2).sum(1).tolist())
-    _, each = images(rng, repeats, K, B)
-    means = each.mean(axis=2)
-    both = {
-        "small": (means**2).sum(2).mean(1).tolist(),
-        "big": (means.mean(1) ** 2).sum(1).tolist(),
-    }
-    weights = WEIGHTS.tolist()
-    return {"k": K, "b": B, "weights": weights, "small": small, "big": big, "all": both}
+    names = ("small", "big", "products", "pairs", "squares", "counts")
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    for k in (0, 1, 2, None):
+        _, each = images(rng, repeats, K, B)
+        if k is not None:
+            each = MEANS[k] + SPREADS[k] * rng.standard_normal((repeats, K, B, D))
+        means, squares = each.mean(axis=2), (each**2).sum((1, 2, 3))
+        rows["small"].append((means**2).sum(2).mean(1).tolist())
+        rows["big"].append((means.mean(1) ** 2).sum(1).tolist())
+        rows["products"].append(((each.sum(2) ** 2).sum((1, 2)) - squares).tolist())
+        rows["pairs"].append([K * B * (B - 1)] * repeats)
+        rows["squares"].append(squares.tolist())
+        rows["counts"].append([K * B] * repeats)
+    everything = {name: row.pop() for name, row in rows.items()}
+    return {"k": K, "b": B, "weights": WEIGHTS.tolist(), **rows, "all": everything}
 
 
 def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
@@ -157,7 +158,7 @@ def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
     assert main(["gns", str(run), "--csv", "--stages", "1"]) == code == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
-    assert len(lines) == 1 + 1 + 3 + 3
+    assert len(lines) == 1 + 1 + 3 + 3 + 3
 
 
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):

@@ -224,8 +224,9 @@ def watched(scale: float, *, counted: bool = True) -> dict:
     network, ranks = build_network(config), read_ranks()
     division = divide(config, world=1)
     with process_group(ranks):
+        gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
         watch = NoiseWatch(
-            config, network=network, tap=make_tap(network, network), whole=None,
+            config, tap=make_tap(network, network), gram=gram, whole=None,
             division=division, device=ranks.device,
         )  # fmt: skip
         for good in (True, counted):

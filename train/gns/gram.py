@@ -47,6 +47,18 @@ class AdalnGram:
         self._is_open, self._condition, self._gradients = False, None, []
         self.sums += self._summed((d @ d.T) * (c @ c.T + 1), t, weight)
 
+    def take(self) -> Tensor:
+        """`sums` since last asked; they begin anew."""
+        taken = self.sums.clone()
+        self.sums.zero_()
+        return taken
+
+    def together(self, sums: Tensor) -> Tensor:
+        """Of `sums`, the four of all images as if they were of one bin."""
+        products, pairs = sums[-2:]
+        squares, counts = sums[2 * self._count : -2].view(2, -1).sum(1)
+        return torch.stack([products, pairs, squares, counts])
+
     def _summed(self, gram: Tensor, t: Tensor, weight: Tensor | None) -> Tensor:
         """The sums of one microbatch, whose Gram matrix is `[m, m]`."""
         squares = gram.diagonal().clone()
@@ -65,6 +77,11 @@ class AdalnGram:
         if self._is_open and output.requires_grad:
             self._condition = inputs[0].detach()
             output.register_hook(self._gradients.append)
+
+
+def has_adaln(network: nn.Module) -> bool:
+    """Whether a network has adaLN layers to see."""
+    return hasattr(network, "modulation_out")
 
 
 def _adaln_layers(network: nn.Module) -> list[nn.Module]:

@@ -21,6 +21,7 @@ from configs.yaml12 import ConfigError
 from train.checkpoint import load_weights
 from train.data.source import open_source, training_part
 from train.dist import Ranks
+from train.gns.gram import AdalnGram, has_adaln
 from train.gns.probe import Probe, Times, all_times, binned_times
 from train.gns.taps import AccumulationTap
 from train.layout import autocast
@@ -61,7 +62,9 @@ class Samples:
             share=asked.share,
         )
         self._network = build_network(self.config).to(ranks.device)
-        self._tap = AccumulationTap(self._network)
+        self._tap, self._gram = AccumulationTap(self._network), None
+        if has_adaln(self._network):
+            self._gram = AdalnGram(self._network, bins=Bins(count=1), device=ranks.device)
         self._objective = Objective(self.config, ranks.device)
         self._loaded: int | None = None
 
@@ -79,7 +82,7 @@ class Samples:
         self._load(unit.step)
         begin = time.perf_counter()
         small, big = self._norms(unit).tolist()
-        asked = self._asked
+        asked, adaln = self._asked, self._adaln()
         fields: dict[str, Any] = {
             "checkpoint": unit.step,
             "weight": unit.weight,
@@ -94,7 +97,15 @@ class Samples:
         if unit.k is not None and self._bins:
             low, high = self._bins.edges[unit.k : unit.k + 2].tolist()
             fields |= {"bin": unit.k, "t_low": low, "t_high": high}
-        return fields
+        return fields if adaln is None else fields | {"adaln": adaln}
+
+    def _adaln(self) -> dict[str, float] | None:
+        """Sums of the Gram matrices of the adaLN layers for the same images."""
+        if self._gram is None:
+            return None
+        sums = self._gram.together(self._gram.take())
+        dist.all_reduce(sums)
+        return dict(zip(("products", "pairs", "squares", "counts"), sums.tolist(), strict=True))
 
     def _steps(self) -> list[int]:
         asked = self._asked
@@ -137,12 +148,16 @@ class Samples:
     def _backward(self, times: Times, *, step: int, number: int) -> None:
         device = self._ranks.device
         batch = self._probe.batch(times, step=step, number=number).to(device)
+        if self._gram:
+            self._gram.open()
         with autocast(self._asked.precision, device):
             losses = self._objective.losses(
                 self._network, batch.image, batch.noise, batch.t, batch.label
             )
         assert batch.weight is not None
         (losses * batch.weight).mean().backward()
+        if self._gram:
+            self._gram.close(batch.t, batch.weight, factor=1 / len(losses))
 
     def _times(self, k: int | None) -> Times:
         if k is None or self._bins is None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from configs.batch import Division
 from configs.schema import Pretrain
@@ -27,20 +27,18 @@ class NoiseWatch:
         self,
         config: Pretrain,
         *,
-        network: nn.Module,
         tap: Tap,
+        gram: AdalnGram | None,
         whole: WholeModelNoise | None,
         division: Division,
         device: torch.device,
     ) -> None:
-        self._division, self._batch = division, config.train.global_batch
+        self._division = division
         self.tap, self.whole = tap, whole
-        self._gram: AdalnGram | None = None
+        self._gram = gram
         if config.gns.bins is not None:
-            bins = Bins(count=config.gns.bins)
             density = Density(objective=config.objective, shift=time_shift(config))
-            self._weights = bins.weights(density).tolist()
-            self._gram = AdalnGram(network, bins=bins, device=device)
+            self._weights = Bins(count=config.gns.bins).weights(density).tolist()
         self._norms = torch.zeros(2, dtype=torch.float64, device=device)
         self._grams = torch.zeros_like(self._gram.sums) if self._gram else self._norms[:0]
         self._steps = self._skipped = 0
@@ -75,9 +73,9 @@ class NoiseWatch:
         else:
             self._skipped += 1
         if self._gram:
+            sums = self._gram.take()
             if counted:
-                self._grams += self._gram.sums
-            self._gram.sums.zero_()
+                self._grams += sums
 
     def fields(self) -> dict[str, Any]:
         """The interval's means over its steps, for its record; begins anew."""
