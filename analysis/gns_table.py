@@ -29,6 +29,8 @@ class Told:
     """What one stage of a run tells: of all t, of every bin by scope, and what could be saved."""
 
     step: int
+    count: int
+    seconds: float | None
     scale: Scale
     sums: Sums
     bins: dict[str, list[Bin]]
@@ -48,7 +50,15 @@ def _told(stage: Stage, log: NoiseLog) -> Told:
         if found:
             saved[binned.scope] = found
     bins = {binned.scope: list(_bins(binned)) for binned in stage.binned}
-    return Told(step=stage.step, scale=scale, sums=stage.whole, bins=bins, savings=saved)
+    return Told(
+        step=stage.step,
+        count=stage.count,
+        seconds=stage.seconds,
+        scale=scale,
+        sums=stage.whole,
+        bins=bins,
+        savings=saved,
+    )
 
 
 def _bins(binned: Binned) -> Iterator[Bin]:
@@ -69,11 +79,14 @@ def rows(log: NoiseLog, stages: list[Told]) -> list[dict[str, Any]]:
     found = []
     for stage in stages:
         first = {"run": log.name, "step": stage.step}
-        found.append(first | {"t": "all", "scope": WHOLE} | scale_fields(stage.scale))
+        found.append(
+            first | {"t": "all", "scope": WHOLE} | scale_fields(stage.scale) | size_fields(stage)
+        )
         for bins in stage.bins.values():
             for one in bins:
                 t = f"{one.t_low:.4g}-{one.t_high:.4g}"
-                found.append(first | {"t": t, "scope": one.scope} | scale_fields(one.scale))
+                fields = scale_fields(one.scale) | {"samples": one.samples}
+                found.append(first | {"t": t, "scope": one.scope} | fields)
     return found
 
 
@@ -85,10 +98,20 @@ def run_dict(log: NoiseLog, stages: list[Told]) -> dict[str, Any]:
 def _stage_dict(stage: Told) -> dict[str, Any]:
     return {
         "step": stage.step,
-        "samples": len(stage.sums),
         **scale_fields(stage.scale),
+        **size_fields(stage),
         "bins": list(_bin_dicts(stage)),
         "savings": [_savings_dict(found) for found in stage.savings.values()],
+    }
+
+
+def size_fields(stage: Told) -> dict[str, Any]:
+    """How many samples there are, of how many microbatches, and what they took."""
+    return {
+        "samples": len(stage.sums),
+        "k": stage.count,
+        "b": stage.sums.batch,
+        "seconds": stage.seconds,
     }
 
 

@@ -37,9 +37,14 @@ class Binned:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stretch of training that ends with `step`, or the checkpoint of that step."""
+    """A stretch of training that ends with `step`, or the checkpoint of that step.
+
+    `count` is K, and `seconds` what the samples of a checkpoint took together.
+    """
 
     step: int
+    count: int
+    seconds: float | None
     whole: Sums
     binned: tuple[Binned, ...]
 
@@ -121,6 +126,8 @@ class _Sample:
     step: int
     k: int
     weight: float
+    count: int
+    seconds: float
     whole: Sums
     adaln: Sums | None
 
@@ -187,6 +194,8 @@ def _sample(_: int, told: Mapping[str, Any]) -> _Sample:
         step=_count(told["checkpoint"], least=0),
         k=-1 if told.get("bin") is None else _count(told["bin"], least=0),
         weight=_number(told["weight"]),
+        count=count,
+        seconds=_number(told["seconds"]),
         whole=_norm_sums([told["small"]], [told["big"]], count=count, batch=batch),
         adaln=_gram_sums(*([adaln[part]] for part in _PARTS)) if adaln else None,
     )
@@ -235,7 +244,13 @@ def _stage(part: list[_Step], wholes: list[_Whole]) -> Stage:
         weight=weight,
     )
     binned = [_adaln(part)] if len(first.weights) else []
-    return Stage(step=part[-1].step, whole=whole, binned=(*binned, *_by_whole(wholes)))
+    return Stage(
+        step=part[-1].step,
+        count=first.count,
+        seconds=None,
+        whole=whole,
+        binned=(*binned, *_by_whole(wholes)),
+    )
 
 
 def _adaln(part: list[_Step]) -> Binned:
@@ -268,7 +283,13 @@ def _checkpoints(samples: list[_Sample]) -> Iterator[Stage]:
         ]
         none = here[0].whole.part(slice(0))
         total, *bins = (joined([none, *(one.whole for one in group)]) for group in groups)
-        yield Stage(step=step, whole=total, binned=tuple(_of_checkpoint(groups, total, bins)))
+        yield Stage(
+            step=step,
+            count=here[0].count,
+            seconds=sum(sample.seconds for sample in here),
+            whole=total,
+            binned=tuple(_of_checkpoint(groups, total, bins)),
+        )
 
 
 def _of_checkpoint(groups: list[list[_Sample]], total: Sums, bins: list[Sums]) -> Iterator[Binned]:
