@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
+from configs.attempt import open_attempt
 from configs.records import valid
-from configs.run import RunFolder
+from configs.run import RunFolder, find_runs
+from configs.yaml12 import ConfigError
 from finetune.aitoolkit.files import metadata_step
+from tests.finetune.conftest import TINY, paths
 from tests.finetune.kit import (
     carry_on,
     events,
@@ -190,3 +194,20 @@ def test_what_is_missing_of_ai_toolkit_is_said_with_the_mend(
     assert carry_on(run) == 1
     assert error_of(run)["reason"] == "config"
     assert "env/create.sh ai-toolkit" in str(error_of(run)["message"])
+
+
+@pytest.mark.xdist_group("flux")
+def test_an_unknown_key_makes_no_run(
+    flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+    for asked, said in {
+        "aitoolkit.train.noise_ofset=0.1": "did you mean aitoolkit.train.noise_offset?",
+        "aitoolkit.model.quantize=true": "remove it and set flux.quantise",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            open_attempt(TINY, [*paths(flux), "engine=aitoolkit", asked], kind="finetune")
+    with pytest.raises(ConfigError, match="trains on one GPU, not on 2"):
+        open_attempt(TINY, [*paths(flux), "engine=aitoolkit"], kind="finetune", gpus=2)
+    assert not find_runs(tmp_path / "logs")
