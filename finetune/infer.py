@@ -13,9 +13,9 @@ import torch.distributed as dist
 from configs.drawing import Drawing, drawing
 from configs.run import RunFolder
 from configs.schema import Infer
-from finetune.embedded.libraries import hide_progress_bars
 from finetune.embedded.painter import save_image, save_row
 from finetune.embedded.studio import Studio
+from finetune.libraries import hide_progress_bars
 from train.attempt import carry_out
 from train.clocks import Clocks
 from train.dist import Ranks, agreed, from_every_rank, process_group

@@ -8,6 +8,7 @@ import argparse
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from transformers import (
 )
 
 from configs.yaml12 import ConfigError
+from finetune.libraries import hide_progress_bars
 
 _CAPTIONS = (
     "a photo of [trigger]",
@@ -92,6 +94,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")
     parser.add_argument("--variant", choices=("schnell", "dev"), default="schnell")
     options = parser.parse_args(arguments)
+    hide_progress_bars()
     make(options.folder, size=options.size, variant=options.variant)
     print(options.folder)
     return 0
@@ -112,9 +115,9 @@ def make(folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: in
 def save_model(folder: Path, shape: Shape, *, variant: str) -> None:
     """A random Flux in diffusers layout."""
     folder.mkdir(parents=True)
-    _transformer(shape, variant).to(shape.dtype).save_pretrained(folder / "transformer")
+    _held_in(shape.dtype, _transformer(shape, variant)).save_pretrained(folder / "transformer")
     _save_text_encoders(folder, shape)
-    _vae(shape).to(shape.dtype).save_pretrained(folder / "vae")
+    _held_in(shape.dtype, _vae(shape)).save_pretrained(folder / "vae")
     FlowMatchEulerDiscreteScheduler(
         shift=1.0 if variant == "schnell" else 3.0, use_dynamic_shifting=variant == "dev"
     ).save_pretrained(folder / "scheduler")
@@ -171,7 +174,7 @@ def _save_text_encoders(folder: Path, shape: Shape) -> None:
             pad_token_id=1,
         )
     )
-    clip.to(shape.dtype).save_pretrained(folder / "text_encoder")
+    _held_in(shape.dtype, clip).save_pretrained(folder / "text_encoder")
     heads = max(1, shape.t5_width // 64)
     t5 = T5EncoderModel(
         T5Config(
@@ -184,7 +187,7 @@ def _save_text_encoders(folder: Path, shape: Shape) -> None:
             feed_forward_proj="gated-gelu",
         )
     )
-    t5.to(shape.dtype).save_pretrained(folder / "text_encoder_2")
+    _held_in(shape.dtype, t5).save_pretrained(folder / "text_encoder_2")
 
 
 def _save_clip_tokenizer(folder: Path) -> int:
@@ -226,6 +229,13 @@ def _vae(shape: Shape) -> AutoencoderKL:
         scaling_factor=1 / latent.std().item(), shift_factor=latent.mean().item()
     )
     return vae
+
+
+def _held_in(dtype: torch.dtype, model: Any) -> Any:
+    """The model with its weights in `dtype`."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def _save_assistant(file: Path, shape: Shape) -> None:

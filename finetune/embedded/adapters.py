@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from configs.disk import sync_folder
 from configs.schema.finetune import Lora
 from finetune.embedded.draws import first_matrix
-from finetune.embedded.libraries import expected_warnings
+from finetune.libraries import expected_warnings
 
 LEARNED, ASSISTANT = "learned", "assistant"
 

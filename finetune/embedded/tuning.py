@@ -8,10 +8,10 @@ from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Finetune
 from finetune.embedded.batches import Batches
-from finetune.embedded.libraries import hide_progress_bars
 from finetune.embedded.loop import Trainer
 from finetune.embedded.optimizer import check_optimizer, make_optimizer
 from finetune.embedded.preparing import Prepared, prepare
+from finetune.libraries import hide_progress_bars
 from train.attempt import carry_out
 from train.checkpoint import Saver, TrainingState, load_newest
 from train.clocks import Clocks
