@@ -255,3 +255,14 @@ def test_a_family_stands_for_its_largest_and_an_unknown_gpu_is_refused_with_thos
     with pytest.raises(ConfigError) as refused:
         named_gpu("a4")
     assert all(name in str(refused.value) for name in gpu_names())
+
+
+def test_to_see_microbatches_apart_takes_one_more_set_of_gradients() -> None:
+    model = {"width": 1024, "depth": 4, "heads": 16}
+    train = {"global_batch": 4, "micro_batch": 2, "precision": "fp32"}
+    plain, seen = (
+        dit_memory(config, divide(config, world=1))
+        for config in (config_of(model, train=train, gns={"enabled": on}) for on in (False, True))
+    )
+    # Not all of it comes on top: the activations are gone by the time that gradients are whole.
+    assert 0.4 * plain.gradients < seen.peak - plain.peak <= plain.gradients

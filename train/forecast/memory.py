@@ -61,6 +61,7 @@ def dit_memory(config: Pretrain, division: Division) -> Memory:
     held = 4 * held_parameters(config, division)
     stays = held * (3 + (config.train.ema_decay is not None))
     gradients, persistent = _gradients(config, division)
+    fresh = _fresh_gradients(config, division)
     gathered, reduced = _gathered(config, division)
     casts = _Casts.of(config, division)
     block, again = _block(config, tensor), _recomputed(config)
@@ -75,13 +76,9 @@ def dit_memory(config: Pretrain, division: Division) -> Memory:
         activations + casts.all,
         activations + casts.kept(plain) + last,
         (activations + casts.kept(plain) + whole + casts.block + work) * (again > 0),
-        gradients * (not persistent)
-        + reduced
-        + _bytes(block, images)
-        + edges_of_batch(config) * images
-        + casts.block,
+        fresh + reduced + _bytes(block, images) + edges_of_batch(config) * images + casts.block,
     )
-    peak = base + max(*moments, gradients * (not persistent) - gathered)
+    peak = base + max(*moments, fresh - gathered)
     return Memory(
         parameters=held,
         gradients=gradients,
@@ -122,6 +119,15 @@ def _gradients(config: Pretrain, division: Division) -> tuple[float, bool]:
         return whole, accumulates
     # The buckets of DDP stay, with gradients as views of them.
     return held, accumulates or division.world > 1
+
+
+def _fresh_gradients(config: Pretrain, division: Division) -> float:
+    """Bytes of gradients that a backward pass makes beside those that are there when it begins."""
+    gradients, persistent = _gradients(config, division)
+    if config.gns.enabled and division.data_ranks == 1:
+        # Of each microbatch they are whole, before they are added to the others.
+        return gradients
+    return 0.0 if persistent else gradients
 
 
 def _gathered(config: Pretrain, division: Division) -> tuple[float, float]:
