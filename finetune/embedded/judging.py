@@ -1,5 +1,6 @@
 """What is looked at on the way: the loss on fixed strata, and samples of every prompt."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,26 +49,41 @@ class Judging:
         with arithmetic(self.ranks.device, self.config.train.precision):
             return self.strata.judge(trained_with=trained_with(self.config), zero=self._without())
 
-    def draw_at(self, step: int) -> None:
-        """Draw an image of each prompt, where that is due, and join them in a row."""
+    def draw_at(self, step: int) -> dict[str, float]:
+        """Draw an image of each prompt, where that is due, and join them in a row.
+
+        What a record tells of those that this rank drew: how many, and in how many seconds.
+        """
         if not self._is_due(step, self.config.sample.every):
-            return
-        asked = self.config.sample
-        canvas = Canvas(
-            width=asked.width, height=asked.height, steps=asked.steps, guidance=asked.guidance
-        )
-        trained = trained_with(self.config)
-        with using(self.painter.transformer, LEARNED, after=trained):
-            for number in range(self.ranks.rank, len(self.prompts), self.ranks.world):
-                text, seed = self.prompts[number], asked.seed + number
-                image = self.painter.paint(self.cache.tensors(text), canvas, seed=seed)
-                note = {"run": self.run.name, "step": str(step)}
-                note |= {"prompt": text.text, "seed": str(seed)}
-                save_image(image, self.run.prompt_sample(number, step), note=note)
+            return {}
+        mine = range(self.ranks.rank, len(self.prompts), self.ranks.world)
+        with using(self.painter.transformer, LEARNED, after=trained_with(self.config)):
+            seconds = [self._draw(number, step) for number in mine]
         dist.barrier()
         if self.ranks.rank == 0:
             files = [self.run.prompt_sample(n, step) for n in range(len(self.prompts))]
             save_row(files, self._row(step))
+        if not seconds:
+            return {}
+        return {
+            "drawn_images": len(seconds),
+            "drawn_s": round(sum(seconds), 6),
+            "first_image_s": round(seconds[0], 6),
+        }
+
+    def _draw(self, number: int, step: int) -> float:
+        """Draw and keep the image of one prompt; the seconds that drawing took."""
+        asked, text = self.config.sample, self.prompts[number]
+        seed = asked.seed + number
+        canvas = Canvas(
+            width=asked.width, height=asked.height, steps=asked.steps, guidance=asked.guidance
+        )
+        began = time.perf_counter()
+        image = self.painter.paint(self.cache.tensors(text), canvas, seed=seed)
+        seconds = time.perf_counter() - began
+        note = {"run": self.run.name, "step": str(step), "prompt": text.text, "seed": str(seed)}
+        save_image(image, self.run.prompt_sample(number, step), note=note)
+        return seconds
 
     def _row(self, step: int) -> Path:
         return self.run.samples / f"step-{step:09d}.png"

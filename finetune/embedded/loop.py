@@ -181,8 +181,10 @@ class Trainer:
             if judged is not None:
                 self.journal.evaluation(at | judged.fields())
                 self.journal.event("evaluated", **at)
-            self.judging.draw_at(self.state.step)
+            drawn = self.judging.draw_at(self.state.step)
         self.clocks.lap("sample", drain=True)
+        if drawn:
+            self.journal.evaluation(at | drawn)
 
     def _check_ranks_agree(self) -> None:
         """Ranks that hold other weights than rank 0 would train LoRAs of their own."""

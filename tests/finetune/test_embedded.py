@@ -66,6 +66,13 @@ def test_a_run_records_its_events_steps_and_clocks(tuned: RunFolder) -> None:
     assert last["images"] == 160
     clocks = ["setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval"]
     assert all(last[f"{name}_s"] >= 0 for name in clocks)
+    drawn = [record for record in tuned.records() if "drawn_images" in record]
+    assert [(record["step"], record["drawn_images"]) for record in drawn] == [
+        (0, 2),
+        (20, 2),
+        (40, 2),
+    ]
+    assert all(0 < record["first_image_s"] < record["drawn_s"] for record in drawn)
     (entry,) = tuned.manifest()["attempts"]
     assert entry["engine"] == "embedded"
     assert entry["versions"]["peft"]
