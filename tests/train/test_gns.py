@@ -16,10 +16,12 @@ from configs.load import load
 from configs.schema import Pretrain
 from configs.yaml12 import ConfigError
 from train.data.loader import Batch
+from train.data.source import open_source, training_part
 from train.dist import process_group, read_ranks
 from train.gns.gram import AdalnGram
 from train.gns.taps import AccumulationTap, make_tap
 from train.gns.watch import NoiseWatch
+from train.gns.whole import WholeModelNoise
 from train.layout import recompute
 from train.model.dit import DiT
 from train.network import build_network
@@ -280,3 +282,46 @@ def test_microbatches_that_tell_nothing_are_refused(keys: list[str], word: str) 
 def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         config_of(*keys)
+
+
+def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
+    """A measurement of the whole model by two bins, one sample each."""
+    config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
+    source, ranks = training_part(open_source(config.data), config.data), read_ranks()
+    with process_group(ranks):
+        whole = WholeModelNoise(
+            source,
+            config,
+            model=network,
+            network=network,
+            objective=Objective(config, ranks.device),
+            division=divide(config, world=1),
+            ranks=ranks,
+            tap=make_tap(network, network),
+            gram=AdalnGram(network, bins=Bins(count=2), device=ranks.device),
+        )
+        return whole.measure(3, scale=scale)
+
+
+def test_the_whole_model_is_measured_without_a_trace(network: DiT) -> None:
+    found, scaled = whole_noise(network), whole_noise(network, scale=2.0**10)
+    assert found is not None
+    assert scaled is not None
+    assert (found["k"], found["b"]) == (2, 4)
+    assert [len(rows) for rows in (found["small"], found["all"]["small"])] == [2, 1]
+    # Two microbatches of four images: 24 ordered pairs within them, all in the bin that was asked.
+    assert found["pairs"] == [[24.0], [24.0]]
+    assert found["counts"] == [[8.0], [8.0]]
+    for name in ("small", "big", "products", "squares"):
+        flat = [list(itertools.chain(*one[name])) for one in (scaled, found)]
+        assert flat[0] == pytest.approx(flat[1], rel=1e-4)
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_measurement_that_is_not_finite_is_none(network: DiT) -> None:
+    with torch.no_grad():
+        before = network.patches_out.bias.clone()
+        network.patches_out.bias.fill_(float("nan"))
+    assert whole_noise(network) is None
+    with torch.no_grad():
+        network.patches_out.bias.copy_(before)
