@@ -325,3 +325,20 @@ def test_a_measurement_that_is_not_finite_is_none(network: DiT) -> None:
     assert whole_noise(network) is None
     with torch.no_grad():
         network.patches_out.bias.copy_(before)
+
+
+@pytest.mark.parametrize(
+    ("world", "keys", "microbatches"),
+    [
+        (1, ["train.micro_batch=16"], (4, 16)),
+        (4, [], (4, 16)),
+        (4, ["train.micro_batch=8"], (4, 16)),
+        (4, ["layout.shard=2"], (4, 16)),
+        (2, ["layout.shard=2", "train.micro_batch=8"], (2, 32)),
+    ],
+)
+def test_microbatches_are_the_shares_of_ranks_or_those_of_the_only_one(
+    world: int, keys: list[str], microbatches: tuple[int, int]
+) -> None:
+    division = divide(config_of(*keys), world=world)
+    assert (division.noise_count, division.noise_batch) == microbatches
