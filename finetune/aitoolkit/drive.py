@@ -94,7 +94,7 @@ class Drive:
             self.journal.step(record, steps=self.config.train.steps)
 
     def _follow(self, change: Change) -> None:
-        before, step = self.timeline.phase, self.timeline.step
+        before, said, step = self.timeline.phase, self.timeline.info, self.timeline.step
         moment = self.timeline.take(change)
         if self._last and self._last.is_save_asked and not change.is_save_asked:
             self._is_save_ours = True
@@ -106,7 +106,7 @@ class Drive:
         if before == "save" and self.timeline.phase != "save":
             self._saves.append((change.step, self._is_save_ours, moment))
             self._is_save_ours = False
-        if self.timeline.phase != before:
+        if self.timeline.info != said:
             log.info("%s", self.timeline.info)
         for drawn in self.timeline.drawn:
             self._show(drawn)
