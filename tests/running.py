@@ -53,11 +53,11 @@ def newest_run(logs: Path) -> RunFolder:
     return max(find_runs(logs), key=lambda run: run.config_file.stat().st_mtime_ns)
 
 
-def torchrun(run: RunFolder, *, ranks: int) -> None:
+def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
     """One attempt at a run by `ranks` ranks of one thread each."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*command, f"--nproc-per-node={ranks}", "-m", "train", str(run.path)],
+        [*command, f"--nproc-per-node={ranks}", "-m", engine, str(run.path)],
         env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
         capture_output=True,
         text=True,

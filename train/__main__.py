@@ -13,16 +13,10 @@
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
 
-import argparse
-import importlib
 import sys
-from pathlib import Path
 
-from configs.disk import make_private
-from configs.run import open_run
-from configs.yaml12 import ConfigError
+from configs.engine_command import carry_out_command
 
-# Imported when asked for: help answers at once.
 _COMMANDS = {
     "score": "train.score",
     "sample": "train.sample_set",
@@ -44,34 +38,13 @@ _KINDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    make_private()
-    try:
-        if arguments and arguments[0] in _COMMANDS:
-            return int(importlib.import_module(_COMMANDS[arguments[0]]).main(arguments[1:]))
-        return _attempt(arguments)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _attempt(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m train",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    return carry_out_command(
+        arguments,
+        engine="train",
+        about=__doc__,
+        commands=_COMMANDS,
+        module_of=lambda run, config: _KINDS.get(config.kind),
     )
-    parser.add_argument("run", type=Path, help="run folder")
-    parser.add_argument("--attempt", type=int, help="number of the attempt; the newest by default")
-    options = parser.parse_args(arguments)
-    run = open_run(options.run)
-    attempt = options.attempt or max(run.attempts(), default=0)
-    if not attempt or not run.attempt(attempt).is_dir():
-        raise ConfigError(f"{options.run}: no such attempt; `python -m configs open` begins one")
-    kind = run.config(attempt).kind
-    if kind not in _KINDS:
-        raise ConfigError(f"{options.run}: its kind is {kind}; `python -m train` does not run it")
-    return int(importlib.import_module(_KINDS[kind]).attempt(run, number=attempt))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Several ranks train one LoRA: the same bits on each, and what one rank would have learned."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from safetensors.torch import load_file
 from configs.attempt import open_attempt
 from configs.run import RunFolder
 from tests.finetune.conftest import QUICK, TINY, Tune, paths
-from tests.running import clean_environment, events, losses
+from tests.running import events, losses, torchrun
 
 pytestmark = pytest.mark.xdist_group("flux")
 
@@ -24,16 +22,7 @@ def on_two_ranks(flux: Path, tune: Tune) -> RunFolder:
     attempt = open_attempt(TINY, [*paths(flux), *QUICK, *changes], kind="finetune", gpus=2)
     assert attempt is not None
     run = RunFolder(attempt.parent.parent)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, "--nproc-per-node=2", "-m", "finetune", str(run.path)],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchrun(run, ranks=2, engine="finetune")
     return run
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from configs.run import RunFolder
 from finetune.tiny import make
 from tests.finetune.conftest import QUICK, TINY, carry_out, paths
 from tests.running import events, losses
@@ -35,37 +34,32 @@ def asked(tunes: Jobs) -> list[str]:
     return [*paths(tunes.logs.parent / "flux"), *QUICK, *SLOW]
 
 
-def expect_uninterrupted(run: RunFolder, tunes: Jobs) -> None:
-    """That a run in two attempts has the losses of one in a single attempt, to the bit."""
-    found = losses(run)
-    whole = carry_out(TINY, [*asked(tunes), f"train.steps={max(found)}"])
-    assert sorted(found) == list(range(1, max(found) + 1))
-    assert losses(whole) == found
-
-
-def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jobs) -> None:
-    job = tunes.submit(TINY, *asked(tunes), flags=ONE)
-    run = tunes.at_step(job, 5)
-    tunes.cluster.warn(job)
-    wait_until(lambda: tunes.cluster.restarts(job) == 1, timeout=60)
-    assert events(run)[-2:] == ["saved", "paused"]
-    end_at(run, max(losses(run)) + 5)
-    tunes.cluster.end_requeue_hold(job)
-    tunes.cluster.wait(job, timeout=120)
-    assert tunes.state(job) == "COMPLETED 0:0", tunes.said(job)
-    assert run.attempts() == [1, 2]
-    expect_uninterrupted(run, tunes)
-
-
-@pytest.mark.long
-def test_a_fine_tuning_that_meets_its_time_limit_is_the_uninterrupted_one(tunes: Jobs) -> None:
-    job = tunes.submit(TINY, *asked(tunes), flags=(*ONE, "--signal=B:USR1@60"))
-    run = tunes.at_step(job, 5)
-    tunes.cluster.bring_limit_near(job)
+def goes_on_to_the_bit(tunes: Jobs, job: str) -> None:
+    """That the job, about to be interrupted, is requeued and ends with the losses of one start."""
+    run = tunes.run_of(job)
     wait_until(lambda: tunes.cluster.restarts(job) == 1, timeout=120)
     assert events(run)[-2:] == ["saved", "paused"]
     end_at(run, max(losses(run)) + 5)
     tunes.cluster.end_requeue_hold(job)
     tunes.cluster.wait(job, timeout=120)
     assert tunes.state(job) == "COMPLETED 0:0", tunes.said(job)
-    expect_uninterrupted(run, tunes)
+    assert run.attempts() == [1, 2]
+    found = losses(run)
+    assert sorted(found) == list(range(1, max(found) + 1))
+    whole = carry_out(TINY, [*asked(tunes), f"train.steps={max(found)}"])
+    assert losses(whole) == found
+
+
+def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jobs) -> None:
+    job = tunes.submit(TINY, *asked(tunes), flags=ONE)
+    tunes.at_step(job, 5)
+    tunes.cluster.warn(job)
+    goes_on_to_the_bit(tunes, job)
+
+
+@pytest.mark.long
+def test_a_fine_tuning_that_meets_its_time_limit_is_the_uninterrupted_one(tunes: Jobs) -> None:
+    job = tunes.submit(TINY, *asked(tunes), flags=(*ONE, "--signal=B:USR1@60"))
+    tunes.at_step(job, 5)
+    tunes.cluster.bring_limit_near(job)
+    goes_on_to_the_bit(tunes, job)
