@@ -64,7 +64,7 @@ class AdalnGram:
         squares = gram.diagonal().clone()
         gram.fill_diagonal_(0)
         images = len(gram)
-        whole = torch.stack([gram.sum(), gram.new_tensor(images * (images - 1))])
+        whole = torch.stack([gram.sum(), gram.new_full((), images * (images - 1))])
         if weight is not None:
             squares, gram = squares / weight.square(), gram / torch.outer(weight, weight)
         mask = nn.functional.one_hot(bins_of(t, self._edges), self._count).to(gram)
