@@ -111,21 +111,26 @@ def check_aitoolkit(config: Finetune) -> None:
     _check_keys(config)
     if config.engine != "aitoolkit":
         return
-    assert config.data.folder is not None
-    check_images(Path(config.data.folder))
+    check_wishes(config)
     # Unset here it may yet be set where the job runs.
     if os.environ.get("AI_TOOLKIT"):
         find_home()
 
 
-def check_images(folder: Path) -> None:
-    """Refuse images of formats that ai-toolkit passes over."""
-    for pair in pairs(folder):
+def check_wishes(config: Finetune) -> None:
+    """Refuse images that ai-toolkit would pass over, and an alpha that it would ignore."""
+    assert config.data.folder is not None
+    for pair in pairs(Path(config.data.folder)):
         if pair.image.suffix.lower() not in IMAGES:
             raise ConfigError(
                 f"{pair.image}: ai-toolkit reads {' '.join(IMAGES)} alone and would pass it over; "
                 "save it as PNG, or set engine=embedded"
             )
+    if config.lora.alpha not in (None, config.lora.rank):
+        raise ConfigError(
+            f"lora.alpha {config.lora.alpha:g}: ai-toolkit takes the rank for it with Flux, "
+            "whatever is asked; remove it, or set engine=embedded"
+        )
 
 
 def _check_keys(config: Finetune) -> None:

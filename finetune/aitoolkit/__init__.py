@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.aitoolkit import check_one_rank
+from configs.aitoolkit import check_one_rank, check_wishes
 from configs.aitoolkit_home import Home, find_home
 from configs.prompts import filled, prompts_of
 from configs.run import RunFolder
@@ -37,6 +37,7 @@ def attempt(run: RunFolder, *, number: int) -> int:
 def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
     began = time.time()
     check_one_rank(ranks.world)
+    check_wishes(config)
     home = find_home()
     watch = Watch(run, attempt=attempt)
     checkpoint = newest_checkpoint(run.checkpoints)

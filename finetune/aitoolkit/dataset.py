@@ -5,7 +5,6 @@ It keeps its caches inside the folder that it is given, which may be read-only o
 
 from pathlib import Path
 
-from configs.aitoolkit import check_images
 from configs.captioned import pairs
 from configs.disk import replace_file
 from configs.prompts import filled, read_text
@@ -15,7 +14,6 @@ from configs.schema import Finetune
 def lay_out_dataset(config: Finetune, folder: Path) -> None:
     """Fill `folder` with links to the images and with their captions; again is harmless."""
     assert config.data.folder is not None
-    check_images(Path(config.data.folder))
     folder.mkdir(parents=True, exist_ok=True)
     for pair in pairs(Path(config.data.folder)):
         link = folder / pair.image.name

@@ -73,11 +73,10 @@ def attempt_seed(config: Finetune, *, start: int, attempt: int) -> int:
 
 
 def _network(config: Finetune) -> dict[str, Any]:
-    alpha = config.lora.alpha
     return {
         "type": "lora",
         "linear": config.lora.rank,
-        "linear_alpha": config.lora.rank if alpha is None else alpha,
+        "linear_alpha": config.lora.rank,
         "network_kwargs": {"only_if_contains": _TARGETS[config.lora.targets]},
     }
 

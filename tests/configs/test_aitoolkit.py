@@ -109,6 +109,13 @@ def test_an_image_that_it_would_pass_over_is_refused(tmp_path: Path) -> None:
     check_aitoolkit(config({}, engine="embedded", **asked))
 
 
+def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
+    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    with pytest.raises(ConfigError, match=r"lora\.alpha 8: ai-toolkit takes the rank"):
+        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **asked))
+    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **asked))
+
+
 def test_a_broken_checkout_is_told_before_anything_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
