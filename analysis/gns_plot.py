@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.gns import Scale
 from analysis.gns_table import Bin, Told
-from analysis.plot import figure_of, plain, save
+from analysis.plot import figure_of, plain, plain_ticks, save
 
 _STAGES_SHOWN = 4
 
@@ -62,14 +62,18 @@ def _series(
     known = [(x, scale.b_simple) for x, scale in points if scale.b_simple]
     if not known:
         return
-    x, value = [at for at, _ in known], [b.value for _, b in known]
-    axes.plot(x, value, style, marker="o", ms=3, lw=1, color=color, label=label)
+    # A gap where it is undetermined: no line may say what the data do not.
+    values = [scale.b_simple.value if scale.b_simple else np.nan for _, scale in points]
+    x = [at for at, _ in points]
+    axes.plot(x, values, style, marker="o", ms=3, lw=1, color=color, label=label)
     low, high = [b.low for _, b in known], [b.high for _, b in known]
-    axes.vlines(x, low, high, lw=2, alpha=0.3, color=color)
+    axes.vlines([at for at, _ in known], low, high, lw=2, alpha=0.3, color=color)
 
 
 def _finish(axes: Any, scale: str, of: str) -> None:
     axes.set_yscale(scale)
+    if scale == "log":
+        plain_ticks(axes)
     axes.set_xlabel(of)
     axes.set_ylabel("B_simple, images")
     if axes.get_legend_handles_labels()[0]:

@@ -62,7 +62,7 @@ def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
             )
     if all((curve.loss > 0).all() for curve in curves):
         top.set_yscale("log")
-        _plain_ticks(top)
+        plain_ticks(top)
     top.set_ylabel("loss")
     top.legend(frameon=False)
     below.axhline(1, color="C0", lw=0.8)
@@ -75,7 +75,7 @@ def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
     save(figure, path)
 
 
-def _plain_ticks(axes: Any) -> None:
+def plain_ticks(axes: Any) -> None:
     """Label a logarithmic axis with plain numbers: 0.4 is read at once, 4 x 10^-1 is not.
 
     Losses seldom span a decade; where they do, its ends are enough.
