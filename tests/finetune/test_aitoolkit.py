@@ -4,13 +4,15 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from configs.attempt import open_attempt
 from configs.records import valid
-from configs.run import RunFolder, find_runs
+from configs.run import RunFolder, claim_attempt, find_runs
 from configs.yaml12 import ConfigError
 from finetune.aitoolkit.files import metadata_step
 from tests.finetune.conftest import TINY, paths
@@ -194,6 +196,25 @@ def test_what_is_missing_of_ai_toolkit_is_said_with_the_mend(
     assert carry_on(run) == 1
     assert error_of(run)["reason"] == "config"
     assert "env/create.sh ai-toolkit" in str(error_of(run)["message"])
+
+
+def test_it_does_not_outlive_a_driver_that_is_killed(here: Path) -> None:
+    run = new_run(here, train__steps=100_000)
+    config = run.config()
+    claim_attempt(run, config)
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "finetune", str(run.path)], stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_for(lambda: any(r["step"] >= 2 for r in steps(run)))
+        (child,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+        assert b"run.py" in Path(f"/proc/{child}/cmdline").read_bytes()
+    finally:
+        driver.kill()
+        driver.wait()
+    # What init has not reaped yet has no command line any more.
+    said = Path(f"/proc/{child}/cmdline")
+    wait_for(lambda: not said.exists() or b"run.py" not in said.read_bytes())
 
 
 @pytest.mark.xdist_group("flux")
