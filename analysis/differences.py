@@ -9,7 +9,7 @@ from analysis.read.log import RunLog
 from configs.schema import KINDS, keys
 
 # A fact of the machine that only follows from a key of the config.
-FOLLOWS = {"dtypes": "train.precision"}
+FOLLOWS = {"dtypes": "train.precision", "engine": "engine"}
 CLOCK = frozenset(["clock"])
 
 
