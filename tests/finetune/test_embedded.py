@@ -3,7 +3,9 @@
 import hashlib
 import io
 import shutil
+import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,6 +215,23 @@ def test_dev_takes_guidance_and_trains(tune: Tune, flux: Path, tmp_path: Path) -
         "sample.guidance=3.5",
     )
     assert events(run)[-1] == "done"
+
+
+def test_no_address_outside_this_machine_is_looked_up(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    look_up = socket.getaddrinfo
+
+    def noted(host: object, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        return look_up(host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    run = tune("train.steps=1")
+    carry_out(run.path, [], kind="infer")
+    here = {None, "localhost", "127.0.0.1", "::1", socket.gethostname()}
+    assert set(asked) <= here
 
 
 def test_8_bit_moments_without_cuda_are_refused_with_the_mend(tune: Tune) -> None:
