@@ -1,0 +1,56 @@
+"""Who trains: what the config says, who trained before, else what the site has."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.attempt import open_attempt
+from configs.run import RunFolder
+from configs.schema import Finetune
+from finetune.__main__ import main
+from finetune.engine import engine_of
+from tests.finetune.conftest import TINY, paths
+
+pytestmark = pytest.mark.xdist_group("flux")
+
+
+@pytest.fixture
+def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+    attempt = open_attempt(TINY, paths(flux), kind="finetune")
+    assert attempt is not None
+    return RunFolder(attempt.parent.parent)
+
+
+def engine(run: RunFolder, asked: str = "auto") -> str:
+    config = run.config()
+    assert isinstance(config, Finetune)
+    return engine_of(run, config.model_copy(update={"engine": asked}))
+
+
+def test_auto_is_ai_toolkit_where_the_site_names_it(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine(run) == "embedded"
+    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    assert engine(run) == "aitoolkit"
+    assert engine(run, "embedded") == "embedded"
+
+
+def test_a_resumed_run_keeps_the_engine_that_trained_it(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.note(1, engine="embedded")
+    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    assert engine(run) == "embedded"
+
+
+def test_a_run_of_another_kind_is_sent_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    attempt = open_attempt(Path("configs/pretrain/digits.yaml"), [])
+    assert attempt is not None
+    assert main([str(attempt.parent.parent)]) == 2
+    assert "its kind is pretrain; `python -m finetune` does not run it" in capsys.readouterr().err
