@@ -13,11 +13,13 @@ from typing import Any
 
 from configs.aitoolkit_home import find_home
 from configs.captioned import pairs
+from configs.safetensors_file import read_header
 from configs.schema import Finetune
 from configs.yaml12 import ConfigError, parse_yaml
 
 Known = Mapping[str, frozenset[str]]
 
+ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 
 _SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
@@ -118,7 +120,7 @@ def check_aitoolkit(config: Finetune) -> None:
 
 
 def check_wishes(config: Finetune) -> None:
-    """Refuse images that ai-toolkit would pass over, and an alpha that it would ignore."""
+    """Refuse what ai-toolkit would pass over, fail on or ignore: images, an assistant, an alpha."""
     assert config.data.folder is not None
     for pair in pairs(Path(config.data.folder)):
         if pair.image.suffix.lower() not in IMAGES:
@@ -126,10 +128,19 @@ def check_wishes(config: Finetune) -> None:
                 f"{pair.image}: ai-toolkit reads {' '.join(IMAGES)} alone and would pass it over; "
                 "save it as PNG, or set engine=embedded"
             )
+    _check_assistant(config.flux.assistant_lora)
     if config.lora.alpha not in (None, config.lora.rank):
         raise ConfigError(
             f"lora.alpha {config.lora.alpha:g}: ai-toolkit takes the rank for it with Flux, "
             "whatever is asked; remove it, or set engine=embedded"
+        )
+
+
+def _check_assistant(file: str | None) -> None:
+    if file is not None and ASSISTANT_KEY not in read_header(Path(file)):
+        raise ConfigError(
+            f"flux.assistant_lora {file}: has no {ASSISTANT_KEY}, by which ai-toolkit knows its "
+            "rank; name another file, or set engine=embedded"
         )
 
 

@@ -24,6 +24,7 @@ from train.stopping import Watch, Wish
 POLL_S = 0.1
 # How long it may take to leave once it has nothing left to save; loading a model takes longer.
 LEAVE_S = 30.0
+_LAST_LINES = 40
 _SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.png")
 
 
@@ -82,7 +83,9 @@ class Drive:
         info = last.info if last and last.status == "error" else ""
         status = self.process.status()
         assert status is not None
-        raise failure(status, info=info, words=self.process.last_words())
+        words = self.process.last_words()
+        log.error("ai-toolkit left with status %d; its last words:\n%s", status, _end_of(words))
+        raise failure(status, info=info, words=words)
 
     def _look(self, *, is_over: bool = False) -> None:
         for change in self.table.changes():
@@ -187,3 +190,9 @@ class Drive:
 
     def _at(self, step: int) -> dict[str, Any]:
         return {"step": step, "images": step * self.config.train.global_batch}
+
+
+def _end_of(words: str) -> str:
+    """The last lines of an output, of a redrawn bar only what was drawn last."""
+    lines = [line.rpartition("\r")[2] for line in words.splitlines()]
+    return "\n".join(lines[-_LAST_LINES:])

@@ -21,7 +21,8 @@ def failure(status: int, *, info: str, words: str) -> RunFailure:
     if status == -signal.SIGKILL:
         return RunFailure("host_oom", "ai-toolkit was killed, most often for want of host memory")
     told = _ERROR.findall(words)
-    message = info or (told[-1] if told else f"ai-toolkit left with status {status}")
-    text = "\n".join([message, *told])
+    # Its table has the text of an exception alone; the trace ends with its name, too.
+    message = (told[-1] if told else info) or f"it left with status {status}"
+    text = "\n".join([info, message, *told])
     reason = next((reason for sign, reason in _SIGNS if sign.search(text)), "crash")
     return RunFailure(reason, f"ai-toolkit: {message}")

@@ -1,5 +1,6 @@
 """What ai-toolkit would ignore or lose is refused before anything is queued."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lora\.alpha 8: ai-toolkit takes the rank"):
         check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **asked))
     check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **asked))
+
+
+def test_an_assistant_without_the_layer_that_tells_its_rank_is_refused(tmp_path: Path) -> None:
+    header = {"transformer.x.lora_A.weight": {"dtype": "F32", "shape": [], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
+    with pytest.raises(ConfigError, match=r"by which ai-toolkit knows its rank"):
+        check_aitoolkit(config({}, flux=flux, **asked))
 
 
 def test_a_broken_checkout_is_told_before_anything_is_queued(
