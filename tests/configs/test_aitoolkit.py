@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from configs.aitoolkit import TAKEN, check_aitoolkit, known_keys, read_keys
+from configs.aitoolkit import check_aitoolkit
+from configs.aitoolkit_keys import TAKEN, known_keys, read_keys
 from configs.batch import check_ranks
 from configs.load import resolve
 from configs.schema import Finetune

@@ -41,6 +41,14 @@ def error_of(run: RunFolder) -> dict[str, object]:
     return dict(json.loads((run.attempt(max(run.attempts())) / "error.json").read_text()))
 
 
+def ai_toolkit_of(driver: int) -> int:
+    """The process that a driver started."""
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    (found,) = (child for child, line in lines.items() if b"run.py" in line)
+    return found
+
+
 def asked(run: RunFolder, attempt: int = 1) -> dict[str, object]:
     """What its config said to ai-toolkit."""
     config = json.loads((run.attempt(attempt) / "aitoolkit" / "config.json").read_text())
@@ -140,11 +148,8 @@ def test_signals_to_all_processes_do_not_end_it_unsaved(here: Path) -> None:
 
     def disturb() -> None:
         wait_for(lambda: any(r["step"] >= 3 for r in steps(run)))
-        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        for child in map(int, children):
-            if b"run.py" in Path(f"/proc/{child}/cmdline").read_bytes():
-                for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-                    os.kill(child, number)
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            os.kill(ai_toolkit_of(os.getpid()), number)
 
     assert carry_on(run, meanwhile=disturb) == 0
     assert events(run, "done")[0]["step"] == 60
@@ -210,8 +215,7 @@ def test_it_does_not_outlive_a_driver_that_is_killed(here: Path) -> None:
     )
     try:
         wait_for(lambda: any(r["step"] >= 2 for r in steps(run)))
-        (child,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
-        assert b"run.py" in Path(f"/proc/{child}/cmdline").read_bytes()
+        child = ai_toolkit_of(driver.pid)
     finally:
         driver.kill()
         driver.wait()

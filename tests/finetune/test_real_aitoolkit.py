@@ -12,7 +12,7 @@ import pytest
 from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
-from configs.aitoolkit import known_keys, read_keys
+from configs.aitoolkit_keys import known_keys, read_keys
 from configs.records import valid
 from configs.run import RunFolder, find_runs
 from finetune.aitoolkit.files import metadata_step
