@@ -7,6 +7,7 @@ one is made anew and no image can come by another's caption.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +60,18 @@ class Cache:
     def missing(self, texts: Iterable[Text]) -> list[Text]:
         """Those that are not made yet, each once."""
         return [text for text in dict.fromkeys(texts) if not self.file(text).is_file()]
+
+    def await_all(self, texts: Iterable[Text], *, longest_s: float = 60) -> None:
+        """Wait until what other nodes made is seen here; OSError where something never is.
+
+        A shared disk remembers for a while that a file was not there, until its folder is read.
+        """
+        wanted, begun = list(texts), time.monotonic()
+        while lacking := self.missing(wanted):
+            if time.monotonic() - begun > longest_s:
+                raise FileNotFoundError(f"{self.file(lacking[0])}: made by a rank, not seen here")
+            os.listdir(self._folder)
+            time.sleep(0.2)
 
     def keep(self, text: Text, tensors: dict[str, Tensor]) -> None:
         """Write what was made of a text, with the text beside it for a person to read."""

@@ -82,6 +82,7 @@ def _cache(run: RunFolder, config: Finetune, wanted: Wanted, ranks: Ranks, clock
     if missing:
         log.info("cached %d images and texts", len(missing))
     dist.barrier()
+    cache.await_all(missing)
     if ranks.device.type == "cuda":
         # The text encoders are gone: their memory is no part of what training needs.
         torch.cuda.empty_cache()

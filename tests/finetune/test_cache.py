@@ -1,5 +1,6 @@
 """What is made of an image is kept with its own caption, and made anew where either changes."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     assert cache.missing([one, two]) == [two]
     assert torch.equal(cache.part(one, "prompt")[0], torch.ones(2, 3))
     assert not list((tmp_path / "cache").glob("*.partial"))
+
+
+def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:
+    cache, other = (Cache(tmp_path / "cache", {}) for _ in range(2))
+    cache.keep(Text("here"), {"prompt": torch.ones(1)})
+    late = threading.Timer(0.3, lambda: other.keep(Text("late"), {"prompt": torch.ones(1)}))
+    late.start()
+    cache.await_all([Text("here"), Text("late")])
+    assert not cache.missing([Text("late")])
+    late.join()
+    with pytest.raises(FileNotFoundError, match="not seen here"):
+        cache.await_all([Text("never")], longest_s=0)
 
 
 def test_every_latent_stands_in_a_file_with_the_embedding_of_its_own_caption(
