@@ -1,13 +1,26 @@
-"""What the README says is there is there, and what it tells to type is understood."""
+"""What README and docs say is there is there, and what they tell to type is understood."""
 
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 README = Path("README.md").read_text(encoding="utf-8")
+PAGES = {
+    path: path.read_text() for path in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
+}
+COMMANDS = sorted(
+    {
+        line.strip()
+        for page in PAGES.values()
+        for line in re.findall(
+            r"^(?: {4})?(python -m (?:configs|launch|train|finetune|analysis)\b.*)$", page, re.M
+        )
+    }
+)
 
 
 def test_every_folder_in_the_table_exists() -> None:
@@ -24,26 +37,37 @@ def test_every_tracked_folder_at_the_top_is_in_the_table() -> None:
     assert all(f"`{name}/`" in README for name in tops - hidden)
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"(?:configs|jobs|env)/[\w./-]+", README))))
-def test_every_file_that_is_named_exists(path: str) -> None:
-    assert Path(path.rstrip(".")).exists()
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    named = re.findall(
+        r"(?<![\w./])(?:configs|jobs|env|docs|tests|benchmarks)/[\w./-]+", PAGES[page]
+    )
+    # Words in capitals stand for something.
+    real = [name.rstrip(".") for name in named if not re.search(r"[A-Z]{3}", name)]
+    assert [name for name in real if not Path(name).exists()] == []
 
 
-@pytest.mark.parametrize("line", re.findall(r"^python -m \w+.*$", README, flags=re.MULTILINE))
-def test_every_command_is_understood(line: str) -> None:
-    """Its options are known: with --help behind them, the parser answers and nothing runs."""
-    words = line.partition("#")[0].split()[2:]
-    module, rest = words[0], words[1:]
-    action = [rest[0]] if rest and re.fullmatch(r"[a-z]+", rest[0]) else []
+@cache
+def help_of(*words: str) -> str:
+    """What a command says of itself."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *action, "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", *words, "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    for option in re.findall(r"--[a-z-]+", line):
-        assert option in done.stdout, option
+    return done.stdout
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_is_understood(line: str) -> None:
+    """Its options are known: with --help behind its words, the parser answers and nothing runs."""
+    words = re.split(r"#| -- ", line)[0].split()[2:]
+    module, rest = words[0], words[1:]
+    named = bool(rest) and re.fullmatch(r"[a-z|]+", rest[0])
+    told = "".join(
+        help_of(module, *action.split()) for action in (rest[0] if named else "").split("|")
+    )
+    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words)):
+        assert option in told, option
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"[`\n]make ([a-z-]+)", README))))
