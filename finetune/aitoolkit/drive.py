@@ -25,6 +25,8 @@ POLL_S = 0.1
 # How long it may take to leave once it has nothing left to save; loading a model takes longer.
 LEAVE_S = 30.0
 _LAST_LINES = 40
+# Of fewer steps nobody can tell how long one takes; so many times that is too long for one.
+_KNOWN_STEPS, _MANY_STEPS = 2, 5
 _SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.png")
 
 
@@ -59,6 +61,7 @@ class Drive:
     watch: Watch
     stop: Stop
     _last: Change | None = None
+    _moved: float = field(default_factory=time.monotonic)
     _is_training: bool = False
     _is_save_ours: bool = False
     _saves: list[tuple[int, bool, Moment]] = field(default_factory=list)
@@ -67,6 +70,7 @@ class Drive:
         """Follow it to its end; the wish that it left for, `RunFailure` where it failed."""
         while self.process.status() is None:
             self._look()
+            self._feel_pulse()
             if self._steer() is Wish.LEAVE:
                 self.process.kill()
                 return Wish.LEAVE
@@ -90,11 +94,24 @@ class Drive:
     def _look(self, *, is_over: bool = False) -> None:
         for change in self.table.changes():
             self._follow(change)
+            self._moved = time.monotonic()
         if self.timeline.phase != "save" or is_over:
             self._take_saves()
         self.steps.log(self.losses.new())
         for record in self.steps.records(is_over=is_over):
             self.journal.step(record, steps=self.config.train.steps)
+
+    def _feel_pulse(self) -> None:
+        """Fail where steps have stopped; loading, saving and drawing may take their time."""
+        least_s, taken = self.config.train.hang_s, self.timeline.step - self.start
+        if least_s is None or self.timeline.phase != "train" or taken < _KNOWN_STEPS:
+            return
+        still_s = time.monotonic() - self._moved
+        if still_s > max(least_s, _MANY_STEPS * self.timeline.trained_s / taken):
+            raise RunFailure(
+                "hang",
+                f"ai-toolkit took no step for {still_s:.0f} s after step {self.timeline.step}",
+            )
 
     def _follow(self, change: Change) -> None:
         before, said, step = self.timeline.phase, self.timeline.info, self.timeline.step

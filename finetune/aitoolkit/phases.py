@@ -54,6 +54,7 @@ class Timeline:
 
     def __init__(self, *, began: float, before: dict[str, float]) -> None:
         self._seconds = {name: before.get(name, 0.0) for name in CLOCKS}
+        self._before = self._seconds["train"]
         self._mark, self.phase = began, "setup"
         self.info = "Starting"
         self.step = 0
@@ -71,6 +72,11 @@ class Timeline:
             self.phase, self.info = phase_of(change.info), change.info
         self.step = max(self.step, change.step)
         return Moment(time=change.time, step=change.step, seconds=dict(self._seconds))
+
+    @property
+    def trained_s(self) -> float:
+        """Seconds of training steps in this attempt."""
+        return self._seconds["train"] - self._before
 
     def now(self) -> Moment:
         """The clocks at the last change."""

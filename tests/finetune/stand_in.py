@@ -136,6 +136,8 @@ def train(job: Job) -> None:
         time.sleep(STEP_S)
         if f"oom at {step}" == FAILURE:
             raise RuntimeError("OOM during training step 3 times in a row, aborting training")
+        if f"hang at {step}" == FAILURE:
+            time.sleep(60)
         if step != start:
             if SAVE["save_every"] and step % SAVE["save_every"] == 0:
                 save(job, step, step=step)

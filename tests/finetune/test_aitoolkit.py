@@ -173,6 +173,16 @@ def test_running_out_of_memory_is_the_reason_and_a_skipped_step_is_counted(
     assert "loss" not in skipped[7]
 
 
+def test_steps_that_stop_are_a_hang_that_ends_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_FAILURE", "hang at 6")
+    run = new_run(here, train__hang_s=0.8)
+    assert carry_on(run) == 1
+    assert error_of(run)["reason"] == "hang"
+    assert "took no step for 1 s after step 6" in str(error_of(run)["message"])
+
+
 def test_a_start_that_ignores_the_checkpoint_is_ended(here: Path) -> None:
     run = new_run(here, train__steps=6)
     assert carry_on(run) == 0
