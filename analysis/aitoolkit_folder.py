@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.read import Unreadable
+from analysis.read.chunks import open_bytes
 from analysis.read.drawings import Drawing
-from analysis.read.foreign import read_folder
+from analysis.read.foreign import is_text, read_folder, walk
 from analysis.read.log import RunLog
 
 # A stretch this many times slower per step than the median one held a pause.
@@ -20,6 +22,7 @@ FEWEST = 3
 # A runtime is a clock's where they differ by no more than this share.
 TOLERANCE = 0.03
 MOST_TURNS = 2
+_SKIPPED = b"OOM during training step, skipping batch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,25 @@ def pauses(part: Part) -> list[str]:
         for one in told
         if one.step_s > PAUSE_TIMES * usual
     ]
+
+
+def skipped_steps(folder: Path) -> list[str]:
+    """Steps that ran out of memory and were skipped, as the logs in a folder say, by file."""
+    found = []
+    for path in walk(folder):
+        try:
+            if not is_text(path):
+                continue
+        except Unreadable:
+            continue
+        with open_bytes(path) as file:
+            lines = [number for number, line in enumerate(file, start=1) if _SKIPPED in line]
+        if lines:
+            found.append(
+                f"{path.relative_to(folder)}: {len(lines)} steps skipped for want of memory, the "
+                f"first at line {lines[0]}"
+            )
+    return found
 
 
 def clock_of(runtime: float, clocks: Sequence[Mapping[str, Any]]) -> str:

@@ -76,6 +76,7 @@ def _folder(asked: argparse.Namespace, folder: Path) -> int:
         raise Unreadable(f"--runtime {error}") from None
     timeline, clocks = audit.timeline_rows(told), audit.clock_rows(told, folder)
     signs = audit.mixture(told)
+    skipped = audit.skipped_steps(folder)
     pauses = [pause for part in told for pause in audit.pauses(part)]
     verdict = (
         None if runtime is None else audit.judged(folder.name, runtime, clocks, parts=len(told))
@@ -83,8 +84,9 @@ def _folder(asked: argparse.Namespace, folder: Path) -> int:
     asked.rows = timeline
     if asked.json or asked.csv:
         whole = {"timeline": timeline, "clocks": clocks, "mixture": signs, "pauses": pauses}
+        whole |= {"skipped": skipped}
         put(timeline, asked, json=whole | ({"runtime": verdict} if verdict else {}))
     else:
         print(text_table(timeline) + "\n\n" + text_table(clocks))
-    remark([*signs, *pauses, *([verdict] if verdict else [])])
+    remark([*signs, *pauses, *skipped, *([verdict] if verdict else [])])
     return 1 if signs else 0

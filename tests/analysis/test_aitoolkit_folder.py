@@ -143,6 +143,15 @@ def test_the_loss_log_is_a_clock_beside_the_names(tmp_path: Path, audit: Any) ->
     )
 
 
+def test_steps_that_a_log_says_were_skipped_are_told(tmp_path: Path, audit: Any) -> None:
+    write_run(tmp_path / "lora", steps=100)
+    said = "################\n# OOM during training step, skipping batch {}/3 #\n################\n"
+    (tmp_path / "lora" / "log.txt").write_text("begun\n" + said.format(1) + said.format(2))
+    assert audit()[1]["skipped"] == [
+        "log.txt: 2 steps skipped for want of memory, the first at line 3"
+    ]
+
+
 def test_a_folder_without_samples_and_claims_with_a_runtime_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
