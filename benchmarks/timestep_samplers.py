@@ -1,8 +1,9 @@
-"""Whether drawing t by strata or by variance pays: the tables of docs/studies/gradient-noise.md.
+"""Noise by bins of t, and whether other samplers pay: tables of docs/studies/gradient-noise.md.
 
-    python -m benchmarks.timestep_samplers STUDY
+    python -m benchmarks.timestep_samplers STUDY [--measured RUN ...]
 
-STUDY is the folder of configs/studies/digits-timesteps.yaml. Arms are compared seed by seed with
+STUDY is the folder of configs/studies/digits-timesteps.yaml, each RUN one of jobs/gns.sbatch over
+the checkpoints of one of its `uniform` runs. Arms are compared seed by seed with
 the one that draws every t alone; intervals are Student's, of the logs of these ratios. Written as
 Markdown, the same bytes for the same runs.
 """
@@ -15,13 +16,16 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
+from analysis.gns import Sums, joined, noise_scale
 from analysis.gns_table import told
 from analysis.noise import Estimate, Floats
-from analysis.read.gradient import ADALN, WHOLE, read_noise
+from analysis.read.gradient import ADALN, SAME, WHOLE, Binned, read_noise
+from analysis.savings import savings
 from configs.records import valid
 from configs.run import RunFolder, find_runs
 from configs.study_folder import is_study_folder
 
+STAGES = 4
 BASE, OTHERS = "uniform", ("stratified", "variance")
 Curve = dict[int, float]
 
@@ -32,7 +36,9 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("study", type=Path)
-    study = options.parse_args(arguments).study
+    options.add_argument("--measured", type=Path, nargs="*", default=[])
+    asked = options.parse_args(arguments)
+    study, measured = asked.study, [RunFolder(path) for path in asked.measured]
     if not is_study_folder(study):
         print(f"{study}: not a study's folder", file=sys.stderr)
         return 2
@@ -42,6 +48,16 @@ def main(arguments: list[str]) -> int:
     print_arrivals(arms, seeds)
     print()
     print_variance(arms, seeds)
+    print()
+    print_bins([arms[BASE][seed] for seed in seeds], ADALN)
+    for scope in (WHOLE, SAME) if measured else ():
+        print()
+        print_bins(measured, scope)
+    if measured:
+        print()
+        print_disagreement(measured)
+        print()
+        print_savings(measured)
     return 0
 
 
@@ -99,25 +115,96 @@ def print_arrivals(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
 def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> None:
     """tr Sigma while training by arm against the base, and what the base's bins predict."""
     logs = {
-        name: [told(read_noise(runs[seed], stages=4)) for seed in seeds]
+        name: [told(read_noise(runs[seed], stages=STAGES)) for seed in seeds]
         for name, runs in arms.items()
     }
-    print("| steps | tr Sigma | " + " | ".join(f"{name}, found" for name in OTHERS), end="")
-    print(" | " + " | ".join(f"{name}, {s}" for name in OTHERS for s in (ADALN, WHOLE)) + " |")
-    print("|---" * (2 + 3 * len(OTHERS)) + "|")
-    for at in range(4):
+    heads = [f"{name}, {what}" for name in OTHERS for what in ("found", "predicted by adaLN")]
+    print(f"| steps | tr Sigma, {BASE} | " + " | ".join(heads) + " |")
+    print("|---" * (2 + len(heads)) + "|")
+    for at in range(STAGES):
         noises = {
             name: np.array([stages[at].scale.s.value for stages in found])
             for name, found in logs.items()
         }
-        cells = [shown(paired(noises[name], noises[BASE])) for name in OTHERS]
-        saved = [stages[at].savings for stages in logs[BASE]]
+        cells = []
         for name in OTHERS:
-            for scope in (ADALN, WHOLE):
-                values = [getattr(one[scope], name).value for one in saved if scope in one]
-                cells.append(f"{np.mean(values):.3f}" if values else "")
+            saved = [stages[at].savings[ADALN] for stages in logs[BASE]]
+            mean = float(np.mean([getattr(one, name).value for one in saved]))
+            cells += [shown(paired(noises[name], noises[BASE])), f"{mean:.3f}"]
         step = logs[BASE][0][at].step
         print(f"| to {step} | {noises[BASE].mean():.4g} | " + " | ".join(cells) + " |")
+
+
+def print_savings(measured: list[RunFolder]) -> None:
+    """What the whole model's bins predict of every checkpoint, all runs together."""
+    logs = [read_noise(run, stages=STAGES).stages for run in measured]
+    print(
+        "| step | " + " | ".join(f"{name}, predicted by the whole model" for name in OTHERS), end=""
+    )
+    print(" |")
+    print("|---" * (1 + len(OTHERS)) + "|")
+    for stages in zip(*logs, strict=True):
+        parts = [next(one for one in stage.binned if one.scope == WHOLE) for stage in stages]
+        found = savings(pooled(parts))
+        assert found is not None
+        cells = [shown(getattr(found, name)) for name in OTHERS]
+        print(f"| {stages[0].step} | " + " | ".join(cells) + " |")
+
+
+def print_disagreement(measured: list[RunFolder]) -> None:
+    """How many times the whole model's scale that by adaLN is, for the same images."""
+    logs = [read_noise(run, stages=STAGES).stages for run in measured]
+    print("| step | least | median | largest | bins determined in both |")
+    print("|---|---|---|---|---|")
+    for stages in zip(*logs, strict=True):
+        whole, same = (
+            pooled([next(one for one in stage.binned if one.scope == scope) for stage in stages])
+            for scope in (WHOLE, SAME)
+        )
+        scales = [
+            (noise_scale(a).b_simple, noise_scale(b).b_simple)
+            for a, b in zip(same.bins, whole.bins, strict=True)
+        ]
+        ratios = [a.value / b.value for a, b in scales if a and b]
+        told_here = [min(ratios), float(np.median(ratios)), max(ratios)] if ratios else []
+        cells = [f"{one:.2f}" for one in told_here] or [""] * 3
+        print(f"| {stages[0].step} | " + " | ".join(cells) + f" | {len(ratios)} of {len(scales)} |")
+
+
+def pooled(parts: list[Binned]) -> Binned:
+    """The samples of several runs as if they were of one."""
+    return Binned(
+        scope=parts[0].scope,
+        weights=parts[0].weights,
+        bins=tuple(joined(same) for same in zip(*(one.bins for one in parts), strict=True)),
+        total=joined([one.total for one in parts]),
+    )
+
+
+def print_bins(runs: list[RunFolder], scope: str) -> None:
+    """B_simple of every bin by stage, from the samples of all runs together."""
+    logs = [read_noise(run, stages=STAGES).stages for run in runs]
+    print(f"| t, {scope} | " + " | ".join(f"to {stage.step}" for stage in logs[0]) + " |")
+    print("|---" * (1 + len(logs[0])) + "|")
+    groups = [
+        pooled([next(one for one in stage.binned if one.scope == scope) for stage in stages])
+        for stages in zip(*logs, strict=True)
+    ]
+    count = len(groups[0].bins)
+    for k in range(count):
+        cells = [scale_of(group.bins[k]) for group in groups]
+        print(f"| {k / count:.1f}-{(k + 1) / count:.1f} | " + " | ".join(cells) + " |")
+    if scope != SAME:
+        whole = [
+            scale_of(joined([one.whole for one in stages])) for stages in zip(*logs, strict=True)
+        ]
+        print("| all, whole model | " + " | ".join(whole) + " |")
+
+
+def scale_of(sums: Sums) -> str:
+    """B_simple with its interval, or that it is undetermined."""
+    b = noise_scale(sums).b_simple
+    return "undetermined" if b is None else f"{b.value:.3g} [{b.low:.3g}, {b.high:.3g}]"
 
 
 def paired(above: Floats, below: Floats) -> Estimate:
