@@ -185,7 +185,7 @@ class Finetune(Run):
     seed: int = key(0, "seed of the LoRA, order, noise and times", "loss", ge=0, lt=2**31)
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",
-        "who trains; auto: ai-toolkit where AI_TOOLKIT names it, else embedded",
+        "who trains; auto: ai-toolkit where AI_TOOLKIT names it and for one GPU, else embedded",
         "loss",
         "clock",
     )

@@ -38,6 +38,16 @@ def test_auto_is_ai_toolkit_where_the_site_names_it(
     assert engine(run, "embedded") == "embedded"
 
 
+def test_auto_leaves_several_gpus_to_the_engine_that_can_use_them(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    config = run.config()
+    assert isinstance(config, Finetune)
+    two = config.resources.model_copy(update={"gpus_per_node": 2, "ranks_per_node": None})
+    assert engine_of(run, config.model_copy(update={"resources": two})) == "embedded"
+
+
 def test_a_resumed_run_keeps_the_engine_that_trained_it(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
