@@ -4,9 +4,13 @@ import os
 from pathlib import Path
 
 
+# How the name ends of a file that is being written; a kill leaves it behind.
+HALF = ".tmp"
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write `text` to `path` so that a reader, or a crash, sees the old or the new whole file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f".{path.name}.{os.getpid()}{HALF}")
     with beside.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -58,6 +58,7 @@ def test_a_finished_store_is_checked_and_left_as_it_is(copy: Path) -> None:
         lambda store: truncate(store / "shard-00001.safetensors"),
         lambda store: alter(store / "shard-00001.safetensors"),
         lambda store: (store / ".shard-00001.safetensors.7.partial").write_bytes(b"half"),
+        lambda store: (store / ".shard-00001.json.7.tmp").write_bytes(b"half"),
     ],
 )
 def test_a_rerun_makes_what_is_missing_or_damaged_and_nothing_else(copy: Path, spoil) -> None:

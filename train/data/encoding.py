@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from configs.disk import replace_file
+from configs.disk import HALF, replace_file
 from configs.schema.encode import Encoding
 from configs.yaml12 import ConfigError
 from train.data.folder import ImageFolder, Listing, list_images
@@ -97,7 +97,7 @@ class Encoder:
             raise ConfigError(f"encode.out {self.out}: not empty, and no store; name another")
         else:
             replace_file(file, json.dumps(asked, indent=1) + "\n")
-        for left in self.out.glob(".*.partial"):
+        for left in (*self.out.glob(".*.partial"), *self.out.glob(f".*{HALF}")):
             left.unlink()
 
     def _asked(self) -> dict[str, object]:
