@@ -19,15 +19,13 @@ from configs.run import RunFolder
 from configs.schema.sample import Sampling
 from configs.yaml12 import ConfigError
 from train.attempt import carry_out
-from train.dist import Agreement, Ranks, from_rank_0, process_group, read_ranks, told_by_rank_0
+from train.dist import Ranks, agreed, from_rank_0, process_group, read_ranks, told_by_rank_0
 from train.drawing import Drawing
 from train.facts import placement, versions
 from train.failure import leave_note
 from train.journal import Journal, log
 from train.pieces import Note, Pieces
-from train.stopping import Watch, Wish
-
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+from train.stopping import ENDS, Watch, Wish
 
 
 def main(arguments: list[str]) -> int:
@@ -87,7 +85,7 @@ def _run(run: RunFolder, config: Sampling, ranks: Ranks, attempt: int) -> None:
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving")
         else:
-            journal.event(_EVENTS[wish], **_progress(done[-1], pieces))
+            journal.event(ENDS[wish], **_progress(done[-1], pieces))
         if wish is Wish.GO_ON:
             log.info("%s", out)
         journal.close()
@@ -111,9 +109,9 @@ def draw_set(
     missing = _begin(drawing, pieces, config, rank=ranks.rank)
     report(pieces.count - len(missing))
     for begin in range(0, len(missing), ranks.world):
-        agreed = _agreed(wish())
-        if agreed is not Wish.GO_ON:
-            return agreed
+        heard = Wish(agreed(wish()))
+        if heard is not Wish.GO_ON:
+            return heard
         turn = missing[begin : begin + ranks.world]
         for piece in turn[ranks.rank : ranks.rank + 1]:
             pieces.keep(piece, drawing.draw(pieces.numbers(piece)))
@@ -147,12 +145,6 @@ def _begin(drawing: Drawing, pieces: Pieces, config: Sampling, *, rank: int) -> 
     if rank == 0:
         pieces.begin(note)
     return cast(list[int], from_rank_0(pieces.missing() if rank == 0 else None))
-
-
-def _agreed(wish: Wish) -> Wish:
-    agreement = Agreement()
-    agreement.vote(wish)
-    return Wish(agreement.settle())
 
 
 def _progress(finished: int, pieces: Pieces) -> dict[str, int]:

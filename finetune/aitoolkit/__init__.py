@@ -24,9 +24,7 @@ from train.attempt import carry_out
 from train.dist import Ranks
 from train.facts import place
 from train.journal import Journal, log
-from train.stopping import Watch, Wish
-
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+from train.stopping import ENDS, Watch, Wish
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -58,7 +56,7 @@ def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
     else:
         saved = drive.stop.saved
         at = {"step": saved, "images": saved * config.train.global_batch}
-        journal.event(_EVENTS[wish], **at, **drive.timeline.now().fields())
+        journal.event(ENDS[wish], **at, **drive.timeline.now().fields())
         drive.collector.tidy()
     journal.close()
 

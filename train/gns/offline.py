@@ -20,13 +20,12 @@ from configs.run import RunFolder, is_run
 from configs.schema import NoiseRun
 from configs.yaml12 import ConfigError
 from train.attempt import carry_out
-from train.dist import Agreement, Ranks, from_rank_0, process_group, read_ranks, told_by_rank_0
+from train.dist import Ranks, agreed, from_rank_0, process_group, read_ranks, told_by_rank_0
 from train.facts import placement, versions
 from train.gns.samples import Samples, Unit
 from train.journal import Journal, log
-from train.stopping import Watch, Wish
+from train.stopping import ENDS, Watch, Wish
 
-_EVENTS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
 _COLUMNS = (
     "checkpoint", "bin", "t_low", "t_high", "weight", "repeat", "b", "k", "share",
     "small", "big", "g2", "s", "seconds",
@@ -93,7 +92,7 @@ def _run(run: RunFolder, config: NoiseRun, ranks: Ranks, attempt: int) -> None:
         assert isinstance(made, int)
         journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=False)
         journal.event("started", **_progress(made, config))
-        wish = _agreed(watch.wish())
+        wish = Wish(agreed(watch.wish()))
         while made < len(units) and wish is Wish.GO_ON:
             sample = samples.make(units[made])
             made += 1
@@ -102,12 +101,12 @@ def _run(run: RunFolder, config: NoiseRun, ranks: Ranks, attempt: int) -> None:
                 _save(run, ranks)
                 journal.event("saved", **_progress(made, config))
                 log.info("%d of %d samples", made, len(units))
-            wish = _agreed(watch.wish())
+            wish = Wish(agreed(watch.wish()))
         if wish is Wish.LEAVE:
             log.warning("a newer attempt has begun: leaving")
         else:
             _save(run, ranks)
-            event = "done" if made == len(units) else _EVENTS[wish]
+            event = "done" if made == len(units) else ENDS[wish]
             journal.event(event, **_progress(made, config))
         journal.close()
 
@@ -138,12 +137,6 @@ def _save(run: RunFolder, ranks: Ranks) -> None:
         noise = noise_of(sample["small"], sample["big"], count=sample["k"], batch=sample["b"])
         writer.writerow(sample | {"g2": noise.g2, "s": noise.s})
     replace_file(run.path / "gns.csv", out.getvalue())
-
-
-def _agreed(wish: Wish) -> Wish:
-    agreement = Agreement()
-    agreement.vote(wish)
-    return Wish(agreement.settle())
 
 
 def _progress(made: int, config: NoiseRun) -> dict[str, int]:
