@@ -97,6 +97,7 @@ def expect_same_curve(run: RunFolder, reference: RunFolder) -> None:
     assert {step: found[step] for step in common} == {step: expected[step] for step in common}
 
 
+@pytest.mark.long
 def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> None:
     job = jobs.submit(DIGITS, *TINY, "train.steps=10", flags=TWO_BY_TWO)
     jobs.cluster.wait(job, timeout=120)
