@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-
 # How the name ends of a file that is being written; a kill leaves it behind.
 HALF = ".tmp"
 
