@@ -78,10 +78,14 @@ def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
 def plain_ticks(axes: Any) -> None:
     """Label a logarithmic axis with plain numbers: 0.4 is read at once, 4 x 10^-1 is not.
 
-    Losses seldom span a decade; where they do, its ends are enough.
+    Losses seldom span a decade; of what spans one or two, 1, 2 and 5 are labelled.
     """
+    from matplotlib.ticker import LogLocator
+
     low, high = axes.get_ylim()
-    axes.yaxis.set_major_formatter("{x:.3g}")
+    if 10 * low <= high < 300 * low:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:.4g}")
     axes.yaxis.set_minor_formatter("{x:.3g}" if high < 10 * low else "")
 
 
