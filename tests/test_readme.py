@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.load import flatten, read_tree
+from configs.yaml12 import parse_yaml
+
 README = Path("README.md").read_text(encoding="utf-8")
 PAGES = {
     path: path.read_text() for path in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
@@ -45,6 +48,14 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     # Words in capitals stand for something.
     real = [name.rstrip(".") for name in named if not re.search(r"[A-Z]{3}", name)]
     assert [name for name in real if not Path(name).exists()] == []
+
+
+def test_the_shortened_config_says_what_the_file_says() -> None:
+    shown = re.search(r"```yaml\n# (\S+), shortened\n(.*?)```", README, re.DOTALL)
+    assert shown is not None
+    file = flatten(read_tree(Path(shown[1])))
+    said = flatten(parse_yaml(shown[2], source="README"))
+    assert said.items() <= file.items()
 
 
 @cache
