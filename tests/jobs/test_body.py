@@ -105,7 +105,7 @@ def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(
     expect_hours_that_add_up(run, capsys)
 
 
-@pytest.mark.parametrize("how", ["STOP", "Ctrl-C", "TERM"])
+@pytest.mark.parametrize("how", ["STOP", "Ctrl-C", pytest.param("TERM", marks=pytest.mark.long)])
 def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path, how: str) -> None:
     process = begin(DIGITS, *LONG, LOCAL_NODES="2")
     run = wait_for_step(tmp_path, 3)

@@ -258,6 +258,7 @@ def test_what_ran_out_of_memory_is_a_result_and_is_not_submitted_again(
     assert (limited.study.path / "report.html").exists()
 
 
+@pytest.mark.long
 def test_a_crash_rules_nothing_out_and_is_submitted_again(
     checkout: Checkout, cluster: Cluster
 ) -> None:

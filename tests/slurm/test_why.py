@@ -100,6 +100,7 @@ def test_a_warning_far_from_the_limit_is_somebodys(jobs: Jobs, why: Why) -> None
     assert why(run.path, attempt=0)["cause"] == "asked to pause"
 
 
+@pytest.mark.long
 def test_scancel(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=TWO_BY_TWO)
     run = jobs.at_step(job, 5)

@@ -126,7 +126,7 @@ def test_a_folder_and_a_file_of_the_same_images_are_the_same_reference(
     by_file = fid(samples, save(tmp_path / "other.npz", other), features_file=net_file)
     assert by_folder.fid == pytest.approx(by_file.fid, rel=1e-6)
     with pytest.raises(ConfigError, match="no images"):
-        fid(samples, Path("docs"), features_file=net_file)
+        fid(samples, Path("jobs"), features_file=net_file)
 
 
 def test_statistics_are_kept_beside_the_reference_until_it_changes(
