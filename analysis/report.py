@@ -26,6 +26,9 @@ MOST_FINDINGS = 200
 MOST_DIFFERENCES = 12
 
 
+_OTHER_KINDS = ("encode", "gns", "infer", "sample")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """The page, and the rows of its first table for a CSV beside it."""
@@ -35,13 +38,17 @@ class Report:
 
 
 def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
-    """The report on what was read, the first run the baseline; links are relative to `beside`."""
+    """The report on what was read, the first run the baseline; links are relative to `beside`.
+
+    Runs that train nothing (draw, encode, measure) are shown, and compared with none.
+    """
     logs = found.logs
-    clocks = choose(logs)
-    measured = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS] or logs
+    clocks = choose(trained)
+    measured = [measure(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
     arms = [Arm(runs=(run,)) for run in measured]
     speeds = rows(arms)
-    pairs = _pairs(logs)
+    pairs = _pairs(trained)
     summary = [run_row(log) for log in logs]
     shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
     remarks = [*(why for _, why in found.unread), *(r for run in measured for r in run.remarks)]
@@ -52,14 +59,14 @@ def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
         "tuning": tuning_section(logs),
         "drawing": drawing_section(logs),
         "speed": _speed(speeds, arms),
-        "loss": _loss(logs, pairs, margin=margin),
+        "loss": _loss(trained, pairs, margin=margin),
         "differences": _differences(arms),
         "findings": _findings(logs, beside),
         "grid": grid_section(logs),
         "samples": _samples(logs),
         "remarks": section("remarks", "Remarks", *(aside(line) for line in remarks)),
     }
-    subtitle = f"{len(logs)} runs ({formats}), compared with {logs[0].name}"
+    subtitle = f"{len(logs)} runs ({formats}), compared with {trained[0].name}"
     return Report(html=page(title, subtitle, sections), rows=summary)
 
 

@@ -41,8 +41,11 @@ def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     """Where the time of each run went, as shares of its wall time."""
-    figure, [axes] = figure_of(rows=1, height=1.2 + 0.28 * len(rows))
     parts = dict.fromkeys(name for row in rows for name in row if _is_part(name))
+    # More in a line would reach beyond the figure.
+    ncols = min(len(parts), 5)
+    lines = -(-len(parts) // ncols) if parts else 0
+    figure, [axes] = figure_of(rows=1, height=1.0 + 0.25 * lines + 0.28 * len(rows))
     left = np.zeros(len(rows))
     for number, part in enumerate(parts):
         share = np.array([100 * row.get(part, 0.0) / row["wall_s"] for row in rows])
@@ -53,7 +56,7 @@ def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     axes.set_yticklabels([plain(row["run"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("% of the wall time")
-    axes.legend(ncols=len(parts), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
+    axes.legend(ncols=max(ncols, 1), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
     return as_svg(figure)
 
 

@@ -126,8 +126,8 @@ def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
     assert "step-000000500.png in it was drawn by somebody-elses" in found.refusals[1]
 
 
-def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
-    folder = tmp_path / "infer"
+def drawn(folder: Path) -> Path:
+    """A run that drew 20 images at 34.0 to 34.4 s each, and waited 40 s for the first."""
     (folder / "attempts" / "001").mkdir(parents=True)
     config = {"kind": "infer", "folder": "/m", "prompts": ["a"]}
     (folder / "config.yaml").write_text(dump_yaml(to_tree(resolve(config, source="test"))))
@@ -138,7 +138,23 @@ def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> 
     told += [{"event": "done", "step": 20}]
     lines = [{"time": 1e9 + n, "attempt": 1} | one for n, one in enumerate(told)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (row,) = drawing_rows(read_logs([str(folder)]))
+    return folder
+
+
+def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    images = str(drawn(tmp_path / "infer"))
+    assert main(["report", images, *grid_of_runs, "--out", str(out)]) == 0
+    page = out.read_text()
+    assert f"compared with {Path(grid_of_runs[0]).name}" in page
+    verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
+    assert verdicts is not None
+    assert "infer" not in verdicts[0]
+    assert '<section id="drawing">' in page
+
+
+def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
+    (row,) = drawing_rows(read_logs([str(drawn(tmp_path / "infer"))]))
     assert row["image_s"] == pytest.approx(34.2)
     assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
     assert row["low"] < 34.2 < row["high"]
