@@ -33,9 +33,10 @@ def critical_line(samples: Mapping[int, Floats]) -> CriticalBatch | None:
     """The line through {global batch: samples to the target of each run [k]}.
 
     None below two batches. The interval is a parametric bootstrap of the means with Student's
-    errors; there is none without repeats, and its end is open (None) where no finite B_crit is
-    excluded. The scatter is each batch's own where it has many runs, else one relative scatter for
-    all; where nothing is repeated, a batch's variance is taken to grow as its samples do.
+    errors; its end is open (None) where no finite B_crit is excluded. The scatter is each batch's
+    own where it has many runs, else one relative scatter for all. Where nothing is repeated it is
+    that about the line, whose bend counts as noise then, and weights fall as samples grow; two
+    batches leave nothing about a line, and so no interval.
     """
     told = {batch: values for batch, values in samples.items() if len(values)}
     if len(told) < 2:
@@ -47,16 +48,27 @@ def critical_line(samples: Mapping[int, Floats]) -> CriticalBatch | None:
     weights = 1 / (_variance(runs) if is_repeated else means)
     intercept, slope = _fit(batches, means[None, :], weights)
     best, e_min = float(_critical(intercept, slope)[0]), float(intercept[0])
-    if not is_repeated or not np.isfinite(best):
+    if is_repeated:
+        freedom, variance = sum(len(values) - 1 for values in runs), _variance(runs)
+    else:
+        freedom = len(means) - 2
+        variance = _variance_about(intercept + slope * batches, means)
+    if freedom == 0 or not np.isfinite(best):
         is_told = np.isfinite(best) and best > 0
         return CriticalBatch(batch=Estimate(value=best), e_min=e_min) if is_told else None
     rng = np.random.default_rng(0)
-    freedom = sum(len(values) - 1 for values in runs)
-    errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(_variance(runs))
+    errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(variance)
     found = _critical(*_fit(batches, means + errors, weights))
-    low, high = np.quantile(found, [0.025, 0.975])
+    # Of draws themselves: between two that never rise there is nothing to interpolate.
+    low, high = np.quantile(found, [0.025, 0.975], method="nearest")
     batch = Estimate(value=best, low=float(low), high=float(high) if np.isfinite(high) else None)
     return CriticalBatch(batch=batch, e_min=e_min)
+
+
+def _variance_about(fitted: Floats, means: Floats) -> Floats:
+    """The variance of each mean [m], from the relative scatter about a line of two parameters."""
+    squares = float(((means / fitted - 1) ** 2).sum())
+    return squares / max(len(means) - 2, 1) * fitted**2
 
 
 def _variance(runs: list[Floats]) -> Floats:

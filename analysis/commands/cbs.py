@@ -48,7 +48,7 @@ def act(asked: argparse.Namespace) -> int:
     if not found:
         remark(["undetermined: samples must rise over two batches or more"])
         return 1
-    ends = "no interval: no batch was run twice"
+    ends = "no interval: two batches, each run once"
     if found.batch.low is not None:
         high = "inf" if found.batch.high is None else f"{found.batch.high:.0f}"
         ends = f"[{found.batch.low:.0f}, {high}]"

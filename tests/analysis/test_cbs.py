@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.__main__ import main
+from analysis.critical import critical_line
 
 from .planted import plant
 from .test_quality import B_CRIT, E_MIN, truth
@@ -44,11 +46,29 @@ def test_the_flux_reference_points_have_their_critical_batch_size(tmp_path, caps
     assert found["e_min"] == pytest.approx(6.1e6, rel=0.02)
 
 
-def test_their_means_alone_give_it_without_an_interval(tmp_path, capsys):
-    _, found, said = answer(capsys, table(tmp_path, list(MEANS.items())))
+def test_their_means_alone_give_it_within_a_wider_interval(tmp_path, capsys):
+    _, found, _ = answer(capsys, table(tmp_path, list(MEANS.items())))
     assert found["b_crit"] == pytest.approx(2711, rel=0.02)
+    assert found["b_crit_low"] < 2616 < 2817 < found["b_crit_high"]
+
+
+def test_two_batches_run_once_have_no_interval(tmp_path, capsys):
+    _, found, said = answer(capsys, table(tmp_path, list(MEANS.items())[:2]))
     assert found.keys() == {"b_crit", "e_min"}
-    assert "no batch was run twice" in said
+    assert "no interval: two batches, each run once" in said
+
+
+@pytest.mark.parametrize("batches", [3, 5])
+def test_the_interval_of_batches_run_once_covers_it(batches):
+    rng, trials = np.random.default_rng(batches), 300
+    sizes = 256 * 2 ** np.arange(batches)
+    covered = 0
+    for _ in range(trials):
+        samples = E_MIN * (1 + sizes / 1000) * (1 + 0.02 * rng.standard_normal(batches))
+        found = critical_line({int(b): np.array([n]) for b, n in zip(sizes, samples, strict=True)})
+        low, high = found.batch.low, found.batch.high
+        covered += low is None or (low <= 1000 and (high is None or high >= 1000))
+    assert 0.91 <= covered / trials <= 0.99
 
 
 def test_runs_to_a_target_give_what_was_planted(tmp_path, capsys):
