@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.differences import signature
+from analysis.differences import FOLLOWS, follows, signature
 from analysis.read.log import RunLog
 from analysis.speed import measure
 
@@ -44,7 +44,9 @@ def study_of(logs: Sequence[RunLog]) -> Study:
     known = {number: dict(pairs) for number, pairs in told.items() if pairs is not None}
     names = dict.fromkeys(name for pairs in known.values() for name in pairs)
     columns = {name: tuple(pairs.get(name, "") for pairs in known.values()) for name in names}
-    varying = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    asked = [name for name in unlike if not name.startswith(tuple(FOLLOWS))]
+    varying = {name: column for name, column in unlike.items() if not follows(name, asked)}
     factors = _in_step(varying)
     groups: dict[Levels, list[RunLog]] = {}
     for place, number in enumerate(known):

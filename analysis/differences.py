@@ -1,6 +1,6 @@
 """What else differs between two runs: their configs by the schema's tags, and their machines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from analysis.read.log import RunLog
 from configs.schema import KINDS, keys
 
 # A fact of the machine that only follows from a key of the config.
-FOLLOWS = {"dtypes": "train.precision", "engine": "engine"}
+FOLLOWS = {"dtypes": "train.precision", "dtypes.gather": "layout", "engine": "engine"}
 CLOCK = frozenset(["clock"])
 
 
@@ -61,13 +61,14 @@ def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Dif
         for item in found
         if of in item.affects
         and "resources" not in item.affects
-        and not any(
-            item.source == "machine"
-            and item.name.startswith(fact)
-            and any(name.startswith(cause) for name in configured)
-            for fact, cause in FOLLOWS.items()
-        )
+        and not (item.source == "machine" and follows(item.name, configured))
     ]
+
+
+def follows(fact: str, configured: Iterable[str]) -> bool:
+    """Whether a fact of the machine only follows from one of the keys that differ."""
+    causes_of = tuple(cause for prefix, cause in FOLLOWS.items() if fact.startswith(prefix))
+    return bool(causes_of) and any(name.startswith(causes_of) for name in configured)
 
 
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:

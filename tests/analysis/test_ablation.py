@@ -111,3 +111,23 @@ def test_cells_are_paired_only_where_all_else_is_alike(ablation):
 def test_effects_are_plotted(ablation, tmp_path, suffix):
     ablation(grid(), "--plot", str(tmp_path / f"x{suffix}"))
     assert (tmp_path / f"x{suffix}").stat().st_size > 5000
+
+
+def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablation):
+    runs = {}
+    for number, (shard, precision) in enumerate(product((1, 2), ("fp32", "bf16"))):
+        compute = {"fp32": "float32", "bf16": "bfloat16"}[precision]
+        dtypes = {"compute": compute} | ({"gather": compute} if shard > 1 else {})
+        runs[f"cell{number}"] = Truth(
+            seed=number,
+            ranks=2,
+            intervals=60,
+            steps_per_s=4.0 / shard,
+            facts={"dtypes": dtypes},
+            overrides=(f"layout.shard={shard}", f"train.precision={precision}"),
+        )
+    _, answer, _ = ablation(runs)
+    found = by_factor(answer)
+    assert found.keys() == {"layout.shard", "train.precision"}
+    assert found["layout.shard"]["pairs"] == 2
+    assert found["layout.shard"]["percent"] == pytest.approx(-50, abs=3)
