@@ -16,6 +16,15 @@ from configs.run import RunFolder
 # Slurm's words where ranks took more memory than their job has: by its own count, by a cgroup.
 HOST_OOM = r"oom[-_ ]kill|Exceeded job memory limit|exceeded memory limit"
 
+# What CUDA, or the driver, says where a GPU has broken down: on another node the same run works.
+NODE_FAULT = (
+    r"uncorrectable ECC error|uncorrectable NVLink error|fallen off the bus"
+    r"|CUDA error: (hardware|unspecified launch failure|unknown error|device unavailable)"
+    r"|CUDA-capable device\(s\) is/are busy or unavailable|no CUDA-capable device is detected"
+    r"|CUDA unknown error|system not yet initialized|CUDA driver initialization failed"
+    r"|Unable to determine the device handle"
+)
+
 # The last words of a step stand at the end of its output.
 _MOST_BYTES = 2**16
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from configs.ending import NODE_FAULT
 from configs.records import REASONS
 from configs.run import node_name
 from configs.yaml12 import ConfigError
@@ -18,15 +19,6 @@ from train.data.source import DataError
 
 # What torch says where a file that it writes cannot grow; it hides the reason.
 _CUT_SHORT = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing")
-
-
-# What CUDA says where a GPU, or its node, has broken down: on another node the same run works.
-_NODE_FAULT = re.compile(
-    r"uncorrectable ECC error|CUDA error: (hardware|unspecified launch failure|unknown error)"
-    r"|CUDA-capable device\(s\) is/are busy or unavailable|no CUDA-capable device is detected"
-    r"|CUDA unknown error|system not yet initialized|CUDA driver initialization failed"
-    r"|Unable to determine the device handle|fallen off the bus|uncorrectable NVLink error"
-)
 
 
 class RunFailure(RuntimeError):
@@ -55,7 +47,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and _CUT_SHORT.search(str(error)):
         return "disk"
     # Before NCCL's: where its collective fails for the GPU below it, the message tells.
-    if isinstance(error, RuntimeError) and _NODE_FAULT.search(str(error)):
+    if isinstance(error, RuntimeError) and re.search(NODE_FAULT, str(error)):
         return "node"
     if isinstance(error, torch.distributed.DistError):
         return "nccl"

@@ -14,7 +14,7 @@ _TEXTS = {
     "cuda oom": ("oom", signs.CUDA_OOM),
     "host oom": ("host_oom", signs.HOST_OOM),
     "disk": ("disk", signs.DISK),
-    "gpu fault": ("", signs.GPU_FAULT),
+    "gpu fault": ("node", signs.GPU_FAULT),
     "data": ("data", signs.DATA),
 }
 

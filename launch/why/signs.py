@@ -15,9 +15,7 @@ DISK = (
     r"|inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing file"
 )
 GPU_FAULT = (
-    r"uncorrectable ECC error|double[- ]bit ECC|NVRM: Xid|\bXid \(|fallen off the bus"
-    r"|CUDA error: (an illegal instruction|hardware|unspecified launch failure|device unavailable)"
-    r"|Unable to determine the device handle for"
+    ending.NODE_FAULT + r"|double[- ]bit ECC|NVRM: Xid|\bXid \(|CUDA error: an illegal instruction"
 )
 DATA = r"DataLoader worker \(pid.*(Bus error|killed by signal)|UnidentifiedImageError"
 PORT = r"EADDRINUSE|[Aa]ddress already in use"
@@ -69,7 +67,7 @@ def _found(reason: str, pattern: str) -> Callable[[Scene], list[str]]:
 
 cuda_oom = _found("oom", CUDA_OOM)
 disk = _found("disk", DISK)
-gpu_fault = _found("gpu", GPU_FAULT)
+gpu_fault = _found("node", GPU_FAULT)
 data = _found("data", DATA)
 port_clash = _found("port", PORT)
 lost_peers = _found("nccl", LOST_PEERS)

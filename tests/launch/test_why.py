@@ -128,6 +128,15 @@ def test_a_gpu_that_broke(run: RunFolder, why: Why, text: str) -> None:
     assert why()["cause"] == "gpu fault"
 
 
+def test_a_gpu_that_broke_as_its_rank_noted_it(run: RunFolder, why: Why) -> None:
+    fails(run, rank=1, reason="node", message="CUDA error: unspecified launch failure")
+    says(run, "output.log", CASCADE, "CUDA error: unspecified launch failure")
+    found = why()
+    assert found["cause"] == "gpu fault"
+    assert "rank 1" in found["what"]
+    assert "--exclude=" in found["next"]
+
+
 def test_host_memory_under_cgroups(run: RunFolder, why: Why) -> None:
     fails(run, rank=0, reason="crash", message="Connection closed by peer")
     says(
