@@ -1,0 +1,113 @@
+"""What the rules on directives and resources warn of happens on a real Slurm, and stops once mended."""
+
+from __future__ import annotations
+
+import pytest
+
+from .trial import Trial, rules, trial
+
+__all__ = ["trial"]
+
+# The unit tests of the rules are in `make test`; what they are about is shown here.
+pytestmark = pytest.mark.long
+
+
+HEAD = "head=$(getent hosts none-such.invalid{})\n{}srun echo head=$head\n"
+
+
+def test_a_fallback_to_localhost_makes_every_node_the_head(trial: Trial) -> None:
+    bad = HEAD.format(" || echo localhost", "")
+    good = HEAD.format("", "[[ -n $head ]] || exit 1\n")
+    assert "localhost-fallback" in rules(bad)
+    assert "localhost-fallback" not in rules(good)
+    state, said = trial.ended(bad, "--nodes=2")
+    assert (state, said.count("head=localhost")) == ("COMPLETED", 2)
+    assert trial.ended(good, "--nodes=2")[0] == "FAILED"
+
+
+def test_a_job_without_its_output_folder_never_runs(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "#SBATCH --output=logs/%j.out\nmkdir -p logs\ntouch ran\n"
+    monkeypatch.chdir(trial.folder)
+    assert "output-folder" in rules(text)
+    script = trial.folder / "my.sbatch"
+    script.write_text(f"#!/bin/bash\n{text}")
+    job = trial.cluster.submit(script, cwd=trial.folder)
+    assert trial.cluster.wait(job) == "FAILED"
+    assert trial.cluster.reason(job) == "JobLaunchFailure"
+    assert not (trial.folder / "ran").exists()
+    (trial.folder / "logs").mkdir()
+    assert "output-folder" not in rules(text)
+    assert trial.cluster.wait(trial.cluster.submit(script, cwd=trial.folder)) == "COMPLETED"
+    assert (trial.folder / "ran").exists()
+
+
+def test_a_variable_in_a_directive_is_taken_literally(trial: Trial) -> None:
+    bad = "#SBATCH --job-name=run-$USER\nsrun true\n"
+    assert "variable-in-directive" in rules(bad)
+    assert "variable-in-directive" not in rules("#SBATCH --job-name=run-%u\n")
+    job = trial.start(bad)
+    assert trial.cluster.squeue(job, "%j") == "run-$USER"
+
+
+def test_a_directive_below_a_command_does_nothing(trial: Trial) -> None:
+    bad, good = "cd .\n#SBATCH --job-name=mine\n", "#SBATCH --job-name=mine\ncd .\n"
+    assert "late-directive" in rules(bad)
+    assert "late-directive" not in rules(good)
+    names = [trial.cluster.squeue(trial.start(text), "%j") for text in (bad, good)]
+    assert names == ["my.sbatch", "mine"]
+
+
+def test_a_task_has_one_cpu_where_none_are_asked_for(trial: Trial) -> None:
+    text = "#SBATCH --ntasks=1\nsrun bash -c 'echo cpus=$SLURM_CPUS_ON_NODE'\n"
+    good = "#SBATCH --cpus-per-task=4\n" + text
+    assert "one-cpu" in rules(text)
+    assert "one-cpu" not in rules(good)
+    assert trial.ended(text)[1] == "cpus=1\n"
+    assert trial.ended(good)[1] == "cpus=4\n"
+
+
+def test_a_step_does_not_take_over_the_cpus_of_its_job(trial: Trial) -> None:
+    # --exact: the step gets what it asks for, as binding by task/affinity or cgroups would have it.
+    bad = "#SBATCH --cpus-per-task=4\nsrun --exact bash -c 'echo cpus=$SLURM_CPUS_ON_NODE'\n"
+    good = bad.replace("srun", "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun")
+    assert "srun-cpus" in rules(bad)
+    assert "srun-cpus" not in rules(good)
+    assert trial.ended(bad)[1] == "cpus=1\n"
+    assert trial.ended(good)[1] == "cpus=4\n"
+
+
+def test_several_tasks_a_node_start_an_agent_each(trial: Trial) -> None:
+    bad = "#SBATCH --ntasks-per-node=2\nsrun torchrun --help\n"
+    good = "#SBATCH --ntasks-per-node=1\nsrun torchrun --help\n"
+    assert "several-agents" in rules(bad)
+    assert "several-agents" not in rules(good)
+    counts = [trial.ended(text.replace("torchrun --help", "echo agent"))[1] for text in (bad, good)]
+    assert [count.count("agent") for count in counts] == [2, 1]
+
+
+def test_a_script_is_run_from_a_spool_folder(trial: Trial) -> None:
+    bad, good = 'cd "$(dirname "$0")"; pwd\n', 'cd "$SLURM_SUBMIT_DIR"; pwd\n'
+    assert "spool-path" in rules(bad)
+    assert "spool-path" not in rules(good)
+    assert "spool" in trial.ended(bad)[1]
+    assert trial.ended(good)[1] == f"{trial.folder}\n"
+
+
+def test_memory_that_is_not_asked_for_is_the_default(trial: Trial) -> None:
+    bad = "#SBATCH --ntasks=1\nsrun true\n"
+    good = "#SBATCH --mem=9G\n" + bad
+    assert "no-memory" in rules(bad)
+    assert "no-memory" not in rules(good)
+    shown = [trial.cluster.squeue(trial.start(text), "%m") for text in (bad, good)]
+    assert shown == ["4000M", "9G"]
+
+
+def test_the_end_of_a_job_is_in_squeue_and_in_no_variable(trial: Trial) -> None:
+    bad = "echo end=$SLURM_JOB_END_TIME\n"
+    good = 'echo end=$(squeue -h -j "$SLURM_JOB_ID" -o %e)\n'
+    assert "job-end-time" in rules(bad)
+    assert "job-end-time" not in rules(good)
+    assert trial.ended(bad)[1] == "end=\n"
+    assert trial.ended(good)[1].startswith("end=20")

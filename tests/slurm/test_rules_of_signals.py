@@ -1,0 +1,170 @@
+"""What the rules on signals and requeues warn of happens on a real Slurm, and stops once mended."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cluster import wait_until
+from .trial import Trial, rules, trial
+
+__all__ = ["trial"]
+
+# The unit tests of the rules are in `make test`; what they are about is shown here.
+pytestmark = pytest.mark.long
+
+
+FOREGROUND = "#SBATCH --signal=B:USR1@60\ntrap 'echo saving' USR1\necho up\n{}\n"
+
+
+def test_a_trap_waits_for_the_end_of_a_step_in_the_foreground(trial: Trial) -> None:
+    bad = FOREGROUND.format("srun sleep 4; echo step over")
+    good = FOREGROUND.format(
+        'srun sleep 4 & pid=$!\nwhile kill -0 "$pid" 2>/dev/null; do wait "$pid"; done'
+    )
+    assert "foreground-step" in rules(bad)
+    assert "foreground-step" not in rules(good)
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "up")
+        trial.cluster.warn(job)
+    trial.hears(jobs[1], "saving", timeout=3)
+    assert "saving" not in trial.said(jobs[0])
+    trial.cluster.wait(jobs[0])
+    assert trial.said(jobs[0]) == "up\nsaving\nstep over\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good"),
+    [
+        ("lost-exit-code", "srun false\necho bye\n", "x=0\nsrun false || x=$?\nexit $x\n"),
+        ("lost-exit-code", "srun false\necho bye\n", "set -e\nsrun false\necho bye\n"),
+        ("lost-in-pipe", "srun false | tee log\n", "set -o pipefail\nsrun false | tee log\n"),
+        ("bare-wait", "srun false &\nwait\n", 'srun false & pid=$!\nwait "$pid"\n'),
+    ],
+)  # fmt: skip
+def test_a_failed_job_counts_as_completed(trial: Trial, rule: str, bad: str, good: str) -> None:
+    assert rule in rules(bad)
+    assert not rules(good) & {"lost-exit-code", "lost-in-pipe", "bare-wait"}
+    jobs = [trial.start(bad), trial.start(good)]
+    assert [trial.cluster.wait(job) for job in jobs] == ["COMPLETED", "FAILED"]
+
+
+def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
+    bad = "srun bash -c 'sleep 3; echo trained' &\nsleep 1\n"
+    good = bad + "wait $!\n"
+    assert "no-wait" in rules(bad)
+    assert "no-wait" not in rules(good)
+    assert "trained" not in trial.ended(bad)[1]
+    assert "trained" in trial.ended(good)[1]
+
+
+SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 3; echo saved' & pid=$!\necho up\n{}\n"
+
+
+def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
+    bad = SINGLE.format('wait "$pid"')
+    good = SINGLE.format('while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done')
+    assert "single-wait" in rules(bad)
+    assert "single-wait" not in rules(good)
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "up")
+        trial.cluster.warn(job)
+        trial.cluster.wait(job)
+    assert "saved" not in trial.said(jobs[0])
+    assert trial.said(jobs[1]) == "up\nheard\nsaved\n"
+
+
+def test_a_signal_for_a_shell_without_a_trap_kills_it(trial: Trial) -> None:
+    bad = "#SBATCH --signal=B:USR1@60\necho up\nsleep 4\n"
+    good = "#SBATCH --signal=B:USR1@60\ntrap : USR1\necho up\nsleep 4\nexit 0\n"
+    assert "untrapped" in rules(bad)
+    assert "untrapped" not in rules(good)
+    states = []
+    for text in (bad, good):
+        job = trial.start(text)
+        trial.hears(job, "up")
+        trial.cluster.warn(job)
+        states.append(trial.cluster.wait(job))
+    assert states == ["FAILED", "COMPLETED"]
+
+
+STEPS = "#SBATCH --signal={}USR1@60\ntrap 'echo shell' USR1\n{}echo up\nsleep 3 & wait; wait\n"
+
+
+def test_a_signal_without_b_reaches_steps_and_not_the_shell(trial: Trial) -> None:
+    step = "srun bash -c \"trap 'echo step' USR1; echo ready; sleep 3 & wait\" &\n"
+    bad, good = STEPS.format("", step), STEPS.format("B:", step)
+    assert "not-for-the-shell" in rules(bad)
+    assert "not-for-the-shell" not in rules(good)
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "up")
+        trial.hears(job, "ready")
+    # What --signal without and with B: sends.
+    trial.cluster.run("scancel", "--signal=USR1", jobs[0])
+    trial.cluster.warn(jobs[1])
+    trial.hears(jobs[0], "step")
+    trial.hears(jobs[1], "shell")
+    assert "shell" not in trial.said(jobs[0])
+
+
+def test_a_signal_for_steps_is_heard_by_nobody_where_there_are_none(trial: Trial) -> None:
+    bad = "#SBATCH --signal=USR1@60\necho up\npython -u train.py\n"
+    good = bad.replace("python", "srun python")
+    assert "nobody-hears" in rules(bad)
+    assert "nobody-hears" not in rules(good)
+    (trial.folder / "train.py").write_text(
+        "import signal, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('heard'))\n"
+        "print('ready')\ntime.sleep(4)\n"
+    )
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "ready")
+        trial.cluster.run("scancel", "--signal=USR1", job)
+    trial.hears(jobs[1], "heard")
+    trial.cluster.wait(jobs[0])
+    assert "heard" not in trial.said(jobs[0])
+
+
+def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
+    bad = "#SBATCH --requeue\necho attempt ${SLURM_RESTART_COUNT:-0}\nsleep 30\n"
+    good = "#SBATCH --open-mode=append\n" + bad
+    assert "no-append" in rules(bad)
+    assert "no-append" not in rules(good)
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "attempt 0")
+        trial.cluster.requeue(job)
+    for job in jobs:
+        trial.cluster.end_requeue_hold(job)
+        trial.hears(job, "attempt 1")
+    assert "attempt 0" not in trial.said(jobs[0])
+    assert "attempt 0" in trial.said(jobs[1])
+
+
+def test_what_follows_a_requeue_does_not_run(trial: Trial) -> None:
+    bad = "scontrol requeue $SLURM_JOB_ID\nsleep 1\ntouch cleaned\n"
+    good = "touch cleaned\nscontrol requeue $SLURM_JOB_ID\n"
+    assert "requeue-not-last" in rules(bad)
+    assert "requeue-not-last" not in rules(good)
+    for text, is_there in ((bad, False), (good, True)):
+        job = trial.start(text)
+        wait_until(lambda job=job: trial.cluster.reason(job) == "BeginTime", timeout=20)
+        assert (trial.folder / "cleaned").exists() == is_there
+        trial.cluster.cancel(job)
+
+
+def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
+    bad = "trap 'scontrol requeue $SLURM_JOB_ID; exit' TERM\necho up\nsleep 60 & wait\n"
+    good = "trap 'echo saved; exit' TERM\necho up\nsleep 60 & wait\n"
+    assert "requeue-at-term" in rules(bad)
+    assert "requeue-at-term" not in rules(good)
+    jobs = [trial.start(bad), trial.start(good)]
+    for job in jobs:
+        trial.hears(job, "up")
+        trial.cluster.cancel(job)
+    wait_until(lambda: trial.cluster.state(jobs[0]) in ("PENDING", "RUNNING"), timeout=20)
+    wait_until(lambda: trial.cluster.restarts(jobs[0]) == 1, timeout=20)
+    assert trial.cluster.wait(jobs[1]) == "CANCELLED"
