@@ -12,7 +12,11 @@ import pytest
 
 from configs.records import RecordWriter
 from configs.run import RunFolder
+from launch.__main__ import main
+from launch.holds import Holds
+from launch.live import Log, watch
 from launch.progress import Pace
+from launch.status import Overview, overview
 
 from .test_status import a_run, row
 
@@ -95,9 +99,6 @@ def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: P
 def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
     command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launch.live import Log, watch
-    from launch.status import Overview
-
     command("squeue", "exit 0")
     runs = [a_run("started", job=None), a_run("started", "failed", job=None, reason="nan")]
     ended = [RecordWriter(runs[0].path, attempt=1)]
@@ -120,8 +121,6 @@ def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
 
 
 def launched(runs: list[RunFolder], *words: str) -> int:
-    from launch.__main__ import main
-
     return main(["status", *(str(run.path) for run in runs), *words])
 
 
@@ -136,9 +135,6 @@ def launched(runs: list[RunFolder], *words: str) -> int:
 def test_only_the_hold_after_a_requeue_is_shortened(
     events: list[str], squeue: str, command, tmp_path: Path
 ) -> None:
-    from launch.holds import Holds
-    from launch.status import overview
-
     command("squeue", f"echo '{squeue}'")
     command("scontrol", f"touch {tmp_path}/updated")
     now = overview([a_run(*events).path])
@@ -147,9 +143,6 @@ def test_only_the_hold_after_a_requeue_is_shortened(
 
 
 def test_a_site_that_forbids_it_is_named_once(command) -> None:
-    from launch.holds import Holds
-    from launch.status import overview
-
     command("squeue", "echo '7|PENDING||BeginTime'")
     command("scontrol", "echo 'Access denied' >&2; exit 1")
     now = overview([a_run("started").path])

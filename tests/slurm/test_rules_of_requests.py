@@ -1,4 +1,4 @@
-"""What the rules on directives and resources warn of happens on a real Slurm, and stops once mended."""
+"""What rules on directives and resources warn of happens on a real Slurm, and stops once mended."""
 
 from __future__ import annotations
 
