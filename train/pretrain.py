@@ -7,7 +7,7 @@ from torch import nn
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from train.attempt import carry_out
+from train.attempt import carry_out, conclude
 from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
 from train.data.loader import microbatches
@@ -28,7 +28,7 @@ from train.optimizer import make_optimizer
 from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
-from train.stopping import ENDS, Watch, Wish
+from train.stopping import Watch
 from train.timesteps import Bins
 from train.tune import tuned_micro_batch
 from train.validation import Validation
@@ -49,13 +49,7 @@ def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
         trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
         with contextlib.closing(trainer.batches), contextlib.closing(trainer.hang):
             wish = trainer.train()
-        if wish is Wish.LEAVE:
-            log.warning("a newer attempt has begun: leaving without a save")
-        else:
-            at = {"step": trainer.state.step, "images": trainer.state.images}
-            trainer.journal.event(ENDS[wish], **at, **clocks.fields())
-        trainer.journal.close()
-        trainer.arrivals.close()
+        conclude(trainer, wish)
 
 
 def _trainer(

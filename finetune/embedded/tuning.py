@@ -12,7 +12,7 @@ from finetune.embedded.loop import Trainer
 from finetune.embedded.optimizer import check_optimizer, make_optimizer
 from finetune.embedded.preparing import Prepared, prepare
 from finetune.libraries import hide_progress_bars
-from train.attempt import carry_out
+from train.attempt import carry_out, conclude
 from train.checkpoint import Saver, TrainingState, load_newest
 from train.clocks import Clocks
 from train.dist import Ranks, process_group
@@ -21,7 +21,7 @@ from train.facts import placement, versions
 from train.hang import HangWatch
 from train.journal import Arrivals, Journal, log
 from train.soundness import LossScale
-from train.stopping import ENDS, Watch, Wish
+from train.stopping import Watch
 
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
 
@@ -45,13 +45,7 @@ def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
         trainer = _trainer(run, config, ranks, division, prepared, clocks, watch, attempt)
         with contextlib.closing(trainer.hang):
             wish = trainer.train()
-        if wish is Wish.LEAVE:
-            log.warning("a newer attempt has begun: leaving without a save")
-        else:
-            at = {"step": trainer.state.step, "images": trainer.state.images}
-            trainer.journal.event(ENDS[wish], **at, **clocks.fields())
-        trainer.journal.close()
-        trainer.arrivals.close()
+        conclude(trainer, wish)
 
 
 def _trainer(
