@@ -71,16 +71,16 @@ def effects(study: Study) -> list[Effect]:
 
 
 def levels_of(study: Study, index: int) -> list[str]:
-    """The levels of a factor: numbers ascending, else `false`, `null` and `none` first."""
+    """The levels of a factor: `false`, `null` and `none`, numbers ascending, others as they came."""
     seen = dict.fromkeys(cell.levels[index] for cell in study.cells)
     return sorted(seen, key=_rank)
 
 
-def _rank(level: str) -> tuple[int, float, str]:
+def _rank(level: str) -> tuple[int, float]:
     try:
-        return 1, float(level), level
+        return 1, float(level)
     except ValueError:
-        return (0 if level in ("false", "null", "none", "") else 2), 0.0, level
+        return (0 if level in ("false", "null", "none", "") else 2), 0.0
 
 
 def _effect(study: Study, index: int, before: str, after: str, metric: str) -> Effect:
@@ -149,15 +149,20 @@ def _influence(changes: Floats) -> float | None:
 
 
 def interactions(found: Sequence[Effect], study: Study) -> list[Interaction]:
-    """For each effect, how it changes between two levels of each other factor."""
+    """For each effect, how it changes between two levels of each other factor.
+
+    From the first level of either factor it is one figure, told with the factor that comes first.
+    """
     told = []
     for effect in found:
         index = study.factors.index(effect.factor)
         for other, name in enumerate(study.factors):
             if other != index:
-                for levels in combinations(levels_of(study, other), 2):
+                first, *_ = every = levels_of(study, other)
+                for levels in combinations(every, 2):
                     changes = _changes_of_change(effect.pairs, other, levels)
-                    if len(changes):
+                    is_told = other < index and levels[0] == first
+                    if len(changes) and not is_told:
                         told.append(_interaction(effect, name, levels, changes))
     return told
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.ablation import Effect
 from analysis.cells import METRICS, Study
@@ -15,6 +16,11 @@ BATCH = ("train.global_batch", "train.micro_batch")
 
 
 def plot_effects(found: Sequence[Effect], study: Study, path: Path) -> None:
+    """Save `effects_figure` as .png or .svg."""
+    save(effects_figure(found, study), path)
+
+
+def effects_figure(found: Sequence[Effect], study: Study) -> Figure:
     """A panel per metric: each pair a dot, the mean with its interval; below, curves over batch."""
     told = [metric for metric in METRICS if any(effect.metric == metric for effect in found)]
     batch = next((f for f in study.factors if f.split(" + ")[0] in BATCH), None)
@@ -24,7 +30,7 @@ def plot_effects(found: Sequence[Effect], study: Study, path: Path) -> None:
         _dots(panels[number], [effect for effect in found if effect.metric == metric], metric)
         if batch:
             _curves(panels[len(told) + number], study, study.factors.index(batch), metric)
-    save(figure, path)
+    return figure
 
 
 def _dots(axes: Axes, effects: Sequence[Effect], metric: str) -> None:

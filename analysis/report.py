@@ -15,10 +15,11 @@ from analysis.page import aside, figure, page, section, table, text
 from analysis.read import Unreadable
 from analysis.read.foreign import Found
 from analysis.read.log import RunLog
+from analysis.report_effects import effects_section
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report_tuning import drawing_section, grid_section, tuning_section
 from analysis.runs import run_row
-from analysis.speed import Arm, attribution, measure
+from analysis.speed import Arm, arms, attribution, measure
 from analysis.speed_table import difference_rows, percent, rows, short_row, time_rows
 
 MOST_GRIDS = 24
@@ -40,34 +41,43 @@ class Report:
 def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
     """The report on what was read, the first run the baseline; links are relative to `beside`.
 
+    Runs alike but for their seed are pooled as repeats of one arm; its loss is its first run's.
     Runs that train nothing (draw, encode, measure) are shown, and compared with none.
     """
     logs = found.logs
     trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS] or logs
     clocks = choose(trained)
     measured = [measure(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
-    arms = [Arm(runs=(run,)) for run in measured]
-    speeds = rows(arms)
-    pairs = _pairs(trained)
+    compared = arms(measured)
+    speeds = rows(compared)
+    firsts = [arm.runs[0].log for arm in compared]
+    pairs = _pairs(firsts)
     summary = [run_row(log) for log in logs]
     shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
     remarks = [*(why for _, why in found.unread), *(r for run in measured for r in run.remarks)]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
-        "verdicts": _verdicts(speeds, pairs, arms, margin=margin),
+        "effects": effects_section(trained),
+        "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
         "tuning": tuning_section(logs),
         "drawing": drawing_section(logs),
-        "speed": _speed(speeds, arms),
-        "loss": _loss(trained, pairs, margin=margin),
-        "differences": _differences(arms),
+        "speed": _speed(speeds, compared),
+        "loss": _loss(firsts, pairs, margin=margin),
+        "differences": _differences(compared),
         "findings": _findings(logs, beside),
         "grid": grid_section(logs),
         "samples": _samples(logs),
         "remarks": section("remarks", "Remarks", *(aside(line) for line in remarks)),
     }
-    subtitle = f"{len(logs)} runs ({formats}), compared with {trained[0].name}"
+    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}), compared with {compared[0].name}"
     return Report(html=page(title, subtitle, sections), rows=summary)
+
+
+def _question(logs: Sequence[RunLog]) -> str:
+    """What all of them were to answer, where they were asked one thing."""
+    asked = {(log.config or {}).get("question") for log in logs}
+    return f"{asked.pop()} " if len(asked) == 1 and None not in asked else ""
 
 
 def _pairs(logs: Sequence[RunLog]) -> list[Pair]:

@@ -15,6 +15,9 @@ LONGEST_WARMUP = 0.4
 MOST_CORRELATED = 2.0
 OUTLIER, SLOW, CLOSE = 5.0, 3.5, 2.5
 CROWDED = 0.05
+# Of few intervals the spread is itself uncertain: with n of them noise goes (1 + FEW / n) as far.
+# What lies around more than `MOST_OUTLIERS` is no outlier, but the run.
+FEW, MOST_OUTLIERS = 12, 0.5
 # The density of a normal at its middle over the difference of it and that at `CLOSE` deviations:
 # how much less a value on the edge says of the median when the cut moves with it.
 CUT_CLOSE = 1 / (1 - float(np.exp(-(CLOSE**2) / 2)))
@@ -95,13 +98,15 @@ def outliers(seconds: Floats) -> NDArray[np.bool_]:
     Slow ones shift and widen the middle, so that the faster half says how far noise goes
     (`SLOW` deviations on the log scale, `OUTLIER` to the fast side), again and again until none is
     left: each round judges by what the last one kept. Where many are slow, some of these hide
-    within `SLOW`: then both sides are cut at `CLOSE`, which leaves the median in its place.
+    within `SLOW`: then both sides are cut at `CLOSE`, which leaves the median in its place. Where
+    that would leave less than half of all, none is an outlier.
     """
     logs = np.log(seconds)
-    out = _beyond(logs, np.zeros(len(logs), dtype=bool), slow=SLOW, fast=OUTLIER)
+    none = np.zeros(len(logs), dtype=bool)
+    out = _beyond(logs, none, slow=SLOW, fast=OUTLIER)
     if is_crowded(out):
         out = _beyond(logs, out, slow=CLOSE, fast=CLOSE)
-    return out
+    return out if out.sum() <= MOST_OUTLIERS * len(out) else none
 
 
 def is_crowded(out: NDArray[np.bool_]) -> bool:
@@ -110,10 +115,11 @@ def is_crowded(out: NDArray[np.bool_]) -> bool:
 
 
 def _beyond(logs: Floats, out: NDArray[np.bool_], *, slow: float, fast: float) -> NDArray[np.bool_]:
+    wider = 1 + FEW / max(len(logs), 1)
     while not out.all():
         middle = float(np.median(logs[~out]))
         below = logs[~out & (logs <= middle)]
-        sigma = SIGMA_OF_MAD * float(np.median(middle - below))
+        sigma = wider * SIGMA_OF_MAD * float(np.median(middle - below))
         found = (logs - middle > slow * sigma) | (middle - logs > fast * sigma) if sigma else out
         if (found == out).all() or found.sum() < out.sum():
             break

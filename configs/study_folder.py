@@ -12,7 +12,7 @@ from typing import Any
 
 from configs.disk import replace_file
 from configs.schema.study import COLUMNS
-from configs.yaml12 import ConfigError
+from configs.yaml12 import ConfigError, parse_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,17 @@ class StudyFolder:
         except (OSError, ValueError, IndexError) as error:
             raise ConfigError(f"{self.cells_file}: is no list of cells ({error})") from None
 
+    def in_grid_order(self) -> list[Row]:
+        """The rows as the axes list their levels, repeats behind one another."""
+        axes = [(axis, list(levels)) for axis, levels in self._axes().items()]
+        return sorted(self.rows(), key=lambda row: (_places(row, axes), row.repeat))
+
+    def _axes(self) -> dict[str, Any]:
+        if not self.study_file.exists():
+            return {}
+        tree = parse_yaml(self.study_file.read_text(encoding="utf-8"), source=str(self.study_file))
+        return (tree or {}).get("axes") or {}
+
     def row(self, index: int) -> Row:
         """The row of an array task."""
         rows = self.rows()
@@ -98,6 +109,12 @@ def study_of(run: Path) -> StudyFolder | None:
     """The study that a run's folder is a cell of."""
     folder = run.parent.parent
     return StudyFolder(folder) if run.parent.name == "cells" and is_study_folder(folder) else None
+
+
+def _places(row: Row, axes: list[tuple[str, list[Any]]]) -> list[int]:
+    """Where a row's levels stand on their axes; what an axis does not list is last."""
+    told = [(levels, row.levels.get(axis)) for axis, levels in axes]
+    return [levels.index(mine) if mine in levels else len(levels) for levels, mine in told]
 
 
 def _row(fields: list[str], axes: list[str]) -> Row:

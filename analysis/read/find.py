@@ -1,7 +1,7 @@
 """Finds the runs, ours and others', under the paths that a person named."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from analysis.read.foreign import Found, gather, is_text, read_folder, read_one,
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
 from configs.run import RunFolder, find_runs, is_run
-from configs.study_folder import is_study_folder
+from configs.study_folder import StudyFolder, is_study_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,15 @@ def _our_runs(path: Path) -> list[RunFolder]:
     if is_run(path) and not _is_ours(RunFolder(path)):
         inner = (child for child in sorted(path.iterdir()) if child.is_dir())
         return [run for child in inner for run in _our_runs(child)]
-    return [run for run in find_runs(path) if _is_ours(run)]
+    return sorted(filter(_is_ours, find_runs(path)), key=_grid_places(path))
+
+
+def _grid_places(path: Path) -> Callable[[RunFolder], int]:
+    """The place of a run in its study's grid, where a path is a study's folder or its cells."""
+    studies = [folder for folder in (path, path.resolve().parent) if is_study_folder(folder)]
+    rows = StudyFolder(studies[0]).in_grid_order() if studies else []
+    order = {row.cell: place for place, row in enumerate(rows)}
+    return lambda run: order.get(run.name, len(order))
 
 
 def _is_ours(run: RunFolder) -> bool:

@@ -66,8 +66,14 @@ def test_an_interaction_is_the_ratio_of_the_effects(ablation):
         i for i in answer["interactions"]
         if (i["factor"], i["by"]) == ("train.compile", "train.precision")
     ]  # fmt: skip
-    assert (found["from"], found["to"]) == ("bf16", "fp32")
-    assert found["percent"] == pytest.approx(100 * (1.5 / 1.25 - 1), abs=3)
+    assert (found["from"], found["to"]) == ("fp32", "bf16")
+    assert found["percent"] == pytest.approx(100 * (1.25 / 1.5 - 1), abs=3)
+
+
+def test_an_interaction_of_two_levels_each_is_told_once(ablation):
+    _, answer, _ = ablation(grid())
+    pairs = [{i["factor"], i["by"]} for i in answer["interactions"] if "256" not in i.values()]
+    assert pairs.count({"train.compile", "train.precision"}) == 1
 
 
 def test_a_cell_unlike_its_siblings_is_flagged_and_its_influence_told(ablation):

@@ -4,12 +4,14 @@ import html.parser
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from analysis.__main__ import main
+from configs.study_folder import Row, StudyFolder
 from tests.analysis import foreign_logs as write
 from tests.analysis.planted import Truth, plant
 
@@ -22,9 +24,15 @@ def runs(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("report")
     names = ["one", "two", "<img src=x onerror=alert(1)>\x1b[31m"]
     folders = [
-        plant(tmp_path / name, Truth(seed=seed, save_every=20, steps_per_s=4 + seed, intervals=80))
+        plant(
+            tmp_path / name,
+            Truth(
+                seed=seed, save_every=20, steps_per_s=4 + seed, intervals=80,
+                overrides=(f"data.workers={seed}",),
+            ),
+        )
         for seed, name in enumerate(names)
-    ]
+    ]  # fmt: skip
     (folders[0] / "samples").mkdir()
     Image.effect_noise((500, 400), 60).save(folders[0] / "samples" / "step-000000800.png")
     (folders[1] / "samples").mkdir()
@@ -75,9 +83,18 @@ def test_the_same_runs_give_the_same_bytes(page, runs):
 
 def test_every_part_is_there(page):
     source = page.read_text()
-    for part in ("verdicts", "runs", "speed", "loss", "differences", "findings", "samples"):
+    for part in (
+        "effects",
+        "verdicts",
+        "runs",
+        "speed",
+        "loss",
+        "differences",
+        "findings",
+        "samples",
+    ):
         assert f'<section id="{part}">' in source
-    assert source.count("<svg") == 3
+    assert source.count("<svg") == 4
     assert source.count("data:image/png;base64,") == 1
     assert "within-run only" in source
 
@@ -88,6 +105,31 @@ def test_numbers_link_to_the_line_that_they_come_from(page):
 
 def test_the_tables_stand_beside_it_as_csv(page):
     assert page.with_suffix(".csv").read_text().startswith("run,state,step,")
+
+
+def test_repeats_are_one_arm_and_the_grid_tells_the_order(tmp_path):
+    """The baseline has the first level of every axis, whatever the cells are called."""
+    study = StudyFolder(tmp_path / "study-1")
+    rows = []
+    for workers, repeat in product((4, 0), (1, 2, 3)):
+        name = f"w{workers}_r{repeat}"
+        truth = Truth(
+            seed=repeat, intervals=30, steps_per_s=4 + workers,
+            overrides=(f"data.workers={workers}", "question='What do workers cost?'"),
+        )  # fmt: skip
+        plant(study.cell(name), truth)
+        levels = {"data.workers": workers}
+        rows.append(Row(
+            index=len(rows), order=0, cell=name, repeat=repeat, shape="s", digest="", levels=levels
+        ))  # fmt: skip
+    study.study_file.write_text("axes: {data.workers: [4, 0]}\n")
+    study.write_rows(reversed(rows))
+    assert main(["report", str(study.path), "--out", str(tmp_path / "r.html")]) == 0
+    source = (tmp_path / "r.html").read_text()
+    assert "What do workers cost? 6 runs (ditbench), compared with w4_r1 (+2 alike)" in source
+    assert source.count("<li>") == 1
+    assert "0.50x" in source
+    assert "within-run only" not in source
 
 
 def test_fifty_runs_are_at_most_three_megabytes(tmp_path):

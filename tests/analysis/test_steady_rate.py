@@ -71,6 +71,22 @@ def test_skewed_noise_is_not_mistaken_for_outliers():
     assert middle == pytest.approx(1 + 0.03 * 3.672, rel=0.003)
 
 
+def test_few_intervals_of_plain_noise_are_seldom_called_outliers():
+    rng = np.random.default_rng(0)
+    for n in (12, 29, 60):
+        shares = [outliers(np.exp(0.05 * rng.standard_normal(n))).mean() for _ in range(500)]
+        assert np.mean(np.array(shares) > 0.1) < 0.04, n
+
+
+def test_half_of_a_run_is_never_an_outlier():
+    """Durations of a real run, whose fastest lie close together."""
+    told = """
+        1330 1447 1331 1393 1339 1254 1334 1444 1352 1301 1391 1282 1388 1504 1330
+        1356 1460 1290 1433 1300 1333 1421 1463 1495 1428 1438 1374 1304 1332
+    """
+    assert outliers(np.array(told.split(), dtype=float) / 10_000).mean() < 0.1
+
+
 def test_warm_up_is_cut_where_it_ends():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))
