@@ -1,11 +1,14 @@
 """Every data set that a config can name is read, and a broken one named before training."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from configs.schema.data import Data
 from train.data.folder import centre_crop
@@ -71,6 +74,15 @@ def test_digits_are_1797_images_between_minus_1_and_1() -> None:
     assert len(source) == 1797
     image, label = source[0]
     assert (image.shape, image.min(), image.max(), label) == ((1, 8, 8), -1, 0.875, 0)
+
+
+def test_digits_are_those_of_scikit_learn_which_is_not_imported_for_them() -> None:
+    source, package = open_source(Data()), load_digits()
+    read = [source[index] for index in range(len(source))]
+    np.testing.assert_array_equal([image[0] for image, _ in read], package.images / 8 - 1)
+    assert [label for _, label in read] == package.target.tolist()
+    code = "import sys, train.data.digits as d; d.Digits(); assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_held_out_digits_are_never_trained_on() -> None:
