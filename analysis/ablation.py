@@ -71,7 +71,7 @@ def effects(study: Study) -> list[Effect]:
 
 
 def levels_of(study: Study, index: int) -> list[str]:
-    """The levels of a factor: `false`, `null` and `none`, numbers ascending, others as they came."""
+    """A factor's levels: `false`, `null` and `none`, numbers ascending, others as they came."""
     seen = dict.fromkeys(cell.levels[index] for cell in study.cells)
     return sorted(seen, key=_rank)
 

@@ -103,7 +103,7 @@ def run_loop(config: Pretrain, turns: Turns) -> None:
 
     with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
         run = new_run(config, Path(logs))
-        with mock.patch("train.pretrain.Watch", TurningWatch):
+        with mock.patch("train.attempt.Watch", TurningWatch):
             code = attempt(run, number=claim_attempt(run, config))
         logging.shutdown()
     if code:

@@ -16,12 +16,12 @@ from configs.schema import Infer
 from finetune.embedded.painter import save_image, save_row
 from finetune.embedded.studio import Studio
 from finetune.libraries import hide_progress_bars
-from train.attempt import carry_out
+from train.attempt import Attempt, carry_out, conclude
 from train.clocks import Clocks
-from train.dist import Ranks, agreed, from_every_rank, process_group
-from train.facts import placement, versions
+from train.dist import agreed, from_every_rank, process_group
+from train.facts import versions
 from train.journal import Journal, log
-from train.stopping import ENDS, Watch, Wish
+from train.stopping import Wish
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
 
@@ -40,69 +40,67 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, Infer, _run, number=number)
 
 
-def _run(run: RunFolder, config: Infer, ranks: Ranks, attempt: int) -> None:
+def _run(attempt: Attempt[Infer]) -> None:
     hide_progress_bars()
+    run, config, ranks = attempt.run, attempt.config, attempt.ranks
     clocks = Clocks(ranks.device, purposes=PURPOSES)
-    watch = Watch(run, attempt=attempt)
     asked = drawing(config)
     wanted = list(_wanted(run, config, asked))
     with process_group(ranks):
         missing = [image for image in wanted if not image.file.is_file()]
         # All ranks have looked before any of them draws.
-        places = placement(ranks)
         dist.barrier()
-        if places is not None:
-            facts = {"lora": str(asked.lora) if asked.lora else None, "versions": versions()}
-            run.note(attempt, placement=places, ranks=ranks.world, **facts)
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=False)
-        at = _at(len(wanted) - len(missing))
-        journal.event("started", **at)
+        lora = str(asked.lora) if asked.lora else None
+        attempt.note(ranks=ranks.world, lora=lora, versions=versions())
+        journal = attempt.open_journal()
+        done = len(wanted) - len(missing)
+        journal.event("started", **_at(done))
         studio = Studio(asked, lora_scale=config.lora_scale, device=ranks.device, clocks=clocks)
         first = studio.warm_up(config.warmup)
-        journal.evaluation(at | first | clocks.fields())
+        journal.evaluation(_at(done) | first | clocks.fields())
         log.info("  ".join(f"{name} {s:.3f}" for name, s in (clocks.fields() | first).items()))
-        wish = _draw(run, studio, wanted, missing, watch, journal, clocks, ranks)
+        artist = _Artist(attempt=attempt, studio=studio, journal=journal, clocks=clocks)
+        wish = artist.draw(missing, done=done)
         at = _at(sum(image.file.is_file() for image in wanted))
         if wish is Wish.GO_ON and ranks.rank == 0:
             save_row([image.file for image in wanted[:: config.images]], run.samples / "all.png")
-        if wish is not Wish.LEAVE:
-            journal.event(ENDS[wish], **at, **clocks.fields())
-        journal.close()
+        conclude(journal, wish, at | clocks.fields())
 
 
-def _draw(
-    run: RunFolder,
-    studio: Studio,
-    wanted: list[Wanted],
-    missing: list[Wanted],
-    watch: Watch,
-    journal: Journal,
-    clocks: Clocks,
-    ranks: Ranks,
-) -> Wish:
-    """Draw what is missing, an image a rank at a time, until all is there or a wish to leave."""
-    for begin in range(0, len(missing), ranks.world):
-        wish = Wish(agreed(watch.wish()))
-        if wish is not Wish.GO_ON:
-            return wish
-        mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
-        found = [_drawn(run, studio, image, clocks) for image in mine]
-        parts = [part for some in from_every_rank(found) for part in some]  # type: ignore[attr-defined]
-        for place, fields in enumerate(parts, start=len(wanted) - len(missing) + begin + 1):
-            journal.evaluation(_at(place) | fields | clocks.fields())
-        journal.event("saved", **_at(place))
-    return Wish.GO_ON
+@dataclass(frozen=True, kw_only=True)
+class _Artist:
+    """Draws in the studio, and says so; every rank must ask."""
 
+    attempt: Attempt[Infer]
+    studio: Studio
+    journal: Journal
+    clocks: Clocks
 
-def _drawn(run: RunFolder, studio: Studio, image: Wanted, clocks: Clocks) -> dict[str, float]:
-    """Draw and keep one image; what a record says of it."""
-    drawn = studio.draw(image.prompt, seed=image.seed)
-    clocks.lap("sample")
-    note = {"run": run.name, "prompt": studio.prompts[image.prompt], "seed": str(image.seed)}
-    save_image(drawn.image, image.file, note=note)
-    clocks.lap("save")
-    log.info("%.3f s  %s", drawn.image_s, image.file)
-    return {"prompt": image.prompt, "seed": image.seed, "image_s": drawn.image_s}
+    def draw(self, missing: list[Wanted], *, done: int) -> Wish:
+        """Draw an image a rank at a time, after `done` that are there, until a wish to leave."""
+        ranks = self.attempt.ranks
+        for begin in range(0, len(missing), ranks.world):
+            wish = Wish(agreed(self.attempt.watch.wish()))
+            if wish is not Wish.GO_ON:
+                return wish
+            mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
+            found = [self._drawn(image) for image in mine]
+            parts = [part for some in from_every_rank(found) for part in some]  # type: ignore[attr-defined]
+            for place, fields in enumerate(parts, start=done + begin + 1):
+                self.journal.evaluation(_at(place) | fields | self.clocks.fields())
+            self.journal.event("saved", **_at(place))
+        return Wish.GO_ON
+
+    def _drawn(self, image: Wanted) -> dict[str, float]:
+        """Draw and keep one image; what a record says of it."""
+        prompt = self.studio.prompts[image.prompt]
+        drawn = self.studio.draw(image.prompt, seed=image.seed)
+        self.clocks.lap("sample")
+        note = {"run": self.attempt.run.name, "prompt": prompt, "seed": str(image.seed)}
+        save_image(drawn.image, image.file, note=note)
+        self.clocks.lap("save")
+        log.info("%.3f s  %s", drawn.image_s, image.file)
+        return {"prompt": image.prompt, "seed": image.seed, "image_s": drawn.image_s}
 
 
 def _wanted(run: RunFolder, config: Infer, asked: Drawing) -> Iterator[Wanted]:

@@ -1,28 +1,50 @@
-"""The frame of an attempt at a run of any kind: logging, the work, and the word that it failed."""
+"""An attempt at a run of any kind: what it is given, and the word of how it ended."""
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
 
 from configs.load import Kind, expect
 from configs.run import RunFolder
-from train.checkpoint import TrainingState
-from train.clocks import Clocks
 from train.dist import Ranks, read_ranks
+from train.facts import placement
 from train.failure import leave_note
-from train.journal import Arrivals, Journal, log, start_logging
-from train.stopping import ENDS, Wish
+from train.journal import Journal, log, start_logging
+from train.stopping import ENDS, Watch, Wish
 
 
-class Trained(Protocol):
-    """What a training loop leaves that is to be told and closed."""
+@dataclass(frozen=True, kw_only=True)
+class Attempt(Generic[Kind]):
+    """One attempt at a run, the place of this rank in it, and who may wish it to leave."""
 
-    state: TrainingState
-    clocks: Clocks
-    journal: Journal
-    arrivals: Arrivals
+    run: RunFolder
+    number: int
+    config: Kind
+    ranks: Ranks
+    watch: Watch
+
+    @property
+    def folder(self) -> Path:
+        """Where it keeps what is its own."""
+        return self.run.attempt(self.number)
+
+    def is_superseded(self) -> bool:
+        """Whether a newer attempt has begun."""
+        return self.run.attempt(self.number + 1).exists()
+
+    def note(self, **facts: Any) -> None:
+        """Tell the manifest where every rank is, and `facts`; every rank must ask."""
+        places = placement(self.ranks)
+        if places is not None:
+            self.run.note(self.number, placement=places, **facts)
+
+    def open_journal(self, *, tensorboard: bool = False) -> Journal:
+        """Its journal, to be closed by `conclude`."""
+        return Journal(self.run, attempt=self.number, rank=self.ranks.rank, tensorboard=tensorboard)
 
 
-Work = Callable[[RunFolder, Kind, Ranks, int], None]
+Work = Callable[[Attempt[Kind]], None]
 
 
 def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int) -> int:
@@ -32,7 +54,8 @@ def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int
     folder = run.attempt(number)
     start_logging(folder, rank=ranks.rank, console_ranks=config.log.console_ranks)
     try:
-        work(run, config, ranks, number)
+        watch = Watch(run, attempt=number)
+        work(Attempt(run=run, number=number, config=config, ranks=ranks, watch=watch))
     except Exception as error:
         leave_note(folder, error, rank=ranks.rank)
         log.exception("rank %d failed: %s", ranks.rank, error)
@@ -40,12 +63,10 @@ def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int
     return 0
 
 
-def conclude(trainer: Trained, wish: Wish) -> None:
-    """Record how training ended, unless a newer attempt is there to do that."""
+def conclude(journal: Journal, wish: Wish, fields: dict[str, Any]) -> None:
+    """Record how the work ended, with `fields`, unless a newer attempt is there to do that."""
     if wish is Wish.LEAVE:
-        log.warning("a newer attempt has begun: leaving without a save")
+        log.warning("a newer attempt has begun: leaving")
     else:
-        at = {"step": trainer.state.step, "images": trainer.state.images}
-        trainer.journal.event(ENDS[wish], **at, **trainer.clocks.fields())
-    trainer.journal.close()
-    trainer.arrivals.close()
+        journal.event(ENDS[wish], **fields)
+    journal.close()

@@ -12,14 +12,14 @@ import torch.distributed as dist
 from configs.disk import replace_file
 from configs.run import RunFolder
 from configs.schema.encode import Encode, Encoding
-from train.attempt import carry_out
+from train.attempt import Attempt, carry_out, conclude
 from train.data.encoding import Encoder
 from train.data.source import DataError
 from train.data.store import INDEX, Shard
 from train.dist import Ranks, agreed, from_every_rank, process_group
-from train.facts import placement, versions
-from train.journal import Journal, log
-from train.stopping import ENDS, Watch, Wish
+from train.facts import versions
+from train.journal import log
+from train.stopping import Wish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,33 +31,31 @@ class Progress:
     images: int
     skipped: int
 
+    def fields(self) -> dict[str, int]:
+        """As fields of a record."""
+        return {"step": self.shards, "images": self.images, "skipped": self.skipped}
+
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at encoding; the exit code (0 whenever the run folder is in order)."""
     return carry_out(run, Encode, _run, number=number)
 
 
-def _run(run: RunFolder, config: Encode, ranks: Ranks, attempt: int) -> None:
-    watch = Watch(run, attempt=attempt)
+def _run(attempt: Attempt[Encode]) -> None:
+    config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
-        places = placement(ranks)
-        if places is not None:
-            run.note(attempt, placement=places, ranks=ranks.world, versions=versions())
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
+        attempt.note(ranks=ranks.world, versions=versions())
+        journal = attempt.open_journal(tensorboard=config.log.tensorboard)
         last = Progress(shards=0, of_shards=0, images=0, skipped=0)
 
         def report(progress: Progress) -> None:
             nonlocal last
             event, last = "saved" if last.of_shards else "started", progress
-            journal.event(event, step=last.shards, images=last.images, skipped=last.skipped)
+            journal.event(event, **last.fields())
             log.info("%d of %d shards", last.shards, last.of_shards)
 
-        wish = encode(config.encode, ranks, wish=watch.wish, report=report)
-        if wish is Wish.LEAVE:
-            log.warning("a newer attempt has begun: leaving")
-        else:
-            journal.event(ENDS[wish], step=last.shards, images=last.images, skipped=last.skipped)
-        journal.close()
+        wish = encode(config.encode, ranks, wish=attempt.watch.wish, report=report)
+        conclude(journal, wish, last.fields())
 
 
 def encode(

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from configs.batch import Division
 from configs.run import RunFolder
 from configs.schema import Pretrain
+from train.attempt import conclude
 from train.checkpoint import Saver, TrainingState
 from train.clocks import Clocks
 from train.data.loader import Batch, Loading
@@ -87,6 +88,12 @@ class Trainer:
         self.window.close()
         self._finish_saving(wish)
         return wish
+
+    def conclude(self, wish: Wish) -> None:
+        """Record how training ended, unless a newer attempt is there to do that."""
+        at = {"step": self.state.step, "images": self.state.images}
+        conclude(self.journal, wish, at | self.clocks.fields())
+        self.arrivals.close()
 
     def _before_step(self, norm: Tensor | None) -> None:
         """Open the profiled window, whose steps are recorded apart."""

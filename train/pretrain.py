@@ -7,20 +7,20 @@ from torch import nn
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from train.attempt import carry_out, conclude
+from train.attempt import Attempt, carry_out, conclude
 from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
 from train.data.loader import microbatches
 from train.data.source import DataError, Source, held_out_part, open_source, training_part
 from train.dist import Ranks, data_rank, process_group
 from train.ema import Average, batch_decay
-from train.facts import placement, training_facts
+from train.facts import training_facts
 from train.gns.gram import AdalnGram
 from train.gns.taps import make_tap
 from train.gns.watch import NoiseWatch
 from train.gns.whole import WholeModelNoise
 from train.hang import HangWatch
-from train.journal import Arrivals, Journal, log
+from train.journal import Arrivals, log
 from train.layout import lay_out
 from train.loop import Trainer
 from train.objective import Objective
@@ -28,7 +28,6 @@ from train.optimizer import make_optimizer
 from train.profile import ProfileWindow
 from train.soundness import LossScale
 from train.start import finish_network, start_network
-from train.stopping import Watch
 from train.timesteps import Bins
 from train.tune import tuned_micro_batch
 from train.validation import Validation
@@ -39,30 +38,24 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, Pretrain, _run, number=number)
 
 
-def _run(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> None:
+def _run(attempt: Attempt[Pretrain]) -> None:
+    config, ranks = attempt.config, attempt.ranks
     clocks = Clocks(ranks.device)
-    watch = Watch(run, attempt=attempt)
-    tuned = tuned_micro_batch(run, config, ranks, attempt)
+    tuned = tuned_micro_batch(attempt.run, config, ranks, attempt.number)
     division = divide(config, world=ranks.world, tuned=tuned)
     source = open_source(config.data)
     with process_group(ranks):
-        trainer = _trainer(run, config, ranks, division, source, clocks, watch, attempt)
+        trainer = _trainer(attempt, division, source, clocks)
         with contextlib.closing(trainer.batches), contextlib.closing(trainer.hang):
             wish = trainer.train()
-        conclude(trainer, wish)
+        trainer.conclude(wish)
 
 
 def _trainer(
-    run: RunFolder,
-    config: Pretrain,
-    ranks: Ranks,
-    division: Division,
-    source: Source,
-    clocks: Clocks,
-    watch: Watch,
-    attempt: int,
+    attempt: Attempt[Pretrain], division: Division, source: Source, clocks: Clocks
 ) -> Trainer:
     """Everything that training needs, with the newest checkpoint in it."""
+    run, config, ranks = attempt.run, attempt.config, attempt.ranks
     training = _training_images(source, config)
     checkpoint = agree_on_newest(run.checkpoints)
     network = start_network(config, division, resumes=checkpoint is not None)
@@ -77,10 +70,8 @@ def _trainer(
     )
     if checkpoint is not None:
         load_checkpoint(run.checkpoints / checkpoint, state)
-    places = placement(ranks)
-    journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
-    if places is not None:
-        run.note(attempt, placement=places, **training_facts(config, division, network))
+    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
+    attempt.note(**training_facts(config, division, network))
     objective = Objective(config, ranks.device)
     noise = _noise(config, training, network, model, objective, division, ranks)
     journal.event("started", step=state.step, images=state.images)
@@ -102,12 +93,12 @@ def _trainer(
             run.checkpoints,
             keep=config.checkpoint.keep,
             asynchronous=config.checkpoint.asynchronous,
-            is_superseded=run.attempt(attempt + 1).exists,
+            is_superseded=attempt.is_superseded,
         ),
         clocks=clocks,
         journal=journal,
-        arrivals=Arrivals(run.attempt(attempt), rank=ranks.rank),
-        watch=watch,
+        arrivals=Arrivals(attempt.folder, rank=ranks.rank),
+        watch=attempt.watch,
         batches=microbatches(
             training,
             config,
@@ -116,10 +107,10 @@ def _trainer(
             images=state.images,
             pin=ranks.device.type == "cuda",
         ),
-        hang=HangWatch(run.attempt(attempt), ranks=ranks, least_s=config.train.hang_s),
+        hang=HangWatch(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
         window=ProfileWindow(
             config.profile,
-            run.profile / f"attempt-{attempt:03d}",
+            run.profile / f"attempt-{attempt.number:03d}",
             rank=ranks.rank,
             device=ranks.device,
             clocks=clocks,

@@ -18,14 +18,14 @@ from configs.ending import close_attempt
 from configs.run import RunFolder
 from configs.schema.sample import Sampling
 from configs.yaml12 import ConfigError
-from train.attempt import carry_out
+from train.attempt import Attempt, carry_out, conclude
 from train.dist import Ranks, agreed, from_rank_0, process_group, read_ranks, told_by_rank_0
 from train.drawing import Drawing
-from train.facts import placement, versions
+from train.facts import versions
 from train.failure import leave_note
-from train.journal import Journal, log
+from train.journal import log
 from train.pieces import Note, Pieces
-from train.stopping import ENDS, Watch, Wish
+from train.stopping import Wish
 
 
 def main(arguments: list[str]) -> int:
@@ -60,14 +60,12 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, Sampling, _run, number=number)
 
 
-def _run(run: RunFolder, config: Sampling, ranks: Ranks, attempt: int) -> None:
-    watch = Watch(run, attempt=attempt)
+def _run(attempt: Attempt[Sampling]) -> None:
+    config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
-        places = placement(ranks)
-        if places is not None:
-            run.note(attempt, placement=places, ranks=ranks.world, versions=versions())
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=False)
-        out = Path(config.out) if config.out else run.samples / "images.npz"
+        attempt.note(ranks=ranks.world, versions=versions())
+        journal = attempt.open_journal()
+        out = Path(config.out) if config.out else attempt.run.samples / "images.npz"
         pieces = Pieces(out=out, num=config.num, size=config.batch)
         done: list[int] = []
 
@@ -77,18 +75,14 @@ def _run(run: RunFolder, config: Sampling, ranks: Ranks, attempt: int) -> None:
             journal.event(event, **_progress(finished, pieces))
 
         try:
-            wish = draw_set(config, pieces, ranks, wish=watch.wish, report=report)
+            wish = draw_set(config, pieces, ranks, wish=attempt.watch.wish, report=report)
         except Exception as error:
             # Before the group ends: other ranks would take the end of this one for the cause.
-            leave_note(run.attempt(attempt), error, rank=ranks.rank)
+            leave_note(attempt.folder, error, rank=ranks.rank)
             raise
-        if wish is Wish.LEAVE:
-            log.warning("a newer attempt has begun: leaving")
-        else:
-            journal.event(ENDS[wish], **_progress(done[-1], pieces))
+        conclude(journal, wish, _progress(done[-1], pieces))
         if wish is Wish.GO_ON:
             log.info("%s", out)
-        journal.close()
 
 
 def draw_set(

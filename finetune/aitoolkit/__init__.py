@@ -20,11 +20,11 @@ from finetune.aitoolkit.process import Process
 from finetune.aitoolkit.steps import Steps
 from finetune.aitoolkit.table import JobTable
 from finetune.aitoolkit.translation import JOB, Desk, their_config
-from train.attempt import carry_out
+from train.attempt import Attempt, carry_out, conclude
 from train.dist import Ranks
 from train.facts import place
 from train.journal import Journal, log
-from train.stopping import ENDS, Watch, Wish
+from train.stopping import Wish
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -32,71 +32,70 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, Finetune, _run, number=number)
 
 
-def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
+def _run(attempt: Attempt[Finetune]) -> None:
     began = time.time()
+    run, config, ranks = attempt.run, attempt.config, attempt.ranks
     check_one_rank(ranks.world)
     check_wishes(config)
     home = find_home()
-    watch = Watch(run, attempt=attempt)
     checkpoint = newest_checkpoint(run.checkpoints)
-    journal = Journal(run, attempt=attempt, rank=0, tensorboard=config.log.tensorboard)
-    run.note(attempt, engine="aitoolkit", **_facts(config, home, ranks))
+    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
+    run.note(attempt.number, engine="aitoolkit", **_facts(config, home, ranks))
     start = checkpoint.step if checkpoint else 0
     journal.event("started", step=start, images=start * config.train.global_batch)
+    timeline = Timeline(began=began, before=checkpoint.seconds if checkpoint else {})
     # Beside the run: sqlite locks badly on shared file systems, and of files whose path holds
     # certain letters (_cn, _t2i, _LoRA) ai-toolkit takes none up.
-    with tempfile.TemporaryDirectory(prefix="ditbench-") as desk:
-        drive = _start(run, config, home, checkpoint, Path(desk), watch, journal, attempt, began)
+    with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
+        desk = _lay_out_desk(attempt, checkpoint, Path(folder))
+        drive = _start(attempt, home, desk, journal, timeline, start=start)
         try:
             wish = drive.until_it_leaves()
         finally:
             drive.process.kill()
-    if wish is Wish.LEAVE:
-        log.warning("a newer attempt has begun: leaving without a save")
-    else:
-        saved = drive.stop.saved
-        at = {"step": saved, "images": saved * config.train.global_batch}
-        journal.event(ENDS[wish], **at, **drive.timeline.now().fields())
+    saved = drive.stop.saved
+    at = {"step": saved, "images": saved * config.train.global_batch}
+    conclude(journal, wish, at | timeline.now().fields())
+    if wish is not Wish.LEAVE:
         drive.collector.tidy()
-    journal.close()
+
+
+def _lay_out_desk(attempt: Attempt[Finetune], checkpoint: Checkpoint | None, folder: Path) -> Desk:
+    """Where ai-toolkit finds the images and the checkpoint, and leaves what it makes."""
+    kept = _kept(attempt)
+    kept.mkdir()
+    if checkpoint is not None:
+        lay_out(checkpoint, kept / JOB)
+    dataset = attempt.run.path / "cache" / "aitoolkit"
+    lay_out_dataset(attempt.config, dataset)
+    desk = Desk(output=folder / "output", database=folder / "job.db", dataset=folder / "dataset")
+    desk.output.symlink_to(kept)
+    desk.dataset.symlink_to(dataset)
+    return desk
 
 
 def _start(
-    run: RunFolder,
-    config: Finetune,
+    attempt: Attempt[Finetune],
     home: Home,
-    checkpoint: Checkpoint | None,
-    desk: Path,
-    watch: Watch,
+    desk: Desk,
     journal: Journal,
-    attempt: int,
-    began: float,
+    timeline: Timeline,
+    *,
+    start: int,
 ) -> Drive:
-    """ai-toolkit started, from the checkpoint where there is one."""
-    kept = run.attempt(attempt) / "aitoolkit"
-    kept.mkdir()
+    """ai-toolkit started, to go on after `start` steps."""
+    run, config, kept = attempt.run, attempt.config, _kept(attempt)
     root = kept / JOB
-    if checkpoint is not None:
-        lay_out(checkpoint, root)
-    dataset = run.path / "cache" / "aitoolkit"
-    lay_out_dataset(config, dataset)
-    (desk / "output").symlink_to(kept)
-    (desk / "dataset").symlink_to(dataset)
-    table = JobTable(desk / "job.db")
-    start = checkpoint.step if checkpoint else 0
+    table = JobTable(desk.database)
     prompts = prompts_of(config.sample.prompts, config.sample.prompts_file)
-    theirs = their_config(
-        config,
-        Desk(output=desk / "output", database=table.path, dataset=desk / "dataset"),
-        prompts=[filled(prompt, config.data.trigger) for prompt in prompts],
-        start=start,
-        attempt=attempt,
-    )
+    filled_in = [filled(prompt, config.data.trigger) for prompt in prompts]
+    theirs = their_config(config, desk, prompts=filled_in, start=start, attempt=attempt.number)
     # As JSON: YAML 1.1, which it reads, takes 1e-4 for text. An escaped dollar is not looked up
     # in the environment.
     asked = kept / "config.json"
     asked.write_text(json.dumps(theirs, indent=1).replace("$", "\\u0024"), encoding="utf-8")
     log.info("starting ai-toolkit; its own words: %s", kept / "output.log")
+    every, last, images = config.log.every, config.train.steps, config.train.global_batch
     return Drive(
         run=run,
         config=config,
@@ -104,18 +103,19 @@ def _start(
         root=root,
         table=table,
         process=Process(home, asked, output=kept / "output.log"),
-        timeline=Timeline(began=began, before=checkpoint.seconds if checkpoint else {}),
+        timeline=timeline,
         losses=LossLog(root / "loss_log.db"),
-        steps=Steps(
-            every=config.log.every,
-            last=config.train.steps,
-            images_per_step=config.train.global_batch,
-        ),
+        steps=Steps(every=every, last=last, images_per_step=images),
         collector=Collector(root, run, keep=config.checkpoint.keep),
         journal=journal,
-        watch=watch,
+        watch=attempt.watch,
         stop=Stop(saved=start),
     )
+
+
+def _kept(attempt: Attempt[Finetune]) -> Path:
+    """What of ai-toolkit's own stays in the run."""
+    return attempt.folder / "aitoolkit"
 
 
 def _facts(config: Finetune, home: Home, ranks: Ranks) -> dict[str, object]:

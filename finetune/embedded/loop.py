@@ -17,6 +17,7 @@ from finetune.embedded.batches import Batches
 from finetune.embedded.judging import Judging
 from finetune.embedded.loss import losses
 from finetune.embedded.optimizer import reduce_gradients
+from train.attempt import conclude
 from train.checkpoint import Saver, TrainingState
 from train.clocks import Clocks
 from train.dist import Agreement, Ranks, from_every_rank
@@ -81,6 +82,12 @@ class Trainer:
                 self._record(norm)
             self._save()
         return wish
+
+    def conclude(self, wish: Wish) -> None:
+        """Record how training ended, unless a newer attempt is there to do that."""
+        at = {"step": self.state.step, "images": self.state.images}
+        conclude(self.journal, wish, at | self.clocks.fields())
+        self.arrivals.close()
 
     def _after_step(self, norm: Tensor) -> None:
         """What is due after a step: a record, a save, a look at what was learned."""

@@ -8,7 +8,6 @@ import torch.distributed as dist
 from diffusers import FluxTransformer2DModel
 
 from configs.prompts import prompts_of
-from configs.run import RunFolder
 from configs.schema import Finetune
 from finetune.embedded.adapters import Weights, add_assistant, add_learned, use
 from finetune.embedded.base import DTYPES, load_transformer, place
@@ -17,6 +16,7 @@ from finetune.embedded.encoding import fill, fingerprint, load_vae
 from finetune.embedded.judging import Judging, trained_with
 from finetune.embedded.painter import Painter
 from finetune.embedded.strata import Strata
+from train.attempt import Attempt
 from train.clocks import Clocks
 from train.dist import Ranks
 from train.journal import log
@@ -33,16 +33,17 @@ class Prepared:
     judging: Judging
 
 
-def prepare(run: RunFolder, config: Finetune, ranks: Ranks, clocks: Clocks) -> Prepared:
+def prepare(attempt: Attempt[Finetune], clocks: Clocks) -> Prepared:
     """Cache, load and quantise, each on its own clock; every rank must ask."""
+    config, ranks = attempt.config, attempt.ranks
     wanted = Wanted(config, prompts_of(config.sample.prompts, config.sample.prompts_file))
-    cache = _cache(run, config, wanted, ranks, clocks)
+    cache = _cache(attempt, wanted, clocks)
     transformer, weights = _model(config, ranks, clocks)
     folder, precision = _folder(config), config.train.precision
     vae = load_vae(folder, ranks.device, DTYPES[precision])
     judging = Judging(
         config=config,
-        run=run,
+        run=attempt.run,
         ranks=ranks,
         cache=cache,
         prompts=wanted.prompts,
@@ -55,8 +56,9 @@ def prepare(run: RunFolder, config: Finetune, ranks: Ranks, clocks: Clocks) -> P
     )
 
 
-def _cache(run: RunFolder, config: Finetune, wanted: Wanted, ranks: Ranks, clocks: Clocks) -> Cache:
+def _cache(attempt: Attempt[Finetune], wanted: Wanted, clocks: Clocks) -> Cache:
     """The latents and embeddings of all that is wanted; ranks share the making."""
+    config, ranks = attempt.config, attempt.ranks
     folder = _folder(config)
     settings = {
         "variant": config.flux.variant,
@@ -65,7 +67,7 @@ def _cache(run: RunFolder, config: Finetune, wanted: Wanted, ranks: Ranks, clock
         "bucket": config.data.bucket,
         "model": fingerprint(folder),
     }
-    cache = Cache(run.path / "cache", settings)
+    cache = Cache(attempt.run.path / "cache", settings)
     missing = cache.missing(wanted.all())
     clocks.lap("setup")
     # All ranks have looked before any of them writes.

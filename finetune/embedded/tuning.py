@@ -12,16 +12,15 @@ from finetune.embedded.loop import Trainer
 from finetune.embedded.optimizer import check_optimizer, make_optimizer
 from finetune.embedded.preparing import Prepared, prepare
 from finetune.libraries import hide_progress_bars
-from train.attempt import carry_out, conclude
+from train.attempt import Attempt, carry_out
 from train.checkpoint import Saver, TrainingState, load_newest
 from train.clocks import Clocks
-from train.dist import Ranks, process_group
+from train.dist import process_group
 from train.ema import Average
-from train.facts import placement, versions
+from train.facts import versions
 from train.hang import HangWatch
-from train.journal import Arrivals, Journal, log
+from train.journal import Arrivals, log
 from train.soundness import LossScale
-from train.stopping import Watch
 
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
 
@@ -31,34 +30,26 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, Finetune, _run, number=number)
 
 
-def _run(run: RunFolder, config: Finetune, ranks: Ranks, attempt: int) -> None:
+def _run(attempt: Attempt[Finetune]) -> None:
+    config, ranks = attempt.config, attempt.ranks
     check_optimizer(config.optimizer, ranks.device)
     hide_progress_bars()
     clocks = Clocks(ranks.device, purposes=PURPOSES)
-    watch = Watch(run, attempt=attempt)
     division = divide(config, world=ranks.world)
     with process_group(ranks):
-        prepared = prepare(run, config, ranks, clocks)
-        places = placement(ranks)
-        if places is not None:
-            run.note(attempt, placement=places, **_facts(config, division, prepared))
-        trainer = _trainer(run, config, ranks, division, prepared, clocks, watch, attempt)
+        prepared = prepare(attempt, clocks)
+        attempt.note(**_facts(config, division, prepared))
+        trainer = _trainer(attempt, division, prepared, clocks)
         with contextlib.closing(trainer.hang):
             wish = trainer.train()
-        conclude(trainer, wish)
+        trainer.conclude(wish)
 
 
 def _trainer(
-    run: RunFolder,
-    config: Finetune,
-    ranks: Ranks,
-    division: Division,
-    prepared: Prepared,
-    clocks: Clocks,
-    watch: Watch,
-    attempt: int,
+    attempt: Attempt[Finetune], division: Division, prepared: Prepared, clocks: Clocks
 ) -> Trainer:
     """The loop with the newest checkpoint in it; says that the attempt has started."""
+    run, config, ranks = attempt.run, attempt.config, attempt.ranks
     wanted, weights, keep = prepared.wanted, prepared.weights, config.checkpoint.keep
     optimizer = make_optimizer(weights, config.optimizer)
     average = Average(weights, decay=config.train.ema_decay, warmup=True)
@@ -67,7 +58,7 @@ def _trainer(
         network=weights, average=average, optimizer=optimizer, scale=scale, clocks=clocks
     )
     resumes = load_newest(run.checkpoints, state)
-    journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=config.log.tensorboard)
+    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
     journal.event("started", step=state.step, images=state.images)
     if resumes:
         log.info("resumed from step %d", state.step)
@@ -81,14 +72,14 @@ def _trainer(
         optimizer=optimizer,
         average=average,
         state=state,
-        saver=Saver(run.checkpoints, keep=keep, is_superseded=run.attempt(attempt + 1).exists),
+        saver=Saver(run.checkpoints, keep=keep, is_superseded=attempt.is_superseded),
         clocks=clocks,
         journal=journal,
-        arrivals=Arrivals(run.attempt(attempt), rank=ranks.rank),
-        watch=watch,
+        arrivals=Arrivals(attempt.folder, rank=ranks.rank),
+        watch=attempt.watch,
         batches=Batches(prepared.cache, wanted, config, division=division, rank=ranks.rank),
         judging=prepared.judging,
-        hang=HangWatch(run.attempt(attempt), ranks=ranks, least_s=config.train.hang_s),
+        hang=HangWatch(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
     )
 
 

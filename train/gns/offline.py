@@ -19,12 +19,12 @@ from configs.records import valid
 from configs.run import RunFolder, is_run
 from configs.schema import NoiseRun
 from configs.yaml12 import ConfigError
-from train.attempt import carry_out
+from train.attempt import Attempt, carry_out, conclude
 from train.dist import Ranks, agreed, from_rank_0, process_group, read_ranks, told_by_rank_0
-from train.facts import placement, versions
+from train.facts import versions
 from train.gns.samples import Samples, Unit
-from train.journal import Journal, log
-from train.stopping import ENDS, Watch, Wish
+from train.journal import log
+from train.stopping import Wish
 
 _COLUMNS = (
     "checkpoint", "bin", "t_low", "t_high", "weight", "repeat", "b", "k", "share",
@@ -80,17 +80,15 @@ def attempt(run: RunFolder, *, number: int) -> int:
     return carry_out(run, NoiseRun, _run, number=number)
 
 
-def _run(run: RunFolder, config: NoiseRun, ranks: Ranks, attempt: int) -> None:
-    watch = Watch(run, attempt=attempt)
+def _run(attempt: Attempt[NoiseRun]) -> None:
+    run, config, ranks, watch = attempt.run, attempt.config, attempt.ranks, attempt.watch
     with process_group(ranks):
-        places = placement(ranks)
-        if places is not None:
-            run.note(attempt, placement=places, ranks=ranks.world, versions=versions())
+        attempt.note(ranks=ranks.world, versions=versions())
         samples = Samples(config, ranks)
         units = samples.units()
         made = from_rank_0(len(_made(run)) if ranks.rank == 0 else None)
         assert isinstance(made, int)
-        journal = Journal(run, attempt=attempt, rank=ranks.rank, tensorboard=False)
+        journal = attempt.open_journal()
         journal.event("started", **_progress(made, config))
         wish = Wish(agreed(watch.wish()))
         while made < len(units) and wish is Wish.GO_ON:
@@ -102,13 +100,10 @@ def _run(run: RunFolder, config: NoiseRun, ranks: Ranks, attempt: int) -> None:
                 journal.event("saved", **_progress(made, config))
                 log.info("%d of %d samples", made, len(units))
             wish = Wish(agreed(watch.wish()))
-        if wish is Wish.LEAVE:
-            log.warning("a newer attempt has begun: leaving")
-        else:
+        if wish is not Wish.LEAVE:
             _save(run, ranks)
-            event = "done" if made == len(units) else ENDS[wish]
-            journal.event(event, **_progress(made, config))
-        journal.close()
+            wish = Wish.GO_ON if made == len(units) else wish
+        conclude(journal, wish, _progress(made, config))
 
 
 def _is_last_of_group(units: list[Unit], made: int) -> bool:
