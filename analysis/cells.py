@@ -40,24 +40,41 @@ class Study:
 
 def study_of(logs: Sequence[RunLog]) -> Study:
     """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
-    told = {number: signature(log, without=NOT_FACTORS) for number, log in enumerate(logs)}
-    known = {number: dict(pairs) for number, pairs in told.items() if pairs is not None}
-    names = dict.fromkeys(name for pairs in known.values() for name in pairs)
-    columns = {name: tuple(pairs.get(name, "") for pairs in known.values()) for name in names}
+    known = [log for log in logs if log.config is not None]
+    factors, every = _varying(known, without=NOT_FACTORS)
+    groups: dict[Levels, list[RunLog]] = {}
+    for levels, log in zip(every, known, strict=True):
+        groups.setdefault(levels, []).append(log)
+    return Study(
+        factors=factors,
+        cells=tuple(_cell(levels, runs) for levels, runs in groups.items()),
+        remarks=tuple(
+            f"{log.name}: left out: its config is not known" for log in logs if log.config is None
+        ),
+    )
+
+
+def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
+    """What was asked otherwise over runs that are no repeats of one another, and each one's levels.
+
+    Unlike a study's factors these may be steps and rates of learning too.
+    """
+    return _varying(logs, without=frozenset(["seed", "threads of all ranks"]))
+
+
+def _varying(
+    logs: Sequence[RunLog], *, without: frozenset[str]
+) -> tuple[tuple[str, ...], list[Levels]]:
+    """Names whose values differ, those that differ in step as one, and the levels of each run."""
+    known = [dict(signature(log, without=without) or ()) for log in logs]
+    names = dict.fromkeys(name for pairs in known for name in pairs)
+    columns = {name: tuple(pairs.get(name, "") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
     asked = [name for name in unlike if not name.startswith(tuple(FOLLOWS))]
     varying = {name: column for name, column in unlike.items() if not follows(name, asked)}
-    factors = _in_step(varying)
-    groups: dict[Levels, list[RunLog]] = {}
-    for place, number in enumerate(known):
-        levels = tuple(varying[members[0]][place] for members in factors)
-        groups.setdefault(levels, []).append(logs[number])
-    unknown = [log.name for number, log in enumerate(logs) if number not in known]
-    return Study(
-        factors=tuple(" + ".join(members) for members in factors),
-        cells=tuple(_cell(levels, runs) for levels, runs in groups.items()),
-        remarks=tuple(f"{name}: left out: its config is not known" for name in unknown),
-    )
+    groups = _in_step(varying)
+    levels = [tuple(varying[members[0]][place] for members in groups) for place in range(len(logs))]
+    return tuple(" + ".join(members) for members in groups), levels
 
 
 def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:

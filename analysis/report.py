@@ -15,7 +15,7 @@ from analysis.page import aside, figure, page, section, table, text
 from analysis.read import Unreadable
 from analysis.read.foreign import Found
 from analysis.read.log import RunLog
-from analysis.report_effects import effects_section
+from analysis.report_effects import cells_section, effects_section
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report_tuning import drawing_section, grid_section, tuning_section
 from analysis.runs import run_row
@@ -57,6 +57,7 @@ def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
     remarks = [*(why for _, why in found.unread), *(r for run in measured for r in run.remarks)]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
+        "cells": cells_section(trained, margin=margin),
         "effects": effects_section(trained),
         "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),

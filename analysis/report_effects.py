@@ -1,4 +1,4 @@
-"""The section of a report that tells what each factor of a grid does."""
+"""The sections of a report on a grid: its cells, and what each factor does."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,27 @@ from typing import Any
 from analysis.ablation import Effect, effect_row, effects, interaction_row, interactions
 from analysis.ablation_plot import effects_figure
 from analysis.cells import Study, study_of
+from analysis.cells_table import cell_rows, hardware, short_cell
 from analysis.page import aside, figure, section, table
 from analysis.read.log import RunLog
 from analysis.report_plots import as_svg
 
 # Of two cells a single ratio says it all, and stands among the verdicts.
 FEWEST_CELLS = 3
+
+
+def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
+    """The table of cells, and what they ran on."""
+    known = [log for log in logs if log.config is not None]
+    rows = cell_rows(known, margin=margin) if known else []
+    if len(rows) < FEWEST_CELLS:
+        return ""
+    return section(
+        "cells",
+        "Cells",
+        table([short_cell(row) for row in rows]),
+        aside(f"On {hardware(known)}. Losses over images, the same within {margin:.1%}."),
+    )
 
 
 def effects_section(logs: Sequence[RunLog]) -> str:

@@ -102,7 +102,7 @@ def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "run": row["run"],
         "clock": row["clock"],
         "steps/s": row["steps_per_s"],
-        "95 %": _interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "95 %": interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
         "MFU": percent(row["mfu"]),
         "HFU": percent(row["hfu"]),
@@ -120,9 +120,15 @@ def percent(share: float | None) -> str | None:
 def _speedup(row: Mapping[str, Any]) -> str:
     if row["speedup"] is None:
         return ""
-    interval = _interval(row["speedup_low"], row["speedup_high"], ".2f")
-    return f"{row['speedup']:.2f}x {interval}".rstrip()
+    return spelled_speedup(row)
 
 
-def _interval(low: float | None, high: float | None, form: str) -> str:
+def spelled_speedup(row: Mapping[str, Any]) -> str:
+    """`1.93x [1.90, 1.96]`."""
+    between = interval(row["speedup_low"], row["speedup_high"], ".2f")
+    return f"{row['speedup']:.2f}x {between}".rstrip()
+
+
+def interval(low: float | None, high: float | None, form: str) -> str:
+    """`[low, high]`, or nothing where an end is not known."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.read import Unreadable
+from analysis.read.archive import is_archive, unpacked
 from analysis.read.foreign import Found, gather, is_text, read_folder, read_one, walk
 from analysis.read.log import RunLog
 from analysis.read.ours import read_ours
@@ -103,7 +104,10 @@ def text_files(paths: list[str]) -> list[Path]:
 
 
 def _existing(name: str) -> Path:
-    """The path, where it is a file or a folder: a pipe would be waited for."""
+    """The path, where it is a file or a folder: a pipe would be waited for.
+
+    That of an archive is a folder with what is in it.
+    """
     path = Path(name)
     try:
         is_there, is_read = path.exists(), path.is_file() or path.is_dir()
@@ -112,7 +116,7 @@ def _existing(name: str) -> Path:
     if not is_read:
         why = "neither a file nor a folder" if is_there else "no such file or folder"
         raise Unreadable(f"{name}: {why}")
-    return path
+    return unpacked(path) if is_archive(path) else path
 
 
 def _our_runs(path: Path) -> list[RunFolder]:

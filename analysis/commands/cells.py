@@ -1,0 +1,38 @@
+"""`cells`: a study as a table."""
+
+import argparse
+
+from analysis.table import put, remark
+
+DOC = "a row per cell of a study: rate over its repeats, speedup over the first cell, and loss"
+EXAMPLE = "python -m analysis cells logs/layouts-1120 --of validation_loss"
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """Which loss, over which axis, and what counts as the same."""
+    sub.add_argument(
+        "--of", default="loss", metavar="NAME", help="the loss, or an evaluation such as "
+        "validation_loss (default: loss)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--by", choices=("images", "step"), default="images",
+        help="compare losses over this (default: images)",
+    )  # fmt: skip
+    sub.add_argument("--margin", type=float, default=0.01, help="of the same loss (default: 0.01)")
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print the table, and below it what all of it ran on."""
+    from analysis.cells_table import cell_rows, hardware, short_cell
+    from analysis.read.find import read_logs
+
+    logs = read_logs(asked.paths)
+    rows = cell_rows(logs, of=asked.of, by=asked.by, margin=asked.margin)
+    if asked.json or asked.csv:
+        put(rows, asked, json={"cells": rows, "on": hardware(logs)})
+    else:
+        put([short_cell(row) for row in rows], asked)
+        print(f"\non {hardware(logs)}")
+        asked.rows = rows
+    remark(line for log in logs for line in log.remarks)
+    return 0
