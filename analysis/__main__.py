@@ -19,6 +19,7 @@ from analysis.commands import (
     runs,
     scaling,
     speed,
+    tuning,
 )
 from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
@@ -36,6 +37,7 @@ COMMANDS = {
     "cells": cells,
     "ablation": ablation,
     "profile": profile,
+    "tuning": tuning,
     "keep": keep,
     "page": page,
     "gns": gns,

@@ -1,16 +1,18 @@
 """The samples that runs of each global batch took: from tables, or from runs to a target."""
 
 import csv
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from analysis.noise import Floats
-from analysis.quality import arrival, parse_target
+from analysis.quality import Target, arrival, lowest, parse_target
 from analysis.read import Unreadable
 from analysis.read.find import read_logs
+from analysis.read.log import RunLog
 
 COLUMNS = ("global_batch", "samples")
 
@@ -54,15 +56,14 @@ def _rows(reader: "csv.DictReader[str]", path: Path) -> Iterable[tuple[float, fl
 def samples_to_target(paths: list[str], target: str) -> tuple[dict[int, Floats], list[str]]:
     """Images that runs had seen at a target by global batch, and which runs are left out.
 
-    A run that began from another's weights counts from there.
+    A run that began from another's weights counts from there. Of a target that is a name alone the
+    value is the lowest that every run reached.
     """
-    try:
-        wanted = parse_target(target)
-    except ValueError as error:
-        raise Unreadable(f"--target {error}") from None
+    logs = read_logs(paths)
+    wanted = _target(target, logs)
     found: dict[int, list[float]] = defaultdict(list)
-    left = []
-    for log in read_logs(paths):
+    left = [f"the target is {wanted.spelled}"] if _is_name(target) else []
+    for log in logs:
         batch = (log.config or {}).get("train.global_batch")
         if type(batch) is not int:
             left.append(f"left out: {log.name}: its global batch is not known")
@@ -74,8 +75,23 @@ def samples_to_target(paths: list[str], target: str) -> tuple[dict[int, Floats],
             continue
         if met is None:
             left.append(
-                f"left out: {log.name} never reached {target}, which makes B_crit too large"
+                f"left out: {log.name} never reached {wanted.spelled}, which makes B_crit too large"
             )
         else:
             found[batch].append(met.images)
     return {batch: np.array(seen) for batch, seen in sorted(found.items())}, left
+
+
+def _target(text: str, logs: Sequence[RunLog]) -> Target:
+    """What was asked for, its value found where a metric alone was named."""
+    try:
+        if _is_name(text):
+            values = [lowest(log, text) for log in logs]
+            return Target(name=text, sense="<=", value=max(values))
+        return parse_target(text)
+    except ValueError as error:
+        raise Unreadable(f"--target {error}") from None
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"\w+", text) is not None

@@ -26,6 +26,11 @@ class Target:
     sense: Literal["<=", ">="]
     value: float
 
+    @property
+    def spelled(self) -> str:
+        """`NAME<=VALUE`."""
+        return f"{self.name}{self.sense}{self.value:.6g}"
+
     def reached(self, values: Floats) -> int | None:
         """The index of the first value that reaches it."""
         good = values <= self.value if self.sense == "<=" else values >= self.value
@@ -96,12 +101,7 @@ def arrival(log: RunLog, target: Target) -> Arrival | None:
     A training loss scatters from record to record: what counts is the median of `SMOOTHED`
     records around it. An evaluation counts as it is.
     """
-    rows = _series(log, target.name)
-    if not rows:
-        raise Unreadable(f"{log.path}: records no {target.name}")
-    values = np.array([row[target.name] for row in rows], dtype=np.float64)
-    if target.name == "loss":
-        values = _running_median(values)
+    rows, values = _judged(log, target.name)
     index = target.reached(values)
     if index is None:
         return None
@@ -116,6 +116,20 @@ def arrival(log: RunLog, target: Target) -> Arrival | None:
         busy_s=_busy(log, float(row["time"])),
         line=int(row["line"]),
     )
+
+
+def lowest(log: RunLog, name: str) -> float:
+    """The lowest value of a metric that a run reached, as `arrival` judges it."""
+    return float(_judged(log, name)[1].min())
+
+
+def _judged(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
+    """The rows in which a metric stands, and its values [n], a loss smoothed."""
+    rows = _series(log, name)
+    if not rows:
+        raise Unreadable(f"{log.path}: records no {name}")
+    values = np.array([row[name] for row in rows], dtype=np.float64)
+    return rows, _running_median(values) if name == "loss" else values
 
 
 def _series(log: RunLog, name: str) -> list[dict[str, Any]]:

@@ -1,13 +1,12 @@
 """The sections of a report that fine-tuning runs have."""
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from analysis.page import aside, section, table, text
 from analysis.read.log import RunLog
 from analysis.sample_grid import paint, sample_grids
-from analysis.tuning import drawing_rows, of_kind, speedup_rows, tuning_rows
+from analysis.tuning import drawing_rows, of_kind, short_tuning, speedup_rows, tuning_rows
 
 
 def tuning_section(logs: Sequence[RunLog]) -> str:
@@ -19,8 +18,8 @@ def tuning_section(logs: Sequence[RunLog]) -> str:
     return section(
         "tuning",
         "Fine-tuning by device and steps",
-        table([_short(row) for row in tuning_rows(tuned)]),
-        "<h3>Speedup at equal steps</h3>" + table([_short(row) for row in ratios])
+        table([short_tuning(row) for row in tuning_rows(tuned)]),
+        "<h3>Speedup at equal steps</h3>" + table([short_tuning(row) for row in ratios])
         if ratios
         else aside("No two runs of as many steps on different devices: no speedup is told."),
     )
@@ -35,7 +34,7 @@ def drawing_section(logs: Sequence[RunLog]) -> str:
     return section(
         "drawing",
         "Seconds per image",
-        table([_short(row) for row in told]),
+        table([short_tuning(row) for row in told]),
         aside("Medians over images; loading, warm-up and the first image of a start stand apart."),
     )
 
@@ -54,16 +53,3 @@ def grid_section(logs: Sequence[RunLog]) -> str:
         return ""
     remarks = (aside(line) for line in found.refusals)
     return section("grid", "Samples by device and step", *pictures, *remarks)
-
-
-def _short(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with its interval in one column."""
-    low, high = row.get("low"), row.get("high")
-    interval = "" if low is None or high is None else f"[{low:.4g}, {high:.4g}]"
-    found = {}
-    for name, value in row.items():
-        if name == "low":
-            found["95 %"] = interval
-        elif name != "high":
-            found[name] = value
-    return found

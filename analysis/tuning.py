@@ -11,7 +11,8 @@ from analysis.cost import costs
 from analysis.machine import gpu, placement
 from analysis.noise import Estimate, median_interval
 from analysis.read.log import RunLog
-from analysis.speed import Arm, Measured, attribution, measure, speedup, verdict
+from analysis.speed import Arm, arms, attribution, measure, speedup, verdict
+from analysis.speed_table import interval
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
 
@@ -72,29 +73,32 @@ def _phases(log: RunLog) -> dict[str, float | None]:
 
 
 def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
-    """Each run against the first of as many steps on another device, never across step counts."""
+    """Each arm against the first of as many steps on another device, never across step counts."""
     measured = [measure(log, clock=clock) for log, clock in zip(logs, choose(logs), strict=True)]
     found = []
     for steps in sorted({asked_steps(log) or 0 for log in logs}):
-        same = [run for run in measured if (asked_steps(run.log) or 0) == steps]
-        others = [run for run in same[1:] if device(run.log) != device(same[0].log)]
-        found += [_speedup_row(steps, same[0], run) for run in others]
+        base, *others = arms([run for run in measured if (asked_steps(run.log) or 0) == steps])
+        elsewhere = [arm for arm in others if _device(arm) != _device(base)]
+        found += [_speedup_row(steps, base, arm) for arm in elsewhere]
     return found
 
 
-def _speedup_row(steps: int, base: Measured, run: Measured) -> dict[str, Any]:
-    arms = Arm(runs=(base,)), Arm(runs=(run,))
-    ratio = speedup(*arms)
+def _device(arm: Arm) -> str | None:
+    return device(arm.runs[0].log)
+
+
+def _speedup_row(steps: int, base: Arm, arm: Arm) -> dict[str, Any]:
+    ratio = speedup(base, arm)
     return {
         "steps": steps,
-        "base": f"{device(base.log)}: {base.log.name}",
-        "against": f"{device(run.log)}: {run.log.name}",
-        "clock": run.clock,
+        "base": f"{_device(base)}: {base.name}",
+        "against": f"{_device(arm)}: {arm.name}",
+        "clock": arm.runs[0].clock,
         "speedup": ratio.value if ratio else None,
         "low": ratio.low if ratio else None,
         "high": ratio.high if ratio else None,
-        "verdict": verdict(*arms, ratio),
-        "of": attribution(*arms),
+        "verdict": verdict(base, arm, ratio),
+        "of": attribution(base, arm),
     }
 
 
@@ -130,6 +134,17 @@ def drawing_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda row: (str(row["device"]), row["run"]))
+
+
+def short_tuning(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its interval in one column."""
+    found = {}
+    for name, value in row.items():
+        if name == "low":
+            found["95 %"] = interval(row["low"], row["high"], ".4g")
+        elif name != "high":
+            found[name] = value
+    return found
 
 
 _BEFORE = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")

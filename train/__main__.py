@@ -8,6 +8,7 @@
   seed CONFIG FOLDER   write the weights that a config's seed draws, for any layout to start from
   forecast CONFIG      say what a run will need and do on which GPU, before it is queued
   gns CHECKPOINTS      measure the noise of the gradient over saved checkpoints
+  digits FOLDER        write the digits as PNG files, a folder per class
   doctor PATH          say what is wrong with a latent store or an image folder
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
@@ -23,6 +24,7 @@ _COMMANDS = {
     "fid": "train.fid",
     "export": "train.export",
     "seed": "train.seed",
+    "digits": "train.data.digits_png",
     "doctor": "train.data.doctor",
     "forecast": "train.forecast.command",
     "gns": "train.gns.offline",

@@ -16,8 +16,9 @@ def options(sub: argparse.ArgumentParser) -> None:
     """The target, where runs are named."""
     sub.add_argument(
         "--target",
-        metavar='"NAME<=VALUE"',
-        help="of runs: a metric of the records and the value to reach, <= or >=",
+        metavar='NAME|"NAME<=VALUE"',
+        help="of runs: a metric of the records and the value to reach, <= or >=; of a name alone "
+        "the lowest value that every run reached",
     )
 
 
@@ -52,7 +53,11 @@ def act(asked: argparse.Namespace) -> int:
     if found.batch.low is not None:
         high = "inf" if found.batch.high is None else f"{found.batch.high:.0f}"
         ends = f"[{found.batch.low:.0f}, {high}]"
-    remark([f"critical batch size {found.batch.value:.0f} {ends}, E_min {found.e_min:.6g}"])
+    said = f"critical batch size {found.batch.value:.0f} {ends}, E_min {found.e_min:.6g}"
+    if asked.json or asked.csv:
+        remark([said])
+    else:
+        print(f"\n{said}")
     return 0
 
 
@@ -72,5 +77,7 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
         for path in map(Path, asked.paths):
             if not path.exists():
                 raise Unreadable(f"{path}: no such file or folder")
-        raise Unreadable('--target: say what runs were to reach, such as "validation_loss<=0.5"')
+        raise Unreadable(
+            '--target: say what runs were to reach: validation_loss, or "validation_loss<=0.5"'
+        )
     return samples_to_target(asked.paths, asked.target)
