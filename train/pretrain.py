@@ -7,7 +7,7 @@ from torch import nn
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from train.attempt import Attempt, carry_out, conclude
+from train.attempt import Attempt, carry_out
 from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
 from train.data.loader import microbatches
