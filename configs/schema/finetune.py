@@ -1,7 +1,7 @@
 """Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/embedded`.
 
-Both engines honour every key, but `validation`, which ai-toolkit has nothing for, and `aitoolkit`,
-which is its own.
+Both engines honour every key, but `validation`, which is the embedded engine's, and `aitoolkit`,
+which is ai-toolkit's.
 """
 
 from typing import Any, Literal
