@@ -4,6 +4,7 @@ Whatever the layout, parameters, gradients, moments and their reduction are floa
 blocks gather their weights in the type that autocast would round them to.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -87,6 +88,15 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
     """The arithmetic of a forward pass: autocast, but for fp32."""
     lower = precision != "fp32"
     return torch.autocast(device.type, DTYPES[precision if lower else "bf16"], enabled=lower)
+
+
+def reducing(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManager[None]:
+    """Inside the `with` a microbatch; after the `last` of a step, ranks reduce their gradients."""
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last)
+    return contextlib.nullcontext()
 
 
 def is_sharded(division: Division) -> bool:

@@ -2,32 +2,26 @@
 
 import contextlib
 
-from torch import nn
-
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Pretrain
 from train.attempt import Attempt, carry_out
 from train.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
 from train.clocks import Clocks
-from train.data.loader import microbatches
+from train.course import Course, begin_course
+from train.data.loader import Batch, Loading, microbatches
 from train.data.source import DataError, Source, held_out_part, open_source, training_part
-from train.dist import Ranks, data_rank, process_group
-from train.ema import Average, batch_decay
+from train.dist import data_rank, process_group
 from train.facts import training_facts
 from train.gns.gram import AdalnGram
 from train.gns.taps import make_tap
 from train.gns.watch import NoiseWatch
 from train.gns.whole import WholeModelNoise
-from train.hang import HangWatch
-from train.journal import Arrivals, log
-from train.layout import lay_out
-from train.loop import Trainer
-from train.objective import Objective
-from train.optimizer import make_optimizer
+from train.learner import Learner, make_learner
+from train.looks import PretrainingLooks
+from train.loop import Loop
 from train.profile import ProfileWindow
-from train.soundness import LossScale
-from train.start import finish_network, start_network
+from train.steps import PretrainingSteps
 from train.timesteps import Bins
 from train.tune import tuned_micro_batch
 from train.validation import Validation
@@ -44,103 +38,91 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     tuned = tuned_micro_batch(attempt.run, config, ranks, attempt.number)
     division = divide(config, world=ranks.world, tuned=tuned)
     source = open_source(config.data)
-    with process_group(ranks):
-        trainer = _trainer(attempt, division, source, clocks)
-        with contextlib.closing(trainer.batches), contextlib.closing(trainer.hang):
-            wish = trainer.train()
-        trainer.conclude(wish)
-
-
-def _trainer(
-    attempt: Attempt[Pretrain], division: Division, source: Source, clocks: Clocks
-) -> Trainer:
-    """Everything that training needs, with the newest checkpoint in it."""
-    run, config, ranks = attempt.run, attempt.config, attempt.ranks
     training = _training_images(source, config)
-    checkpoint = agree_on_newest(run.checkpoints)
-    network = start_network(config, division, resumes=checkpoint is not None)
-    model = lay_out(network, config, division=division, ranks=ranks)
-    if checkpoint is None:
-        finish_network(network, config)
-    optimizer = make_optimizer(network, config.optimizer)
-    average = Average(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup)
-    scale = LossScale(fp16=config.train.precision == "fp16")
-    state = TrainingState(
-        network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+    with process_group(ranks):
+        learner, state = _newest(attempt, division, clocks)
+        attempt.note(**training_facts(config, division, learner.network))
+        course = begin_course(attempt, division=division, state=state, clocks=clocks)
+        validation = _validation(course, source)
+        noise = _noise(course, learner, training)
+        with contextlib.closing(_batches(course, training)) as batches:
+            wish = _loop(course, learner, batches, validation, noise).train()
+        course.conclude(wish)
+
+
+def _newest(
+    attempt: Attempt[Pretrain], division: Division, clocks: Clocks
+) -> tuple[Learner, TrainingState]:
+    """What learns, as it was at the newest checkpoint; as it begins where there is none."""
+    checkpoint = agree_on_newest(attempt.run.checkpoints)
+    learner = make_learner(
+        attempt.config, division=division, ranks=attempt.ranks, resumes=checkpoint is not None
     )
+    state = learner.state(clocks)
     if checkpoint is not None:
-        load_checkpoint(run.checkpoints / checkpoint, state)
-    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
-    attempt.note(**training_facts(config, division, network))
-    objective = Objective(config, ranks.device)
-    noise = _noise(config, training, network, model, objective, division, ranks)
-    journal.event("started", step=state.step, images=state.images)
-    if checkpoint is not None:
-        log.info("resumed from step %d", state.step)
-    return Trainer(
-        config=config,
-        division=division,
-        ranks=ranks,
-        run=run,
-        network=network,
-        model=model,
-        objective=objective,
-        optimizer=optimizer,
-        scale=scale,
-        average=average,
-        state=state,
+        load_checkpoint(attempt.run.checkpoints / checkpoint, state)
+    return learner, state
+
+
+def _loop(
+    course: Course[Pretrain],
+    learner: Learner,
+    batches: Loading[Batch],
+    validation: Validation | None,
+    noise: NoiseWatch | None,
+) -> Loop[Pretrain]:
+    attempt, config = course.attempt, course.attempt.config
+    window = ProfileWindow(
+        config.profile,
+        attempt.run.profile / f"attempt-{attempt.number:03d}",
+        rank=attempt.ranks.rank,
+        device=attempt.ranks.device,
+        clocks=course.clocks,
+    )
+    return Loop(
+        course=course,
+        steps=PretrainingSteps(
+            course=course, learner=learner, batches=batches, window=window, noise=noise
+        ),
+        looks=PretrainingLooks(
+            course=course, learner=learner, window=window, validation=validation, noise=noise
+        ),
         saver=Saver(
-            run.checkpoints,
+            attempt.run.checkpoints,
             keep=config.checkpoint.keep,
             asynchronous=config.checkpoint.asynchronous,
             is_superseded=attempt.is_superseded,
         ),
-        clocks=clocks,
-        journal=journal,
-        arrivals=Arrivals(attempt.folder, rank=ranks.rank),
-        watch=attempt.watch,
-        batches=microbatches(
-            training,
-            config,
-            division=division,
-            rank=data_rank(ranks, division),
-            images=state.images,
-            pin=ranks.device.type == "cuda",
-        ),
-        hang=HangWatch(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
-        window=ProfileWindow(
-            config.profile,
-            run.profile / f"attempt-{attempt.number:03d}",
-            rank=ranks.rank,
-            device=ranks.device,
-            clocks=clocks,
-        ),
-        validation=_validation(source, config, division, ranks),
-        noise=noise,
+        window=window,
     )
 
 
-def _noise(
-    config: Pretrain,
-    source: Source,
-    network: nn.Module,
-    model: nn.Module,
-    objective: Objective,
-    division: Division,
-    ranks: Ranks,
-) -> NoiseWatch | None:
+def _batches(course: Course[Pretrain], training: Source) -> Loading[Batch]:
+    ranks, division = course.attempt.ranks, course.division
+    return microbatches(
+        training,
+        course.attempt.config,
+        division=division,
+        rank=data_rank(ranks, division),
+        images=course.state.images,
+        pin=ranks.device.type == "cuda",
+    )
+
+
+def _noise(course: Course[Pretrain], learner: Learner, training: Source) -> NoiseWatch | None:
+    config, division, ranks = course.attempt.config, course.division, course.attempt.ranks
     if not config.gns.enabled:
         return None
-    tap, gram, whole = make_tap(model, network), None, None
+    tap, gram, whole = make_tap(learner.model, learner.network), None, None
     if config.gns.bins is not None:
-        gram = AdalnGram(network, bins=Bins(count=config.gns.bins), device=ranks.device)
+        gram = AdalnGram(learner.network, bins=Bins(count=config.gns.bins), device=ranks.device)
     if gram and config.gns.whole_every is not None:
         whole = WholeModelNoise(
-            source,
+            training,
             config,
-            model=model,
-            network=network,
-            objective=objective,
+            model=learner.model,
+            network=learner.network,
+            objective=learner.objective,
             division=division,
             ranks=ranks,
             tap=tap,
@@ -161,12 +143,11 @@ def _training_images(source: Source, config: Pretrain) -> Source:
     return training
 
 
-def _validation(
-    source: Source, config: Pretrain, division: Division, ranks: Ranks
-) -> Validation | None:
+def _validation(course: Course[Pretrain], source: Source) -> Validation | None:
+    config = course.attempt.config
     if config.validation.every is None:
         return None
     kept = held_out_part(source, config.data)
     if len(kept) == 0:
         raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
-    return Validation(kept, config, division=division, ranks=ranks)
+    return Validation(kept, config, division=course.division, ranks=course.attempt.ranks)

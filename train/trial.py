@@ -16,9 +16,6 @@ import time
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.distributed.fsdp import FSDPModule
-from torch.nn.parallel import DistributedDataParallel
 
 from configs.batch import Division, divide
 from configs.disk import make_private, replace_file
@@ -27,12 +24,10 @@ from configs.run import RunFolder
 from configs.schema import Pretrain
 from train.data.loader import Batch
 from train.dist import Ranks, process_group, read_ranks
-from train.ema import Average, batch_decay
 from train.failure import reason_of
-from train.layout import DTYPES, lay_out
-from train.objective import Objective
-from train.optimizer import gradient_norm, make_optimizer, scale_gradients
-from train.start import finish_network, start_network
+from train.layout import autocast, reducing
+from train.learner import Learner, make_learner
+from train.optimizer import gradient_norm, scale_gradients
 
 # The share of the memory that a micro batch must leave free.
 MARGIN = 0.05
@@ -97,42 +92,25 @@ def _say(file: Path, verdict: dict[str, str]) -> None:
 
 def _train(config: Pretrain, division: Division, ranks: Ranks) -> None:
     """Steps as the training loop takes them, over at most two microbatches each."""
-    network = start_network(config, division, resumes=False)
-    model = lay_out(network, config, division=division, ranks=ranks)
-    finish_network(network, config)
-    optimizer = make_optimizer(network, config.optimizer)
-    average = Average(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup)
-    objective = Objective(config, ranks.device)
+    learner = make_learner(config, division=division, ranks=ranks)
     few = dataclasses.replace(division, accumulation=min(division.accumulation, 2))
     for step in range(1, _STEPS + 1):
         for number in range(few.accumulation):
-            _backward(config, few, model, objective, ranks, last=number == few.accumulation - 1)
-        scale_gradients(network, 1 / (gradient_norm(network) + 1))
-        optimizer.step()
-        average.update(step)
-        optimizer.zero_grad(set_to_none=True)
+            with reducing(learner.model, last=number == few.accumulation - 1):
+                _backward(config, learner, _batch(config, few.micro_batch).to(ranks.device))
+        scale_gradients(learner.network, 1 / (gradient_norm(learner.network) + 1))
+        learner.optimizer.step()
+        learner.average.update(step)
+        learner.optimizer.zero_grad(set_to_none=True)
     if ranks.device.type == "cuda":
         torch.cuda.synchronize(ranks.device)
 
 
-def _backward(
-    config: Pretrain,
-    division: Division,
-    model: nn.Module,
-    objective: Objective,
-    ranks: Ranks,
-    *,
-    last: bool,
-) -> None:
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(last)
-    elif isinstance(model, DistributedDataParallel):
-        model.require_backward_grad_sync = last
-    dtype = DTYPES[config.train.precision]
-    lower = dtype is not torch.float32
-    batch = _batch(config, division.micro_batch).to(ranks.device)
-    with torch.autocast(ranks.device.type, dtype if lower else torch.bfloat16, enabled=lower):
-        losses = objective.losses(model, batch.image, batch.noise, batch.t, batch.label)
+def _backward(config: Pretrain, learner: Learner, batch: Batch) -> None:
+    with autocast(config.train.precision, batch.image.device):
+        losses = learner.objective.losses(
+            learner.model, batch.image, batch.noise, batch.t, batch.label
+        )
     losses.sum().backward()
 
 

@@ -1,25 +1,28 @@
 """One attempt at a fine-tuning by this engine, from the run's folder to its last event."""
 
-import contextlib
 from importlib.metadata import version
 from typing import Any
 
 from configs.batch import Division, divide
 from configs.run import RunFolder
 from configs.schema import Finetune
+from configs.schema.training import Profile
 from finetune.embedded.batches import Batches
-from finetune.embedded.loop import Trainer
+from finetune.embedded.looks import TuningLooks
 from finetune.embedded.optimizer import check_optimizer, make_optimizer
 from finetune.embedded.preparing import Prepared, prepare
+from finetune.embedded.saving import LoraSaver
+from finetune.embedded.steps import TuningSteps
 from finetune.libraries import hide_progress_bars
 from train.attempt import Attempt, carry_out
-from train.checkpoint import Saver, TrainingState, load_newest
+from train.checkpoint import TrainingState, load_newest
 from train.clocks import Clocks
+from train.course import begin_course
 from train.dist import process_group
 from train.ema import Average
 from train.facts import versions
-from train.hang import HangWatch
-from train.journal import Arrivals, log
+from train.loop import Loop
+from train.profile import ProfileWindow
 from train.soundness import LossScale
 
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
@@ -39,48 +42,41 @@ def _run(attempt: Attempt[Finetune]) -> None:
     with process_group(ranks):
         prepared = prepare(attempt, clocks)
         attempt.note(**_facts(config, division, prepared))
-        trainer = _trainer(attempt, division, prepared, clocks)
-        with contextlib.closing(trainer.hang):
-            wish = trainer.train()
-        trainer.conclude(wish)
+        loop = _loop(attempt, division, prepared, clocks)
+        loop.course.conclude(loop.train())
 
 
-def _trainer(
+def _loop(
     attempt: Attempt[Finetune], division: Division, prepared: Prepared, clocks: Clocks
-) -> Trainer:
-    """The loop with the newest checkpoint in it; says that the attempt has started."""
-    run, config, ranks = attempt.run, attempt.config, attempt.ranks
-    wanted, weights, keep = prepared.wanted, prepared.weights, config.checkpoint.keep
+) -> Loop[Finetune]:
+    """The loop with the newest checkpoint in it."""
+    config, ranks, weights = attempt.config, attempt.ranks, prepared.weights
     optimizer = make_optimizer(weights, config.optimizer)
     average = Average(weights, decay=config.train.ema_decay, warmup=True)
     scale = LossScale(fp16=False)
     state = TrainingState(
         network=weights, average=average, optimizer=optimizer, scale=scale, clocks=clocks
     )
-    resumes = load_newest(run.checkpoints, state)
-    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
-    journal.event("started", step=state.step, images=state.images)
-    if resumes:
-        log.info("resumed from step %d", state.step)
-    return Trainer(
-        config=config,
-        division=division,
-        ranks=ranks,
-        run=run,
+    load_newest(attempt.run.checkpoints, state)
+    course = begin_course(attempt, division=division, state=state, clocks=clocks)
+    looks = TuningLooks(course=course, average=average, judging=prepared.judging)
+    steps = TuningSteps(
+        course=course,
         transformer=prepared.transformer,
         weights=weights,
         optimizer=optimizer,
         average=average,
-        state=state,
-        saver=Saver(run.checkpoints, keep=keep, is_superseded=attempt.is_superseded),
-        clocks=clocks,
-        journal=journal,
-        arrivals=Arrivals(attempt.folder, rank=ranks.rank),
-        watch=attempt.watch,
-        batches=Batches(prepared.cache, wanted, config, division=division, rank=ranks.rank),
-        judging=prepared.judging,
-        hang=HangWatch(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
+        batches=Batches(
+            prepared.cache, prepared.wanted, config, division=division, rank=ranks.rank
+        ),
+        looks=looks,
     )
+    # No step of a tuning is profiled.
+    window = ProfileWindow(
+        Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
+    )
+    saver = LoraSaver(attempt, weights, average)
+    return Loop(course=course, steps=steps, looks=looks, saver=saver, window=window)
 
 
 def _facts(config: Finetune, division: Division, prepared: Prepared) -> dict[str, Any]:
