@@ -73,7 +73,9 @@ def _varying(
     asked = [name for name in unlike if not name.startswith(tuple(FOLLOWS))]
     varying = {name: column for name, column in unlike.items() if not follows(name, asked)}
     groups = _in_step(varying)
-    levels = [tuple(varying[members[0]][place] for members in groups) for place in range(len(logs))]
+    # Of names that go together, the one with the shortest values tells its runs apart best.
+    shortest = [min(members, key=lambda name: len("".join(varying[name]))) for members in groups]
+    levels = [tuple(varying[name][place] for name in shortest) for place in range(len(logs))]
     return tuple(" + ".join(members) for members in groups), levels
 
 

@@ -1,5 +1,6 @@
 """A row per cell of a study: its levels, its rate over repeats, its speedup, and its loss."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,12 @@ from analysis.cells import factors_of
 from analysis.clocks import choose
 from analysis.loss import curve, pair
 from analysis.machine import machine
+from analysis.noise import Estimate, repeats_mean
 from analysis.read import Unreadable
 from analysis.read.log import RunLog
 from analysis.speed import Arm, arms, measure
 from analysis.speed_table import interval, percent, rows, spelled_speedup
+from analysis.tuning import seconds_per_image
 
 # Where the last value of a curve is noise, its last tenth is what it came to.
 LAST = 0.1
@@ -45,6 +48,8 @@ def cell_rows(
             dict(zip(factors, mine, strict=True))
             | {"cell": None if factors else arm.name, "runs": len(arm.runs)}
             | {name: row[name] for name in row if name not in ("run", "clock", "verdict")}
+            | {"speed": row["verdict"]}
+            | _drawing(arm)
             | {"gpu_gb": _peak(arm), of: _last(arm, of)}
             | {
                 "verdict": None
@@ -54,6 +59,17 @@ def cell_rows(
             | {"ended_early": _ending(arm)}
         )
     return found
+
+
+def _drawing(arm: Arm) -> dict[str, float | None]:
+    """Seconds per image of an arm that draws, from its images or from the scatter of its runs."""
+    told = [each for run in arm.runs if (each := seconds_per_image(run.log)) is not None]
+    if len(told) > 1:
+        found = repeats_mean(np.array([each.value for each in told]))
+    else:
+        found = told[0] if told else Estimate(value=math.nan)
+    value = found.value if told else None
+    return {"image_s": value, "image_s_low": found.low, "image_s_high": found.high}
 
 
 def _last(arm: Arm, of: str) -> float | None:
@@ -97,10 +113,13 @@ def short_cell(row: Mapping[str, Any]) -> dict[str, Any]:
             out[name] = spelled_speedup(row)
         elif name == "steps_per_s":
             out["steps/s"] = value
-            out["95 %"] = interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g")
+            out["95 %"] = interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g") or None
+        elif name == "image_s":
+            out["s/image"] = value
+            out["s/image 95 %"] = interval(row["image_s_low"], row["image_s_high"], ".4g") or None
         elif name in ("mfu", "hfu"):
             out[name.upper()] = percent(value)
-        elif not name.endswith(("_low", "_high", "_6n")):
+        elif name != "speed" and not name.endswith(("_low", "_high", "_6n")):
             out[_heading(name)] = value
     return out
 

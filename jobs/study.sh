@@ -40,7 +40,8 @@ study() {
 
   echo
   echo "== submit"
-  said=$(python -m launch submit "$file" "$@" "${where[@]}" | tee /dev/stderr)
+  said=$(python -m launch submit "$file" "$@" "${where[@]}")
+  echo "$said"
   FOLDER=$(sed -n 's/^study: //p' <<<"$said")
 
   echo

@@ -24,9 +24,14 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print the table, and below it what all of it ran on."""
     from analysis.cells_table import cell_rows, hardware, short_cell
+    from analysis.read import Unreadable
     from analysis.read.find import read_logs
 
     logs = read_logs(asked.paths)
+    if all((log.config or {}).get("kind") == "gns" for log in logs):
+        raise Unreadable(
+            f"{asked.paths[0]}: measures the gradient, and has no rate: see python -m analysis gns"
+        )
     rows = cell_rows(logs, of=asked.of, by=asked.by, margin=asked.margin)
     if asked.json or asked.csv:
         put(rows, asked, json={"cells": rows, "on": hardware(logs)})

@@ -20,9 +20,9 @@ def options(sub: argparse.ArgumentParser) -> None:
         "--clock",
         choices=CLOCKS,
         help="train: steps with their waits for data; compute: without these waits; wall: time of "
-        "day, but intervals with a save, a sampling or an evaluation; bar: a progress bar's own; "
-        "printed: rates as a log prints them (default: the first of train, bar, wall, printed "
-        "that every run has)",
+        "day, without the intervals that hold a save, a sampling or an evaluation; bar: a progress "
+        "bar's own; printed: rates as a log prints them (default: the first of train, bar, wall, "
+        "printed that every run has)",
     )
     sub.add_argument(
         "--arms",

@@ -87,6 +87,41 @@ def test_a_speedup_is_of_devices_at_equal_steps_alone(grid_of_runs: list[str]) -
         assert "gpu" in row["of"]
 
 
+def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
+    rates = {A100: (0.5, 0.49, 0.51), A40: (0.28, 0.285, 0.275)}
+    folders = [
+        tuned(tmp_path / f"{gpu[7:11]}-{n}", gpu=gpu, steps=500, steps_per_s=rate)
+        for gpu, repeats in rates.items()
+        for n, rate in enumerate(repeats)
+    ]
+    (row,) = speedup_rows(read_logs(list(map(str, folders))))
+    assert row["verdict"] == "slower"
+    assert row["base"].endswith("(+2 alike)")
+    assert row["low"] < 0.56 < row["high"]
+
+
+def test_the_command_prints_the_tables_and_draws_the_samples(
+    grid_of_runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tuning", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
+    runs, speedups = capsys.readouterr().out.strip().split("\n\n")
+    assert runs.count("NVIDIA") == 4
+    assert speedups.count("slower, within-run only") == 2
+    with Image.open(tmp_path / "samples.png") as picture:
+        assert picture.width > 3 * 160
+    assert main(["tuning", *grid_of_runs, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
+
+
+def test_the_command_says_that_nothing_was_fine_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(plant(tmp_path / "run", Truth(intervals=20)))
+    assert main(["tuning", run]) == 1
+    assert main(["tuning", run, "--plot", str(tmp_path / "samples.png")]) == 2
+    assert "no samples to draw" in capsys.readouterr().err
+
+
 def test_the_report_has_the_sections_of_fine_tuning(
     grid_of_runs: list[str], tmp_path: Path
 ) -> None:

@@ -31,11 +31,17 @@ def planned(file: Path, *overrides: str) -> Plan:
     return make_plan(load_grid(file, list(overrides)), with_forecast=False)
 
 
-@pytest.mark.parametrize("name", ["a-small", "a-0.5b", "a-7b", "a-auto", "d-small", "e-small", "e"])
-def test_the_studies_that_need_no_data_are_planned_as_they_stand(name: str) -> None:
+# Those of studies that read nothing but what comes with the suite.
+GRIDS = {
+    "a-0.5b": 252, "a-7b": 396, "a-auto": 72, "a-grid-small": 8, "d-grid-small": 8,
+    "d-options-small": 4, "e-layouts": 16, "e-layouts-small": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_grids_that_need_no_data_are_planned_as_they_stand(name: str) -> None:
     plan = planned(ROOT / "configs" / "studies" / f"{name}.yaml")
-    cells = {"a-0.5b": 252, "a-7b": 396, "a-auto": 72, "e": 16}
-    assert len(plan.grid.cells) == cells.get(name, 8)
+    assert len(plan.grid.cells) == GRIDS[name]
     assert len(plan.kept) == 3 * len(plan.grid.cells)
 
 

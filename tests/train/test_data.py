@@ -11,6 +11,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from configs.schema.data import Data
+from configs.yaml12 import ConfigError
+from train.data import digits_png
 from train.data.folder import centre_crop
 from train.data.source import DataError, held_out_part, open_source, training_part
 
@@ -139,6 +141,20 @@ def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> 
     source = open_source(data)
     assert [source[index][1] for index in range(3)] == [0, 1, 1]
     assert source[0][0].shape == (3, 16, 16)
+
+
+def test_digits_as_png_files_are_the_digits(tmp_path: Path) -> None:
+    assert digits_png.main([str(tmp_path / "png")]) == 0
+    data = Data(source="folder", path=str(tmp_path / "png"), size=8, channels=1)
+    written, digits = open_source(data), open_source(Data(source="digits"))
+    assert len(written) == len(digits)
+    by_label = sorted(range(len(digits)), key=lambda number: digits[number][1])
+    for place in (0, 900, 1796):
+        (image, label), (there, wanted) = written[place], digits[by_label[place]]
+        assert label == wanted
+        assert np.abs(np.asarray(image) - np.asarray(there)).max() < 1.01 / 255
+    with pytest.raises(ConfigError, match="holds something already"):
+        digits_png.main([str(tmp_path / "png")])
 
 
 def test_a_flat_folder_takes_its_labels_from_a_csv(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""Each small study goes through Slurm from its plan to its report, by the one command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from configs.study_folder import StudyFolder
+
+from .cluster import Cluster
+from .test_launch import Checkout, copy_tree, events
+
+LONG = ("a-small", "c-small", "d-small", "e-small")
+
+
+@pytest.fixture
+def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
+    copy_tree(tmp_path / "ditbench")
+    return Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
+
+
+@pytest.mark.parametrize(
+    "name", ["b-small", *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
+)
+def test_a_small_study_ends_with_a_report_of_every_grid(
+    name: str, checkout: Checkout, cluster: Cluster
+) -> None:
+    done = cluster.run(
+        *("bash", "jobs/study.sh", name),
+        cwd=checkout.root, env=checkout.environment | {"OMP_NUM_THREADS": "1"}, timeout=3000,
+    )  # fmt: skip
+    studies = [StudyFolder(Path(path)) for path in re.findall(r"^study: (.+)$", done.stdout, re.M)]
+    grids = {study.path.name.rpartition("-small-")[0] for study in studies}
+    assert grids == {path.name.removesuffix("-small.yaml") for path in grids_of(checkout, name)}
+    for study in studies:
+        for row in study.rows():
+            run = study.cell(row.cell)
+            assert events(run)[-1] == "done", run
+            *_, attempt = json.loads((run / "manifest.json").read_text())["attempts"]
+            assert cluster.accounted(job_of(attempt["slurm"]))["State"] == "COMPLETED"
+        assert (study.path / "cells.txt").stat().st_size > 0
+        assert all(row.cell in (study.path / "report.html").read_text() for row in study.rows())
+    assert cluster.run("squeue", "-h").stdout == ""
+
+
+def grids_of(checkout: Checkout, name: str) -> list[Path]:
+    """The files of a small study's grids."""
+    letter = name.partition("-")[0]
+    return list((checkout.root / "configs" / "studies").glob(f"{letter}-*-small.yaml"))
+
+
+def job_of(told: dict[str, str]) -> str:
+    return f"{told['array_job']}_{told['array_task']}"
