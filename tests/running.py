@@ -53,6 +53,15 @@ def newest_run(logs: Path) -> RunFolder:
     return max(find_runs(logs), key=lambda run: run.config_file.stat().st_mtime_ns)
 
 
+def opened(
+    source: Path, overrides: Sequence[str], *, kind: str | None = None, gpus: int | None = None
+) -> RunFolder:
+    """A run of a config, or one to resume, with an attempt to be carried out."""
+    attempt = open_attempt(source, list(overrides), kind=kind, gpus=gpus)
+    assert attempt is not None
+    return RunFolder(attempt.parent.parent)
+
+
 def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
     """One attempt at a run by `ranks` ranks of one thread each."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -69,9 +78,7 @@ def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
 
 def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
     """A run on digits, trained to its end."""
-    attempt = open_attempt(DIGITS, list(overrides))
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, overrides)
     torchrun(run, ranks=ranks)
     return run
 
@@ -84,8 +91,7 @@ def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
         if checkpoint.name != f"step-{step:09d}":
             shutil.rmtree(checkpoint)
     copy.metrics_file.unlink()
-    assert open_attempt(copy.path, []) is not None
-    torchrun(copy, ranks=ranks)
+    torchrun(opened(copy.path, []), ranks=ranks)
     return copy
 
 

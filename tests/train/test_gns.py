@@ -14,7 +14,6 @@ from analysis.gns import noise_scale, sums_of_norms
 from configs.batch import divide
 from configs.load import load
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.data.loader import Batch
 from train.data.source import open_source, training_part
 from train.dist import process_group, read_ranks
@@ -29,6 +28,8 @@ from train.objective import Objective
 from train.optimizer import gradient_squares, squares
 from train.timesteps import Bins, bins_of
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CONFIG = Path("configs/pretrain/digits.yaml")
 SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "gns.enabled=true", "gns.bins=4"]
 
@@ -37,15 +38,6 @@ def config_of(*keys: str) -> Pretrain:
     config = load(CONFIG, [*SMALL, *keys])
     assert isinstance(config, Pretrain)
     return config
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads that wait by spinning would keep the tests beside this one waiting."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -258,32 +250,6 @@ def test_a_step_that_overflowed_is_left_out_and_counted() -> None:
     assert sum(found["bins"]["counts"]) == 8
 
 
-@pytest.mark.parametrize(
-    ("keys", "word"),
-    [
-        (["train.micro_batch=null"], "has one a step"),
-        (["train.micro_batch=1"], "set it to 2"),
-        (["train.micro_batch=8", "objective.sampler=stratified"], "divisor of 8"),
-    ],
-)
-def test_microbatches_that_tell_nothing_are_refused(keys: list[str], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        divide(config_of(*keys), world=1)
-
-
-@pytest.mark.parametrize(
-    ("keys", "word"),
-    [
-        (["layout.tensor=2"], "set layout.tensor to 1"),
-        (["model.conditioning=in_context"], "gns.bins to null"),
-        (["gns.bins=null", "gns.whole_every=5"], "set gns.bins"),
-    ],
-)
-def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        config_of(*keys)
-
-
 def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
     """A measurement of the whole model by two bins, one sample each."""
     config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
@@ -325,20 +291,3 @@ def test_a_measurement_that_is_not_finite_is_none(network: DiT) -> None:
     assert whole_noise(network) is None
     with torch.no_grad():
         network.patches_out.bias.copy_(before)
-
-
-@pytest.mark.parametrize(
-    ("world", "keys", "microbatches"),
-    [
-        (1, ["train.micro_batch=16"], (4, 16)),
-        (4, [], (4, 16)),
-        (4, ["train.micro_batch=8"], (4, 16)),
-        (4, ["layout.shard=2"], (4, 16)),
-        (2, ["layout.shard=2", "train.micro_batch=8"], (2, 32)),
-    ],
-)
-def test_microbatches_are_the_shares_of_ranks_or_those_of_the_only_one(
-    world: int, keys: list[str], microbatches: tuple[int, int]
-) -> None:
-    division = divide(config_of(*keys), world=world)
-    assert (division.noise_count, division.noise_batch) == microbatches
