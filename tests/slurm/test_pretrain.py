@@ -19,6 +19,7 @@ ENDLESS = (
     *TINY, "train.steps=1000000", "optimizer.decay=0", "log.every=1", "checkpoint.every=50",
 )  # fmt: skip
 TWO_BY_TWO = ("--nodes=2", "--gpus-per-node=a40:2")
+TWO_BY_ONE = ("--nodes=2", "--gpus-per-node=a40:1")
 ONE = ("--nodes=1", "--gpus-per-node=a40:1")
 
 
@@ -122,8 +123,15 @@ def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> Non
     assert run.attempts() == [1]
 
 
-def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(jobs: Jobs) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=TWO_BY_TWO)
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [(TWO_BY_ONE, 2), pytest.param(TWO_BY_TWO, 4, marks=pytest.mark.long)],
+    ids=["2 ranks", "4 ranks"],
+)
+def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
+    jobs: Jobs, flags: tuple[str, ...], ranks: int
+) -> None:
+    job = jobs.submit(DIGITS, *ENDLESS, flags=flags)
     run = jobs.at_step(job, 20)
     jobs.cluster.warn(job)
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
@@ -134,13 +142,19 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(jobs: Jobs
     assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
     assert events(run)[-1] == "done"
     assert run.attempts() == [1, 2]
-    reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=4)
+    reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
     expect_same_curve(run, reference)
 
 
-def test_a_real_time_limit_is_survived(jobs: Jobs) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, "--time=2", "--signal=B:USR1@60"))
-    run = jobs.run_of(job)
+@pytest.mark.parametrize(
+    "limit", ["brought near", pytest.param("2 minutes", marks=pytest.mark.long)]
+)
+def test_a_real_time_limit_is_survived(jobs: Jobs, limit: str) -> None:
+    time = "--time=2" if limit == "2 minutes" else "--time=10"
+    job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, time, "--signal=B:USR1@60"))
+    run = jobs.at_step(job, 1)
+    if limit == "brought near":
+        jobs.cluster.bring_limit_near(job)
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=120)
     paused_at = max(losses(run))
     assert events(run)[-2:] == ["saved", "paused"]
@@ -151,7 +165,7 @@ def test_a_real_time_limit_is_survived(jobs: Jobs) -> None:
 
 
 def test_scancel_leaves_a_checkpoint_and_no_requeue(jobs: Jobs) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=2", "--gpus-per-node=a40:1"))
+    job = jobs.submit(DIGITS, *ENDLESS, flags=TWO_BY_ONE)
     run = jobs.at_step(job, 5)
     jobs.cluster.cancel(job)
     jobs.cluster.wait(job, timeout=60)

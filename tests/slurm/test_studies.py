@@ -83,11 +83,14 @@ def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None
     cluster.wait(job, timeout=timeout)
 
 
-@pytest.fixture(scope="module")
-def grid(checkout: Checkout, cluster: Cluster) -> tuple[Path, Submitted]:
-    """Two GPUs x two batches x two repeats; a cell was requeued while it ran."""
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
+def grid(
+    request: pytest.FixtureRequest, checkout: Checkout, cluster: Cluster
+) -> tuple[Path, Submitted]:
+    """Two GPUs x two batches, once or repeated."""
     file = write(
-        checkout, "my $(touch hacked); 'study'", question="Which is faster?", repeats=2,
+        checkout, f"my $(touch hacked); 'study' {request.param}", question="Which is faster?",
+        repeats=request.param,
         axes={"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
     )  # fmt: skip
     found = submit(checkout, file)
@@ -98,10 +101,10 @@ def grid(checkout: Checkout, cluster: Cluster) -> tuple[Path, Submitted]:
 def test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict(
     grid: tuple[Path, Submitted], cluster: Cluster
 ) -> None:
-    _, found = grid
+    file, found = grid
     assert len(found.arrays) == 2
     rows = found.study.rows()
-    assert len(rows) == 8
+    assert len(rows) == 4 * read_tree(file)["repeats"]
     for row in rows:
         assert found.events(row.cell) == ["queued", "started", "saved", "done"]
         (attempt,) = json.loads((found.study.cell(row.cell) / "manifest.json").read_text())[
@@ -126,7 +129,8 @@ def test_status_of_a_study_is_right_without_accounting(
     study = grid[1].study
     answer = checkout.launch("status", study.path, "--json", env={"PATH": no_sacct(checkout)})
     assert {row["state"] for row in json.loads(answer.stdout)} == {"done"}
-    assert answer.stderr.endswith("8 runs: 8 done\n")
+    count = len(study.rows())
+    assert answer.stderr.endswith(f"{count} runs: {count} done\n")
 
 
 def no_sacct(checkout: Checkout) -> str:
