@@ -104,7 +104,8 @@ def test_counted_memory_stands_beside_the_closed_form(capsys: pytest.CaptureFixt
 
 
 def test_a_unet_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [CIFAR10, "model.family=unet", "model.unet.width=32", "train.compile=false"]
+    small = ("model.unet.width=32", "model.unet.layers=1")
+    words = [CIFAR10, "model.family=unet", *small, "train.compile=false"]
     assert main([*words, "train.global_batch=16", "--gpu", "a40", "--exact", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["macs"].keys() == {"convolutions", "rest"}
