@@ -10,6 +10,7 @@ from pathlib import Path
 from configs.attempt import open_attempt
 from configs.records import read_records, valid
 from configs.run import RunFolder, find_runs
+from tests.crew import Crew
 
 DIGITS = Path("configs/pretrain/digits.yaml")
 # A network and samples so small that a run is over in seconds.
@@ -62,18 +63,22 @@ def opened(
     return RunFolder(attempt.parent.parent)
 
 
+# Of this process, by their number of ranks, the one that was asked last at the end.
+_CREWS: dict[int, Crew] = {}
+# Each rank keeps half a gigabyte.
+_MOST_CREWS = 2
+
+
 def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
-    """One attempt at a run by `ranks` ranks of one thread each."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, f"--nproc-per-node={ranks}", "-m", engine, str(run.path)],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    """One attempt at a run by `ranks` ranks of one thread each; AssertionError if it fails."""
+    environment = clean_environment()
+    crew = _CREWS.pop(ranks, None)
+    if crew is None or not crew.is_there:
+        while len(_CREWS) >= _MOST_CREWS:
+            _CREWS.pop(next(iter(_CREWS))).dismiss()
+        crew = Crew(ranks, environment=environment)
+    _CREWS[ranks] = crew
+    crew.carry_out(run.path, engine=engine, environment=environment)
 
 
 def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
@@ -81,6 +86,11 @@ def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolde
     run = opened(DIGITS, overrides)
     torchrun(run, ranks=ranks)
     return run
+
+
+def carried_on(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
+    """One more attempt at the run, to its end."""
+    torchrun(opened(run.path, overrides), ranks=ranks)
 
 
 def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
@@ -91,7 +101,7 @@ def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
         if checkpoint.name != f"step-{step:09d}":
             shutil.rmtree(checkpoint)
     copy.metrics_file.unlink()
-    torchrun(opened(copy.path, []), ranks=ranks)
+    carried_on(copy, ranks=ranks)
     return copy
 
 
