@@ -14,10 +14,13 @@ pytestmark = pytest.mark.xdist_group("ranks")
 # Samples and validations on the way, for they put other weights in the place of the trained ones.
 EVERY_STEP = [
     "log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1",
-    "sample.every=20", "validation.every=30", "validation.images=8",
+    "sample.every=8", "validation.every=12", "validation.images=8",
     # The curve does not depend on how many steps there are to be.
     "optimizer.decay=0.0",
 ]  # fmt: skip
+# The network of the config is for the long tests: of a smaller one the layouts are the same.
+SMALL = ["model.width=64", "model.depth=2", *EVERY_STEP]
+KEYS = {24: SMALL, 200: EVERY_STEP}
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_rank(logs: Path) -> RunFolder:
+    """200 steps of the small network."""
+    return trained(logs, ["train.steps=200", *SMALL])
+
+
+@pytest.fixture(scope="module")
+def long_one_rank(logs: Path) -> RunFolder:
+    """200 steps of the network of the config."""
     return trained(logs, ["train.steps=200", *EVERY_STEP])
 
 
@@ -40,21 +50,21 @@ def largest_difference(a: RunFolder, b: RunFolder, *, steps: int) -> float:
 
 
 LAYOUTS = {
-    "2 ranks": (2, []),
-    "4 ranks, 2 microbatches": (4, ["train.micro_batch=8"]),
     "4 microbatches": (1, ["train.micro_batch=16"]),
-    "FSDP2 on 2": (2, ["layout.shard=2"]),
-    "HSDP on 2 x 2": (4, ["layout.shard=2"]),
-    "TP on 2": (2, ["layout.tensor=2"]),
-    "TP x FSDP2 on 2 x 2, 2 microbatches": (
-        4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"],
-    ),
-    "FSDP2 on 2, blocks recomputed": (2, ["layout.shard=2", "activation_checkpointing.mode=full"]),
     "all but products recomputed": (
         1, ["activation_checkpointing.mode=selective", "activation_checkpointing.every=null"],
     ),
+    "2 ranks": (2, []),
+    "FSDP2 on 2": (2, ["layout.shard=2"]),
+    "TP on 2": (2, ["layout.tensor=2"]),
+    "FSDP2 on 2, blocks recomputed": (2, ["layout.shard=2", "activation_checkpointing.mode=full"]),
     "FSDP2 on 2, saves while training": (
         2, ["layout.shard=2", "checkpoint.asynchronous=true", "checkpoint.every=7"],
+    ),
+    "4 ranks, 2 microbatches": (4, ["train.micro_batch=8"]),
+    "HSDP on 2 x 2": (4, ["layout.shard=2"]),
+    "TP x FSDP2 on 2 x 2, 2 microbatches": (
+        4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"],
     ),
 }  # fmt: skip
 # Whose parts are in others of them too.
@@ -65,23 +75,25 @@ SELDOM = (
 
 
 @pytest.mark.parametrize(
-    "steps", [32, pytest.param(200, marks=pytest.mark.long)], ids=["32 steps", "200 steps"]
+    ("steps", "reference"),
+    [(24, "one_rank"), pytest.param(200, "long_one_rank", marks=pytest.mark.long)],
+    ids=["24 steps", "200 steps"],
 )
 @pytest.mark.parametrize(
     "layout",
     [pytest.param(one, marks=pytest.mark.long if one in SELDOM else ()) for one in LAYOUTS],
 )
 def test_in_fp32_every_layout_has_the_losses_of_one_rank(
-    logs: Path, one_rank: RunFolder, layout: str, steps: int
+    logs: Path, request: pytest.FixtureRequest, layout: str, steps: int, reference: str
 ) -> None:
     ranks, more = LAYOUTS[layout]
-    other = trained(logs, [f"train.steps={steps}", *EVERY_STEP, *more], ranks=ranks)
-    assert largest_difference(one_rank, other, steps=steps) < 1e-6
+    other = trained(logs, [f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
+    assert largest_difference(request.getfixturevalue(reference), other, steps=steps) < 1e-6
 
 
 def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
-    again, whole = losses(trained(logs, ["train.steps=50", *EVERY_STEP])), losses(one_rank)
-    assert again == {step: whole[step] for step in range(1, 51)}
+    again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
+    assert again == {step: whole[step] for step in range(1, 25)}
 
 
 @pytest.fixture(
@@ -94,18 +106,18 @@ def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) ->
     ids=["DDP", "FSDP2", "TP, saved while training"],
 )
 def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
-    keys = ["train.steps=60", "checkpoint.every=25", "checkpoint.keep=3"]
-    return trained(logs, [*keys, *EVERY_STEP, *request.param], ranks=2)
+    keys = ["train.steps=24", "checkpoint.every=10", "checkpoint.keep=3"]
+    return trained(logs, [*keys, *SMALL, *request.param], ranks=2)
 
 
 def test_a_resume_on_as_many_ranks_goes_on_to_the_bit(logs: Path, two_ranks: RunFolder) -> None:
-    again = resumed(two_ranks, step=25, ranks=2, logs=logs)
-    expected = {step: loss for step, loss in losses(two_ranks).items() if step > 25}
+    again = resumed(two_ranks, step=10, ranks=2, logs=logs)
+    expected = {step: loss for step, loss in losses(two_ranks).items() if step > 10}
     assert losses(again) == expected
     # Clocks and images go on from where they were.
-    at_25 = next(record for record in two_ranks.records() if record.get("step") == 25)
+    at_10 = next(record for record in two_ranks.records() if record.get("step") == 10)
     later = [record for record in again.records() if "train_s" in record]
-    assert all(record["train_s"] > at_25["train_s"] for record in later)
+    assert all(record["train_s"] > at_10["train_s"] for record in later)
     assert all(record["images"] == record["step"] * 64 for record in later)
 
 
@@ -114,8 +126,8 @@ def test_a_resume_on_another_number_of_ranks_goes_on_within_rounding(
 ) -> None:
     layout = two_ranks.config().layout
     ranks = 4 if layout.shard * layout.tensor == 2 else 1
-    again, whole = losses(resumed(two_ranks, step=50, ranks=ranks, logs=logs)), losses(two_ranks)
-    assert list(again) == list(range(51, 61))
+    again, whole = losses(resumed(two_ranks, step=20, ranks=ranks, logs=logs)), losses(two_ranks)
+    assert list(again) == list(range(21, 25))
     assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
 
 
@@ -129,12 +141,12 @@ def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
 ) -> None:
     config = one_rank.config()
     write_seed(config, tmp_path / "seed")
-    keys = ["train.steps=20", *EVERY_STEP, f"model.init_from={tmp_path / 'seed'}", *layout]
+    keys = ["train.steps=10", *SMALL, f"model.init_from={tmp_path / 'seed'}", *layout]
     first, second = losses(trained(logs, keys, ranks=2)), losses(one_rank)
     assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
 
 
 def test_a_run_starts_from_the_averaged_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
-    keys = ["train.steps=5", *EVERY_STEP, f"model.init_from={one_rank.path}", "layout.shard=2"]
+    keys = ["train.steps=5", *SMALL, f"model.init_from={one_rank.path}", "layout.shard=2"]
     begun, ended = losses(trained(logs, keys, ranks=2)), losses(one_rank)
     assert max(begun.values()) < (ended[1] + ended[200]) / 2
