@@ -12,7 +12,16 @@ import pytest
 
 from analysis.__main__ import main as analyse
 from configs.run import RunFolder, find_runs
-from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
+from tests.running import (
+    DIGITS,
+    TINY,
+    body,
+    carried_on,
+    clean_environment,
+    events,
+    losses,
+    newest_run,
+)
 
 Begin = Callable[..., subprocess.Popen[str]]
 LONG = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=100000")
@@ -120,7 +129,7 @@ def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path,
     assert events(run)[-2:] == ["saved", "stopped"], output
     stopped_at = max(losses(run))
     steps = stopped_at + 2
-    body(run.path, f"train.steps={steps}", logs=tmp_path)
+    carried_on(run, f"train.steps={steps}")
     assert events(run)[-1] == "done"
     assert sorted(losses(run)) == list(range(1, steps + 1))
 

@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from configs.attempt import open_attempt
 from configs.run import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
-from tests.running import DIGITS, TINY, body, clean_environment, events, losses, newest_run
+from tests.running import (
+    TINY,
+    body,
+    carried_on,
+    clean_environment,
+    events,
+    losses,
+    newest_run,
+    torchrun,
+    trained,
+)
 from tests.train.latent_stores import contents
 from tests.train.tiny_vae import save_images, save_kl
 
@@ -22,7 +33,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     save_images(folder / "images", per_class=20)
     save_kl(folder / "vae")
-    body(config(folder, folder / "store"), logs=folder / "logs", job="encode")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(folder / "logs"))
+        assert open_attempt(config(folder, folder / "store"), []) is not None
+    torchrun(newest_run(folder / "logs"), ranks=1)
     return folder
 
 
@@ -86,7 +100,7 @@ def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> N
     last = list(newest_run(tmp_path / "logs").records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "data")
     assert "class-1/003.png: not a readable image" in last["message"]
-    body(newest_run(tmp_path / "logs").path, "encode.skip_bad=true", logs=tmp_path, job="encode")
+    carried_on(newest_run(tmp_path / "logs"), "encode.skip_bad=true")
     last = list(newest_run(tmp_path / "logs").records())[-1]
     assert (last["event"], last["images"], last["skipped"]) == ("done", 14, 1)
 
@@ -98,13 +112,15 @@ def test_a_config_of_another_job_is_sent_there(made: Path, tmp_path: Path) -> No
     assert "it belongs to jobs/encode.sbatch" in done.stderr
 
 
-def test_samples_of_a_run_on_a_store_are_decoded(made: Path, tmp_path: Path) -> None:
+def test_samples_of_a_run_on_a_store_are_decoded(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
     keys = [
         *TINY, "data.source=latents", f"data.path={made / 'store'}", "data.size=8",
         "data.channels=4", "data.classes=3", "data.flip=true", "train.steps=4", "log.every=1",
     ]  # fmt: skip
-    body(DIGITS, *keys, logs=tmp_path)
-    run = newest_run(tmp_path)
+    run = trained(tmp_path, keys)
     assert sorted(losses(run)) == [1, 2, 3, 4]
     # Images of 16 pixels are enlarged threefold with a border of 3, latents of 8 sixfold with 6.
     with Image.open(run.samples / "step-000000004.png") as grid:

@@ -12,10 +12,19 @@ import pytest
 from configs.attempt import open_attempt
 from configs.run import RunFolder, find_runs
 from tests.jobs.test_encode import ranks_of
-from tests.running import TINY, body, clean_environment, events, newest_run, trained
+from tests.running import (
+    TINY,
+    body,
+    carried_on,
+    clean_environment,
+    events,
+    newest_run,
+    torchrun,
+    trained,
+)
 
 # A piece per image: slow enough to be caught half-way.
-SLOW = ("num=400", "batch=1", "steps=12")
+SLOW = ("num=200", "batch=1", "steps=12")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +40,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def whole(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file that one undisturbed rank writes."""
     logs = tmp_path_factory.mktemp("logs")
-    body(run.path, *SLOW, logs=logs, job="sample", LOCAL_NODES="1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(logs))
+        assert open_attempt(run.path, list(SLOW), kind="sample") is not None
+    torchrun(newest_run(logs), ranks=1)
     return (newest_run(logs).samples / "images.npz").read_bytes()
 
 
@@ -60,12 +72,12 @@ def test_a_job_killed_half_way_goes_on_to_the_bytes_of_one_that_was_not(
     assert process.returncode == 1, output
     assert events(begun)[-1] == "failed"
     kept = len(list(begun.samples.rglob("0*.npy")))
-    assert 4 <= kept < 400
+    assert 4 <= kept < 200
     assert not (begun.samples / "images.npz").exists()
     body(begun.path, logs=tmp_path, job="sample", LOCAL_NODES="2")
     again = [record for record in begun.records() if record["attempt"] == 2]
     assert (again[0]["event"], again[0]["step"]) == ("started", kept)
-    assert (again[-1]["event"], again[-1]["images"]) == ("done", 400)
+    assert (again[-1]["event"], again[-1]["images"]) == ("done", 200)
     assert (begun.samples / "images.npz").read_bytes() == whole
     done = body(begun.path, logs=tmp_path, job="sample")
     assert "done already" in done.stderr
@@ -79,19 +91,19 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on_when_it_is_given_again(
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert events(begun)[-1] == "stopped"
-    assert 4 <= len(list(begun.samples.rglob("0*.npy"))) < 400
-    body(begun.path, logs=tmp_path, job="sample")
+    assert 4 <= len(list(begun.samples.rglob("0*.npy"))) < 200
+    carried_on(begun)
     assert events(begun)[-1] == "done"
     assert (begun.samples / "images.npz").read_bytes() == whole
 
 
 def test_the_command_draws_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     out = tmp_path / "by hand.npz"
     # Of Python 3.11 torchrun takes --num for an option of its own.
     for command in (
         ["-m", "train", "sample", run.path, "--num", "20", "--out", out, "batch=8"],
-        [*torchrun, "-m", "train", "sample", run.path, "num=20", "batch=8"],
+        [*agent, "-m", "train", "sample", run.path, "num=20", "batch=8"],
     ):
         subprocess.run(
             [sys.executable, *map(str, command)],
