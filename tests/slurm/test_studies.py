@@ -160,63 +160,45 @@ def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkou
     assert not list(checkout.logs.rglob("*.pkl"))
 
 
-def test_a_task_that_is_requeued_goes_on_in_its_own_cell(
+def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
     checkout: Checkout, cluster: Cluster
 ) -> None:
+    """By hand, and by itself when it is warned; the last task's own job id is that of the array."""
     file = write(
         checkout, "long", axes={"seed": [1, 2]}, report=False,
         set={"resources.gpu": "a40", "train.steps": 1000000, "checkpoint.every": 50},
     )  # fmt: skip
     found = submit(checkout, file)
-    cell = found.study.rows()[1].cell
-    wait_until(lambda: "saved" in found.events(cell), timeout=180, what="a save")
+    cells = [row.cell for row in found.study.rows()]
+    cell, other = sorted(cells, key=found.task, reverse=True)
     task = found.task(cell)
+    wait_until(lambda: "saved" in found.events(cell), timeout=180, what="a save")
     cluster.requeue(task)
     cluster.end_requeue_hold(task)
     wait_until(lambda: found.events(cell).count("started") == 2, timeout=180, what="a resume")
-    attempts = json.loads((found.study.cell(cell) / "manifest.json").read_text())["attempts"]
-    assert [attempt["slurm"].get("restarts") for attempt in attempts] == [None, "1"]
     states = json.loads(checkout.launch("status", found.study.path, "--json").stdout)
     told = {Path(row["run"]).name: row for row in states}
     assert (told[cell]["state"], told[cell]["job"], told[cell]["attempts"]) == ("running", task, 2)
+
+    cluster.warn(task)
+    cluster.end_requeue_hold(task)
+    wait_until(lambda: found.events(cell).count("started") == 3, timeout=180, what="another")
+    assert "paused" in found.events(cell)
+    assert cluster.restarts(found.task(other)) == 0
+    attempts = json.loads((found.study.cell(cell) / "manifest.json").read_text())["attempts"]
+    assert [attempt["slurm"].get("restarts") for attempt in attempts] == [None, "1", "2"]
+    assert task.endswith("_1")
+    assert attempts[0]["slurm"]["job"] == found.arrays[0]
+
     checkout.launch("cancel", found.study.path)
-    cells = [row.cell for row in found.study.rows()]
     wait_until(
         lambda: {found.last(one)["event"] for one in cells} == {"stopped"},
         timeout=60, what="both to stop",
     )  # fmt: skip
     again = submit(checkout, found.study.path)
     assert len(again.arrays) == 1
-    assert [events(found.study.cell(one))[-1] for one in cells] == ["queued", "queued"]
+    assert [found.last(one)["event"] for one in cells] == ["queued", "queued"]
     checkout.launch("cancel", found.study.path)
-
-
-def test_a_warned_last_task_requeues_itself_and_not_the_whole_array(
-    checkout: Checkout, cluster: Cluster
-) -> None:
-    """The last task's own job id is that of the array."""
-    file = write(
-        checkout, "warned", axes={"train.steps": [10, 1000000]}, report=False, order_seed=0,
-        set={"resources.gpu": "a40", "checkpoint.every": 50},
-    )  # fmt: skip
-    tree = read_tree(file)
-    del tree["set"]["train.steps"]
-    file.write_text(dump_yaml(tree))
-    found = submit(checkout, file)
-    short, long = "steps-10", "steps-1000000"
-    task = found.task(long)
-    assert task.endswith("_1")
-    cluster.wait(found.task(short), "COMPLETED", timeout=180)
-    wait_until(lambda: "started" in found.events(long), timeout=180, what="the long one to start")
-    (attempt,) = json.loads((found.study.cell(long) / "manifest.json").read_text())["attempts"]
-    assert attempt["slurm"]["job"] == found.arrays[0]
-    cluster.warn(task)
-    cluster.end_requeue_hold(task)
-    wait_until(lambda: found.events(long).count("started") == 2, timeout=180, what="a resume")
-    assert "paused" in found.events(long)
-    assert cluster.restarts(found.task(short)) == 0
-    checkout.launch("cancel", found.study.path)
-    wait_until(lambda: found.last(long)["event"] == "stopped", timeout=60, what="it to stop")
 
 
 @pytest.fixture(scope="module")
