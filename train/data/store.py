@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from train.data.source import DataError
 
-FORMAT = 1
 INDEX, ENCODING = "index.json", "encoding.json"
 DTYPES = {"float16": "F16", "float32": "F32"}
 AGAIN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
