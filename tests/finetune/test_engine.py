@@ -10,6 +10,7 @@ from configs.schema import Finetune
 from finetune.__main__ import main
 from finetune.engine import engine_of
 from tests.finetune.conftest import TINY, paths
+from tests.running import opened
 
 pytestmark = pytest.mark.xdist_group("flux")
 
@@ -18,9 +19,7 @@ pytestmark = pytest.mark.xdist_group("flux")
 def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setenv("LOGS", str(tmp_path))
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
-    attempt = open_attempt(TINY, paths(flux), kind="finetune")
-    assert attempt is not None
-    return RunFolder(attempt.parent.parent)
+    return opened(TINY, paths(flux), kind="finetune")
 
 
 def engine(run: RunFolder, asked: str = "auto") -> str:

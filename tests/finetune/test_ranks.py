@@ -7,10 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from configs.attempt import open_attempt
 from configs.run import RunFolder
 from tests.finetune.conftest import QUICK, TINY, Tune, paths
-from tests.running import events, losses, torchrun
+from tests.running import events, losses, opened, torchrun
 
 pytestmark = pytest.mark.xdist_group("flux")
 
@@ -19,9 +18,7 @@ pytestmark = pytest.mark.xdist_group("flux")
 def on_two_ranks(flux: Path, tune: Tune) -> RunFolder:
     """The run of the other tests on two ranks of two microbatches each."""
     changes = ["train.steps=20", "train.micro_batch=1"]
-    attempt = open_attempt(TINY, [*paths(flux), *QUICK, *changes], kind="finetune", gpus=2)
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(TINY, [*paths(flux), *QUICK, *changes], kind="finetune", gpus=2)
     torchrun(run, ranks=2, engine="finetune")
     return run
 

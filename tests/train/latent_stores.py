@@ -5,6 +5,7 @@ from pathlib import Path
 
 from configs.schema.data import Data
 from configs.schema.encode import Encoding
+from tests.train.tiny_vae import save_images, save_kl
 from train.dist import process_group, read_ranks
 from train.encode import Progress, encode
 from train.stopping import Wish
@@ -17,6 +18,14 @@ def encoding(folder: Path, **keys: object) -> Encoding:
     """What `folder/images` is encoded with, by the VAE in `folder/vae` into `folder/store`."""
     paths = {name: str(folder / name) for name in ("images", "vae")}
     return Encoding.model_validate(paths | {"out": str(folder / "store")} | SMALL | keys)
+
+
+def write_store(folder: Path, *, per_class: int = 5) -> Path:
+    """Make `folder` with images, a VAE, and their store."""
+    save_images(folder / "images", per_class=per_class)
+    save_kl(folder / "vae")
+    encode_alone(encoding(folder))
+    return folder
 
 
 def encode_alone(

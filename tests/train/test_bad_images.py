@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.attempt import open_attempt
 from configs.ending import close_attempt
 from configs.run import RunFolder
-from tests.running import DIGITS, TINY, torchrun
+from tests.running import DIGITS, TINY, opened, torchrun
 
 
 @pytest.fixture
@@ -33,15 +32,13 @@ def attempted(images: Path, *more: str, ranks: int) -> tuple[RunFolder, str]:
         "data.source=folder", f"data.path={images}", "data.channels=3", "data.classes=2",
         "data.held_out=0.0", "train.steps=3", "log.every=1",
     ]  # fmt: skip
-    attempt = open_attempt(DIGITS, [*TINY, *data, *more])
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, [*TINY, *data, *more])
     status = 0
     try:
         torchrun(run, ranks=ranks)
     except AssertionError:
         status = 1
-    return run, close_attempt(attempt, status=status).event
+    return run, close_attempt(run.attempt(1), status=status).event
 
 
 @pytest.mark.parametrize("workers", [0, 2])

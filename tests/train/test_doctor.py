@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.train.latent_stores import encode_alone, encoding, latents
+from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_images, save_kl
 from train.__main__ import main
 from train.data.source import DataError, open_source
@@ -19,11 +19,7 @@ from train.data.store import checksum
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with images, a VAE, and their store."""
-    folder = tmp_path_factory.mktemp("made")
-    save_images(folder / "images")
-    save_kl(folder / "vae")
-    encode_alone(encoding(folder))
-    return folder
+    return write_store(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture

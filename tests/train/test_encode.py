@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from configs.yaml12 import ConfigError
-from tests.train.latent_stores import contents, encode_alone, encoding, latents
-from tests.train.tiny_vae import save_cosmos, save_images, save_kl, spoil_config
+from tests.train.latent_stores import contents, encode_alone, encoding, latents, write_store
+from tests.train.tiny_vae import save_cosmos, spoil_config
 from train.data.source import DataError, open_source
 from train.data.store import read_index
 from train.failure import reason_of
@@ -20,11 +20,7 @@ from train.stopping import Wish
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with images, a VAE, and their store."""
-    folder = tmp_path_factory.mktemp("made")
-    save_images(folder / "images")
-    save_kl(folder / "vae")
-    encode_alone(encoding(folder))
-    return folder
+    return write_store(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture

@@ -13,10 +13,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from configs.attempt import open_attempt
-from configs.run import RunFolder
 from configs.yaml12 import ConfigError
-from tests.running import DIGITS
+from tests.running import DIGITS, opened
 from train.data.digits import Digits
 from train.features import frechet_distance, open_features, statistics
 from train.fid import fid, main
@@ -238,9 +236,7 @@ def test_a_distance_is_recorded_in_the_run_that_was_drawn_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    attempt = open_attempt(DIGITS, [])
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, [])
     source = Digits()
     grey = np.stack([source[index][0][0] for index in range(100)])
     pixels = np.round((grey + 1) * 127.5).astype(np.uint8)[..., None].repeat(3, axis=3)

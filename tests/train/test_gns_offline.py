@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,11 @@ import torch
 from safetensors.torch import save_file
 
 from analysis.__main__ import main as analyse
-from configs.attempt import open_attempt
 from configs.load import load, merge, resolve, to_tree
 from configs.run import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.yaml12 import ConfigError, dump_yaml
-from tests.running import DIGITS, TINY, clean_environment, events, newest_run
+from tests.running import DIGITS, TINY, clean_environment, events, newest_run, opened
 from train.__main__ import main
 from train.data.source import open_source, training_part
 from train.dist import process_group, read_ranks
@@ -29,18 +27,9 @@ from train.objective import Objective
 from train.pretrain import attempt as pretrain
 from train.timesteps import Bins
 
-pytestmark = pytest.mark.xdist_group("gns offline")
+pytestmark = [pytest.mark.xdist_group("gns offline"), pytest.mark.usefixtures("one_thread")]
 
 FEW = ("bins=2", "batch=4", "count=4", "samples=3")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads that wait by spinning would keep the tests beside this one waiting."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +43,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def run(logs: Path) -> RunFolder:
     """A run on digits with three checkpoints."""
-    begun = open_attempt(
-        DIGITS, [*TINY, "train.steps=6", "checkpoint.every=2", "checkpoint.keep=3"]
-    )
-    assert begun is not None
-    found = RunFolder(begun.parent.parent)
+    found = opened(DIGITS, [*TINY, "train.steps=6", "checkpoint.every=2", "checkpoint.keep=3"])
     assert pretrain(found, number=1) == 0
     return found
 
@@ -102,9 +87,7 @@ def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> Non
 def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
     run: RunFolder, measured: RunFolder, logs: Path
 ) -> None:
-    begun = open_attempt(run.path, [*FEW, "steps=[2, 4]"], kind="gns")
-    assert begun is not None
-    other = RunFolder(begun.parent.parent)
+    other = opened(run.path, [*FEW, "steps=[2, 4]"], kind="gns")
     # What an attempt left that was killed while it wrote its fifth sample.
     lines = measured.metrics_file.read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"gns_sample"' in line][:5]

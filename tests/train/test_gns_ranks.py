@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from configs.attempt import open_attempt
 from configs.gns import noise_of
 from configs.run import RunFolder
-from tests.running import DIGITS, clean_environment, losses
+from tests.running import DIGITS, clean_environment, losses, opened
 from train.pretrain import attempt
 
 pytestmark = pytest.mark.xdist_group("ranks")
@@ -30,10 +29,8 @@ LAYOUTS = {
 }
 
 
-def opened(*keys: str) -> RunFolder:
-    begun = open_attempt(DIGITS, [*KEYS, *keys])
-    assert begun is not None
-    return RunFolder(begun.parent.parent)
+def begun(*keys: str) -> RunFolder:
+    return opened(DIGITS, [*KEYS, *keys])
 
 
 def free_port() -> str:
@@ -47,8 +44,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     """The same two steps: on one rank, and on four in every layout, by one launch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
-        one = opened(*NOISE, "train.micro_batch=16")
-        others = {name: opened(*keys) for name, keys in LAYOUTS.items()}
+        one = begun(*NOISE, "train.micro_batch=16")
+        others = {name: begun(*keys) for name, keys in LAYOUTS.items()}
     assert attempt(one, number=1) == 0
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     words = [word for run in others.values() for word in (free_port(), str(run.path))]

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import open_attempt
 from configs.ending import close_attempt
-from configs.run import RunFolder
-from tests.running import DIGITS, TINY, clean_environment
+from tests.running import DIGITS, TINY, clean_environment, opened
 from train.dist import Ranks
 from train.hang import HangWatch
 
@@ -51,9 +49,7 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
-    attempt = open_attempt(DIGITS, KEYS)
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, KEYS)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     agent = subprocess.Popen(
         [*command, "-m", "train", str(run.path)],
@@ -69,17 +65,17 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
         took = time.monotonic() - begin
     finally:
         agent.kill()
-    assert close_attempt(attempt, status=1).event == "failed"
+    assert close_attempt(run.attempt(1), status=1).event == "failed"
     last = list(run.records())[-1]
     assert (last["reason"], last["rank"]) == ("hang", 1)
     assert "rank 1 on " in last["message"]
     assert " stands still at step " in last["message"]
-    stacks = sorted((attempt / "ranks").glob("stack-*.txt"))
+    stacks = sorted((run.attempt(1) / "ranks").glob("stack-*.txt"))
     assert [file.name for file in stacks] == [f"stack-{rank:05d}.txt" for rank in range(3)]
     assert all("train/loop.py" in file.read_text() for file in stacks)
     # torchrun leaves the others 30 s to go.
     assert took < 6 + 3 + 30 + 30
-    assert json.loads((attempt / "error.json").read_text())["reason"] == "hang"
+    assert json.loads((run.attempt(1) / "error.json").read_text())["reason"] == "hang"
 
 
 @pytest.fixture

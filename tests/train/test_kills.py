@@ -13,7 +13,7 @@ import pytest
 
 from configs.attempt import open_attempt
 from configs.run import RunFolder
-from tests.running import DIGITS, TINY, clean_environment, losses, trained
+from tests.running import DIGITS, TINY, clean_environment, losses, opened, trained
 
 KEYS = [*TINY, "log.every=1", "checkpoint.every=3", "optimizer.decay=0.0", "data.workers=0"]
 
@@ -57,9 +57,7 @@ def _steps(run: RunFolder) -> int:
 
 def survive(logs: Path, *, kills: int, ranks: int, steps: int) -> None:
     chance = random.Random(kills * 10 + ranks)
-    attempt = open_attempt(DIGITS, [*KEYS, f"train.steps={steps}"])
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, [*KEYS, f"train.steps={steps}"])
     done = sum(
         killed(run, ranks=ranks, steps=steps, after_s=chance.uniform(0, 0.6)) for _ in range(kills)
     )

@@ -14,9 +14,9 @@ from configs.batch import divide
 from configs.load import resolve
 from configs.schema import Pretrain
 from configs.schema.data import Data
-from tests.train.latent_stores import encode_alone, encoding, latents
+from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.test_loader import same
-from tests.train.tiny_vae import save_cosmos, save_images, save_kl, spoil_config
+from tests.train.tiny_vae import save_cosmos, save_kl, spoil_config
 from train.data.folder import ImageFolder, list_images
 from train.data.latents import Latents
 from train.data.loader import Batch, microbatches
@@ -29,11 +29,7 @@ from train.draws import Variant
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with images, a VAE, and their store."""
-    folder = tmp_path_factory.mktemp("kl")
-    save_images(folder / "images")
-    save_kl(folder / "vae")
-    encode_alone(encoding(folder))
-    return folder
+    return write_store(tmp_path_factory.mktemp("kl"))
 
 
 @pytest.fixture(scope="module")

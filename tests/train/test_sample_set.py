@@ -11,14 +11,12 @@ import pytest
 import torch
 
 import train.pieces
-from configs.attempt import open_attempt
 from configs.load import resolve
 from configs.run import RunFolder
 from configs.schema import Pretrain, Sampling
 from configs.yaml12 import ConfigError
-from tests.running import TINY, torchrun, trained
-from tests.train.latent_stores import encode_alone, encoding
-from tests.train.tiny_vae import save_images, save_kl
+from tests.running import TINY, opened, torchrun, trained
+from tests.train.latent_stores import write_store
 from train.checkpoint import load_weights
 from train.data.source import DataError
 from train.data.vae import open_decoder
@@ -78,9 +76,7 @@ def test_any_number_of_ranks_writes_the_same_bytes(
     monkeypatch.setenv("LOGS", str(tmp_path))
     files = {}
     for ranks in (1, 2, 3):
-        attempt = open_attempt(run.path, ["num=20", "batch=3"], kind="sample")
-        assert attempt is not None
-        set_of_ranks = RunFolder(attempt.parent.parent)
+        set_of_ranks = opened(run.path, ["num=20", "batch=3"], kind="sample")
         torchrun(set_of_ranks, ranks=ranks)
         assert list(set_of_ranks.records())[-1]["event"] == "done"
         files[ranks] = {file.name: file.read_bytes() for file in set_of_ranks.samples.iterdir()}
@@ -248,9 +244,7 @@ def test_a_wrong_key_is_refused(run: RunFolder, keys: dict[str, Any], message: s
 def test_samples_of_latents_are_decoded_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_images(tmp_path / "images", per_class=8)
-    save_kl(tmp_path / "vae")
-    encode_alone(encoding(tmp_path))
+    write_store(tmp_path, per_class=8)
     keys = [
         *TINY, "data.source=latents", f"data.path={tmp_path / 'store'}", "data.size=8",
         "data.channels=4", "data.classes=3", "train.steps=2",

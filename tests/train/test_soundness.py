@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.attempt import open_attempt
 from configs.ending import close_attempt
-from configs.run import RunFolder
-from tests.running import DIGITS, TINY, losses, torchrun, trained
+from tests.running import DIGITS, TINY, losses, opened, torchrun, trained
 from train.failure import RunFailure
 from train.soundness import FiniteWatch, LossScale
 
@@ -65,20 +63,18 @@ def test_a_run_whose_loss_is_no_number_stops_there_with_an_older_checkpoint(
     monkeypatch.setenv("LOGS", str(tmp_path))
     # With such a rate the weights leave the range of float32 within a few steps.
     wild = ["optimizer.lr=1e38", "optimizer.warmup_steps=0", "optimizer.clip=null"]
-    attempt = open_attempt(
+    run = opened(
         DIGITS, [*TINY, *wild, "train.steps=50", "checkpoint.every=1", "checkpoint.keep=50"]
     )
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
     with pytest.raises(AssertionError, match="not finite"):
         torchrun(run, ranks=ranks)
-    assert close_attempt(attempt, status=1).event == "failed"
+    assert close_attempt(run.attempt(1), status=1).event == "failed"
     last = list(run.records())[-1]
     assert last["reason"] == "nan"
     step = int(last["message"].rpartition(" ")[2])
     saved = [int(path.name[5:]) for path in run.checkpoints.glob("step-*")]
     assert sorted(saved) == list(range(1, step))
-    assert json.loads((attempt / "error.json").read_text())["reason"] == "nan"
+    assert json.loads((run.attempt(1) / "error.json").read_text())["reason"] == "nan"
 
 
 def test_fp16_learns_as_float32_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

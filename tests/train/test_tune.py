@@ -11,7 +11,7 @@ import torch
 from configs.attempt import open_attempt
 from configs.run import RunFolder
 from configs.schema import Pretrain
-from tests.running import DIGITS, clean_environment
+from tests.running import DIGITS, clean_environment, opened
 from train.dist import Ranks
 from train.failure import RunFailure
 from train.tune import tuned_micro_batch
@@ -44,9 +44,7 @@ def base_kib() -> int:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    attempt = open_attempt(DIGITS, WIDE)
-    assert attempt is not None
-    return RunFolder(attempt.parent.parent)
+    return opened(DIGITS, WIDE)
 
 
 def children(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +109,7 @@ def test_where_not_one_image_fits_the_run_fails_of_memory_and_says_what_would_he
     run: RunFolder, base_kib: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 0.6 GB of weights, and three times that for gradients and moments.
-    attempt = open_attempt(DIGITS, [*WIDE, "model.width=2048", "model.depth=2"])
-    assert attempt is not None
-    wide = RunFolder(attempt.parent.parent)
+    wide = opened(DIGITS, [*WIDE, "model.width=2048", "model.depth=2"])
     children(f"ulimit -v {limit(base_kib, more_mib=400)}", tmp_path, monkeypatch)
     with pytest.raises(RunFailure, match=r"layout\.shard") as failure:
         tuned_micro_batch(wide, config_of(wide), ALONE, 1)
@@ -163,9 +159,7 @@ def test_two_ranks_agree_though_one_of_them_alone_runs_out_of_memory(
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     # Of 1 MB each: 5 % is then more than what a run has in memory beside a trial's.
-    attempt = open_attempt(DIGITS, [*WIDE, "data.size=128", "model.patch=32"])
-    assert attempt is not None
-    run = RunFolder(attempt.parent.parent)
+    run = opened(DIGITS, [*WIDE, "data.size=128", "model.patch=32"])
     # The child of rank 0 then waits for that of rank 1 in a collective.
     least = limit(base_kib, more_mib=1200)
     done = torchrun(run, f"[[ $RANK == 0 ]] || ulimit -v {least}", tmp_path)
