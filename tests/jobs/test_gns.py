@@ -1,31 +1,21 @@
 """`jobs/gns.sbatch` without Slurm, and the experiments of study C on digits."""
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-from configs.attempt import open_attempt
 from configs.load import merge, to_tree
 from configs.run import RunFolder
 from configs.study import load_grid
 from configs.yaml12 import dump_yaml
-from tests.running import DIGITS, TINY, body, events, newest_run
+from tests.running import DIGITS, TINY, body, events, newest_run, opened
 from train.gns.offline import attempt as measure
 from train.pretrain import attempt as pretrain
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STUDIES = [f"c-{number}{size}" for number in range(1, 5) for size in ("", "-small")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads that wait by spinning would keep the tests beside this one waiting."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
-        begun = open_attempt(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
-    assert begun is not None
-    found = RunFolder(begun.parent.parent)
+        found = opened(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
     assert pretrain(found, number=1) == 0
     return found
 
@@ -62,16 +50,14 @@ def test_every_experiment_of_study_c_is_a_study_file(name: str, run: RunFolder) 
 def test_study_c_runs_on_digits(
     number: int, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first and the last cell of each experiment, with few samples."""
+    """The first and the last cell of each experiment, with few samples of two checkpoints."""
     monkeypatch.setenv("LOGS", str(tmp_path))
     grid = load_grid(Path(f"configs/studies/c-{number}-small.yaml"), [f"run={run.path}"])
     for place, cell in enumerate((grid.cells[0], grid.cells[-1])):
-        tree = merge(to_tree(cell.config), {"samples": 2, "batch": 2})
+        tree = merge(to_tree(cell.config), {"samples": 2, "batch": 2, "steps": [2, 4]})
         file = tmp_path / f"cell-{place}.yaml"
         file.write_text(dump_yaml(tree))
-        begun = open_attempt(file, [], kind="gns")
-        assert begun is not None
-        found = RunFolder(begun.parent.parent)
+        found = opened(file, [], kind="gns")
         assert measure(found, number=1) == 0
         rows = list(csv.DictReader((found.path / "gns.csv").read_text().splitlines()))
         groups = 11 if cell.config.bins else 1
