@@ -16,9 +16,6 @@ import sys
 from typing import Any
 
 import torch
-from torch import nn
-from torch.distributed.fsdp import FSDPModule
-from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
 from configs.batch import Division, divide
@@ -29,7 +26,7 @@ from train.dist import Ranks, process_group, read_ranks
 from train.gns.gram import AdalnGram
 from train.gns.taps import make_tap
 from train.gns.watch import NoiseWatch
-from train.layout import autocast, lay_out
+from train.layout import autocast, lay_out, reducing
 from train.network import build_network
 from train.objective import Objective
 from train.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
@@ -112,14 +109,14 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
 
     def step() -> None:
         for number in range(division.accumulation):
-            _sync(model, last=number == division.accumulation - 1)
-            if noise:
-                noise.begins()
-            with autocast(config.train.precision, ranks.device):
-                losses = objective.losses(model, batch.image, batch.noise, batch.t, batch.label)
-            (losses.sum() * share).backward()
-            if noise:
-                noise.ends(batch, factor=share)
+            with reducing(model, last=number == division.accumulation - 1):
+                if noise:
+                    noise.begins()
+                with autocast(config.train.precision, ranks.device):
+                    losses = objective.losses(model, batch.image, batch.noise, batch.t, batch.label)
+                (losses.sum() * share).backward()
+                if noise:
+                    noise.ends(batch, factor=share)
         if noise:
             noise.tap.settle()
         squares = gradient_squares(network)
@@ -130,13 +127,6 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
         optimizer.zero_grad(set_to_none=True)
 
     return step
-
-
-def _sync(model: nn.Module, *, last: bool) -> None:
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(last)
-    elif isinstance(model, DistributedDataParallel):
-        model.require_backward_grad_sync = last
 
 
 def _batch(config: Pretrain, division: Division) -> Batch:

@@ -9,7 +9,9 @@ import torch
 from diffusers import AutoencoderKL, FluxPipeline
 from torch import Tensor
 
+from configs.schema import Finetune
 from configs.schema.finetune import Captioned
+from finetune.embedded.base import DTYPES
 from finetune.embedded.cache import Cache, Example, Text, latent_name
 from finetune.embedded.pictures import pixels
 
@@ -58,22 +60,15 @@ def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
 
 
 def fill(
-    cache: Cache,
-    texts: Sequence[Text],
-    *,
-    folder: Path,
-    variant: str,
-    data: Captioned,
-    device: torch.device,
-    dtype: torch.dtype,
+    cache: Cache, texts: Sequence[Text], config: Finetune, *, folder: Path, device: torch.device
 ) -> None:
     """Make what `texts` lack in the cache; the models are loaded only where something does."""
     if not texts:
         return
-    latents = _latents(texts, folder, data, device)
-    encoders = load_text_encoders(folder, device, dtype)
+    latents = _latents(texts, folder, config.data, device)
+    encoders = load_text_encoders(folder, device, DTYPES[config.train.precision])
     for text in texts:
-        made = embed(encoders, text.text, tokens=TEXT_TOKENS[variant])
+        made = embed(encoders, text.text, tokens=TEXT_TOKENS[config.flux.variant])
         cache.keep(text, made | latents.get(text, {}))
 
 

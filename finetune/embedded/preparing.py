@@ -72,15 +72,8 @@ def _cache(attempt: Attempt[Finetune], wanted: Wanted, clocks: Clocks) -> Cache:
     clocks.lap("setup")
     # All ranks have looked before any of them writes.
     dist.barrier()
-    fill(
-        cache,
-        missing[ranks.rank :: ranks.world],
-        folder=folder,
-        variant=config.flux.variant,
-        data=config.data,
-        device=ranks.device,
-        dtype=DTYPES[config.train.precision],
-    )
+    mine = missing[ranks.rank :: ranks.world]
+    fill(cache, mine, config, folder=folder, device=ranks.device)
     if missing:
         log.info("cached %d images and texts", len(missing))
     dist.barrier()
