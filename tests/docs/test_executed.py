@@ -1,0 +1,157 @@
+"""Commands of README and docs that need neither a cluster nor minutes do what the pages say."""
+
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main as analysis
+from configs.__main__ import main as configs
+from configs.run import ROOT
+from finetune.__main__ import main as finetune
+from launch.__main__ import main as launch
+from tests.running import clean_environment
+from train.__main__ import main as train
+
+from .classes import ELSEWHERE, EXECUTED, ON_A_CLUSTER, matching
+from .typed import commands
+from .world import build
+
+LAYOUTS, STUDY = "configs/studies/layouts.yaml", "configs/studies/digits-noise.yaml"
+# Forms that leave something open, as somebody would type them.
+CONCRETE = {
+    "git clone URL ditbench && cd ditbench": [f"git clone -q {ROOT} ditbench && cd ditbench"],
+    "source env/activate.sh": ["source env/activate.sh && python -m configs schema"],
+    "python -m configs check configs/studies/NAME.yaml": [f"python -m configs check {LAYOUTS}"],
+    "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [
+        f"python -m launch plan {LAYOUTS} resources.gpu=a40 train.global_batch=64,128 --json"
+    ],
+    "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--json|--csv]": [
+        "python -m launch status logs/RUN --once --json",
+        "python -m launch status logs/STUDY --wait --csv",
+        "python -m launch status logs",
+    ],
+    "python -m launch status RUN --hours": ["python -m launch status logs/RUN --hours"],
+    "python -m launch preflight CONFIG|RUN|STUDY [key=value ...] [--site NAME]": [
+        "python -m launch preflight logs/RUN --site local"
+    ],
+    "python -m launch why logs/RUN|JOB [--json]": ["python -m launch why logs/RUN --json"],
+    "python -m analysis gns logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
+        "python -m analysis gns logs/RUN --stages 10 --plot noise.png --json"
+    ],
+    "python -m analysis page docs/studies/NAME.md": ["python -m analysis page docs/studies/a.md"],
+    # Of a page that was renewed before.
+    "python -m analysis page --check docs/studies/a.md": [
+        "python -m analysis page docs/studies/a.md",
+        "python -m analysis page --check docs/studies/a.md",
+    ],
+    "python -m train forecast CONFIG... [key=value ...] [--gpu a40,a100] [--nodes N]"
+    " [--gpus-per-node M]": [
+        "python -m train forecast configs/pretrain/dit-s2.yaml configs/pretrain/dit-0.5b.yaml"
+        " train.global_batch=64 --gpu a40,a100 --nodes 1 --gpus-per-node 8"
+    ],
+}  # fmt: skip
+MAINS: dict[str, Callable[[list[str]], int]] = {
+    "analysis": analysis,
+    "configs": configs,
+    "launch": launch,
+    "train": train,
+    "finetune": finetune,
+}
+# Where the answer is no: what is told of it. Of storage it may be, as there is room or not.
+NO = {
+    "python -m launch preflight --script my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
+    "python -m launch preflight configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
+}
+NO_ROOM = r"fail  storage"
+# A cluster that takes everything and knows of no job.
+SLURM = {
+    "sinfo": r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""",
+    "sbatch": "[[ $1 == --test-only ]]",
+    "squeue": "exit 0",
+    "sacct": "exit 1",
+    "srun": "exit 0",
+    "scontrol": "echo 'MaxArraySize            = 1001'",
+}
+EXECUTED_HERE = [command for command in commands() if matching(command, EXECUTED)]
+# Submitted elsewhere. A Flux that is not there is refused, and a synopsis is no command.
+SUBMITTED = [
+    command
+    for command in commands()
+    if matching(command, ON_A_CLUSTER | ELSEWHERE)
+    and re.search(r"^(?:sbatch|python).* configs/(?!finetune/)", command)
+]
+Typing = Callable[[str], int]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("world"), EXECUTED_HERE)
+
+
+@pytest.fixture
+def typing(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typing]:
+    """Carries out a line where the world is, as a shell would; its exit code."""
+    for name, script in SLURM.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    logs, path = str(world / "logs"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = clean_environment(LOGS=logs, PATH=path)
+    for name in os.environ.keys() - environment.keys():
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(world)
+    before = os.umask(0o077)
+    yield carry_out
+    os.umask(before)
+
+
+def carry_out(line: str) -> int:
+    words = [found for word in shlex.split(line) for found in glob.glob(word) or [word]]
+    for module, main in MAINS.items():
+        if words[:3] == ["python", "-m", module]:
+            try:
+                return main(words[3:])
+            except SystemExit as left:
+                return int(left.code or 0)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", line], env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    return done.returncode
+
+
+@pytest.mark.parametrize("command", EXECUTED_HERE)
+def test_a_command_works_as_it_is_written(
+    command: str, world: Path, typing: Typing, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # What has been packed is not packed over.
+    for packed in re.findall(r"--out (\S+\.tar\.xz)", command):
+        (world / packed).unlink()
+    for line in CONCRETE.get(command, [command]):
+        code, said = typing(line), "".join(capfd.readouterr())
+        noes = re.findall(rf"{NO.get(command, NO_ROOM)}|{NO_ROOM}", said)
+        assert code == (1 if noes else 0), f"{line}: exit {code}\n{said}"
+        assert said.count("\nfail  ") <= len(noes), said
+        assert noes or command not in NO, said
+
+
+@pytest.mark.parametrize("command", SUBMITTED)
+def test_what_needs_a_cluster_would_be_taken(
+    command: str, typing: Typing, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is executed on the one-machine Slurm in small: with the very config, no job is made."""
+    plain = re.sub(r"^sbatch (?:-\S+ )+jobs/\w+\.sbatch", "python -m launch submit", command)
+    code = typing(f"{plain.removesuffix(' --local')} --dry-run")
+    assert code == 0, "".join(capfd.readouterr())
+
+
+def test_every_form_that_is_made_concrete_is_in_the_docs() -> None:
+    assert CONCRETE.keys() <= set(EXECUTED_HERE)

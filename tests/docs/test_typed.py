@@ -1,0 +1,38 @@
+"""No command of README and docs goes unnoticed: each is executed here, or by a test that exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from .classes import ELSEWHERE, EXECUTED, MINUTES, ON_A_CLUSTER, matching
+from .typed import OTHER_BLOCKS, PAGES, blocks, commands
+
+CLASSES = (EXECUTED, MINUTES, ON_A_CLUSTER, ELSEWHERE)
+PATTERNS = [pattern for one in CLASSES for pattern in one]
+NAMED = ON_A_CLUSTER | ELSEWHERE
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_is_of_one_class(command: str) -> None:
+    found = [pattern for one in CLASSES for pattern in matching(command, one)]
+    assert len(found) == 1, f"{command}: put it into tests/docs/classes.py"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_class_has_a_command(pattern: str) -> None:
+    assert any(re.fullmatch(pattern, command) for command in commands())
+
+
+@pytest.mark.parametrize("test", sorted(set(NAMED.values())))
+def test_every_test_that_is_named_is_there(test: str) -> None:
+    file, name = test.split("::")
+    tree = ast.parse(Path(file).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_block_that_is_said_to_hold_no_commands_is_there() -> None:
+    firsts = [block.lines[0] for page in PAGES for block in blocks(page)]
+    for start in OTHER_BLOCKS:
+        assert sum(first.startswith(start) for first in firsts) == 1, start

@@ -1,0 +1,58 @@
+"""The commands that README and docs tell to type, line by line."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
+# First lines of blocks that show something else: folders, YAML, formulas, keys.
+OTHER_BLOCKS = (
+    "logs/digits-1120-093000-1a2b/",
+    "lora/step-000000500.safetensors ",
+    "aitoolkit:",
+    "kind: study",
+    "|G|^2 = ",
+    "objective.sampler=stratified ",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A code block of a page without a language, of a console, or indented by four spaces."""
+
+    page: Path
+    lines: tuple[str, ...]
+
+    @property
+    def is_of_commands(self) -> bool:
+        return not self.lines[0].startswith(OTHER_BLOCKS)
+
+    def commands(self) -> list[str]:
+        """Its commands without remarks; where lines begin with `$ `, the others are outputs."""
+        prompted = [line[2:] for line in self.lines if line.startswith("$ ")]
+        typed = (re.split(r"(?:^|\s+)#\s", line)[0].strip() for line in prompted or self.lines)
+        return [line for line in typed if line]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks of a page in which commands can stand; a line that ends with a \\ goes on."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    found = [inside for language, inside in fences if language in ("", "console")]
+    rest = re.sub(r"^```\w*\n.*?^```$", "", text, flags=re.M | re.S)
+    found += re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))*)+", rest, re.M)
+    for inside in found:
+        lines = (re.sub(r"^ {4}", "", line).rstrip() for line in inside.splitlines())
+        if told := tuple(line for line in lines if line):
+            yield Block(page=page, lines=told)
+
+
+def commands() -> dict[str, list[Path]]:
+    """Every command, and the pages that it stands in."""
+    found: dict[str, list[Path]] = {}
+    for page in PAGES:
+        for block in filter(lambda block: block.is_of_commands, blocks(page)):
+            for line in block.commands():
+                found.setdefault(line, []).append(page)
+    return found
