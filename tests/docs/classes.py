@@ -19,7 +19,7 @@ EXECUTED = (
 )
 MINUTES = (
     r"make (?:demo|demo-lora|test)",
-    r"make study NAME=d-workers-small",
+    r"make study NAME=[a-e]-\w+-small",
     r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m train (?:doctor|score|export|gns|sample|fid) .+",

@@ -54,7 +54,7 @@ CONCRETE = {
     "python -m train forecast CONFIG... [key=value ...] [--gpu a40,a100] [--nodes N]"
     " [--gpus-per-node M]": [
         "python -m train forecast configs/pretrain/dit-s2.yaml configs/pretrain/dit-0.5b.yaml"
-        " train.global_batch=64 --gpu a40,a100 --nodes 1 --gpus-per-node 8"
+        " train.global_batch=512 --gpu a40,a100 --nodes 1 --gpus-per-node 8"
     ],
 }  # fmt: skip
 MAINS: dict[str, Callable[[list[str]], int]] = {

@@ -1,0 +1,191 @@
+"""Commands of README and docs that take minutes do what the pages say, one after the other.
+
+They are typed in a copy of the tree, as somebody would who begins with it. Where a page asks for
+more than minutes, numbers are smaller here.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.run import RunFolder, find_runs
+from configs.yaml12 import dump_yaml
+from tests.env.test_create import COMPLETE
+from tests.running import clean_environment, events
+from tests.slurm.test_launch import copy_tree
+from tests.train.latent_stores import write_store
+from tests.train.test_fid import Net, images, save_scripted
+from tests.train.tiny_vae import save_images
+
+from .classes import MINUTES, matching
+from .typed import commands
+
+pytestmark = pytest.mark.long
+
+TRAIN = "bash jobs/pretrain.sbatch configs/pretrain/digits.yaml train.steps=200"
+TINY_FLUX = "python -m finetune tiny logs/tiny-flux"
+TUNE = "bash jobs/finetune.sbatch configs/finetune/tiny.yaml"
+STUDY = (
+    "python -m launch submit configs/studies/digits-timesteps.yaml seed=0,1 train.steps=40"
+    " validation.every=4 gns.whole_every=10 gns.whole_repeats=4 checkpoint.every=20 log.every=1"
+)
+# Less of the same, and what stands for something.
+INSTEAD = {
+    r" \[--weights model\]": " --weights model",
+    r"step-000000500": "step-000000200",
+    r"(gns logs/\S+|gns configs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
+    r"samples=50$": "samples=5",
+    r"samples=12; done": "samples=2; done",
+    r"0 1 2 3 4; do": "0 1; do",
+    r"\[--layout .*": "--layout accumulate --batch 2 --rounds 2 --clock cpu --threads 1",
+    r"latents --clock cpu": "latents --clock cpu --examples 2000 --rounds 2",
+    r"50000": "64",
+    r"--logdir logs": "--logdir logs --port 0",
+}
+# Runs the tests; that it finds them is enough for one of them.
+MAKE_TEST = {"PYTEST_ADDOPTS": "--collect-only -q"}
+TYPED = [command for command in commands() if matching(command, MINUTES)]
+MADE = [command for command in TYPED if command.startswith("make ")]
+SERVED = [command for command in TYPED if command.startswith("tensorboard ")]
+OF_A_STUDY = [command for command in TYPED if "logs/STUDY" in command]
+OF_A_LORA = [command for command in TYPED if "jobs/infer" in command]
+BEFORE = [TRAIN, TINY_FLUX, TUNE]
+OTHERS = [
+    command
+    for command in TYPED
+    if command not in (*MADE, *SERVED, *OF_A_STUDY, *OF_A_LORA, *BEFORE)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A copy of the tree, in which one types."""
+
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of somebody who has set nothing."""
+        known = clean_environment(OMP_NUM_THREADS="1")
+        return {name: value for name, value in known.items() if name not in ("LOGS", "VENV")}
+
+    def type(self, line: str, **changes: str) -> str:
+        """What the line says; it has to succeed."""
+        done = subprocess.run(
+            ["bash", "-c", line if line.startswith("make ") else f"source env/activate.sh; {line}"],
+            cwd=self.root, env=self.environment | changes, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def run_of(self, line: str) -> RunFolder:
+        """The run that a line makes, to its end."""
+        before = set(find_runs(self.root / "logs"))
+        self.type(line)
+        (run,) = set(find_runs(self.root / "logs")) - before
+        assert events(run)[-1] == "done"
+        return run
+
+
+def concrete(command: str) -> str:
+    for form, instead in INSTEAD.items():
+        command = re.sub(form, instead, command)
+    return command
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    root = tmp_path_factory.mktemp("typed") / "ditbench"
+    copy_tree(root)
+    (root / ".venv").symlink_to(sys.prefix)
+    return Tree(root=root)
+
+
+@pytest.fixture(scope="module")
+def run(tree: Tree) -> RunFolder:
+    return tree.run_of(TRAIN)
+
+
+@pytest.fixture(scope="module")
+def furnished(tree: Tree, run: RunFolder) -> Tree:
+    """A tree with a run, data, and files that somebody else has made."""
+    for name in ("RUN", "A"):
+        (tree.root / "logs" / name).symlink_to(run.path)
+    data = tree.root / "data"
+    write_store(data / "made")
+    shutil.move(data / "made" / "store", data / "imagenet256-sd")
+    save_images(data / "imagenet" / "train", per_class=4)
+    samples = tree.root / "logs" / "sample-RUN-ID" / "samples"
+    samples.mkdir(parents=True)
+    np.savez(samples / "images.npz", images(0))
+    save_scripted(Net(), tree.root / "inception.pth")
+    tree.type("python -m train export logs/RUN published.safetensors")
+    published = {"model": {"init_from": "published.safetensors"}}
+    keys = {"data": run.config().data.model_dump()} | {"model": run.config().model.model_dump()}
+    keys["model"] |= published["model"]
+    (tree.root / "configs" / "pretrain" / "PUBLISHED.yaml").write_text(dump_yaml(keys))
+    return tree
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_a_command_works_as_it_is_written(command: str, furnished: Tree) -> None:
+    assert furnished.type(concrete(command))
+
+
+def test_a_lora_is_trained_and_drawn_from(tree: Tree) -> None:
+    tree.type(TINY_FLUX)
+    run = tree.run_of(TUNE)
+    for command in OF_A_LORA:
+        drawn = tree.run_of(command.replace("logs/RUN", str(run.path.relative_to(tree.root))))
+        assert (drawn.samples / "all.png").exists()
+
+
+def test_a_study_of_timesteps_is_measured_and_told(tree: Tree) -> None:
+    said = tree.type(f"{STUDY} --local")
+    study = re.search(r"^study: (.+)$", said, re.M)
+    assert study is not None
+    tree.type(f"python -m launch status {study[1]} --wait")
+    (tree.root / "logs" / "STUDY").symlink_to(study[1])
+    for command in OF_A_STUDY:
+        assert tree.type(concrete(command))
+
+
+@pytest.mark.skipif(not COMPLETE.exists(), reason="this virtualenv was not made by env/create.sh")
+@pytest.mark.parametrize("command", MADE)
+def test_what_make_makes_is_made(command: str, tree: Tree) -> None:
+    assert tree.type(command, **(MAKE_TEST if command == "make test" else {}))
+
+
+@pytest.fixture
+def served(tree: Tree, run: RunFolder) -> Iterator[str]:
+    """The address at which TensorBoard shows the run."""
+    (line,) = map(concrete, SERVED)
+    server = subprocess.Popen(
+        ["bash", "-c", f"source env/activate.sh; exec {line}"],
+        cwd=tree.root, env=tree.environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stderr is not None
+    told = (re.search(r"http://\S+", line) for line in server.stderr)
+    yield next(found[0] for found in told if found)
+    server.terminate()
+    server.wait()
+    server.stderr.close()
+
+
+def test_tensorboard_shows_the_run(served: str, run: RunFolder) -> None:
+    with urllib.request.urlopen(f"{served}data/logdir") as answer:
+        assert os.fsencode(str(run.path.parent)) in answer.read()
+
+
+def test_all_of_them_are_typed() -> None:
+    assert {*MADE, *SERVED, *OF_A_STUDY, *OF_A_LORA, *BEFORE, *OTHERS} == set(TYPED)
