@@ -117,6 +117,8 @@ def _plan_and_folder(wish: Wish, logs: Path) -> tuple[Plan | None, StudyFolder |
             )
         return None, StudyFolder(wish.source.resolve())
     plan = make_plan(load_grid(wish.source, wish.overrides), with_forecast=wish.with_forecast)
+    if plan.absent:
+        raise ConfigError(plan.absent)
     print("\n".join(plan.remarks), file=sys.stderr)
     if wish.into is not None:
         return plan, StudyFolder(wish.into.resolve())

@@ -76,6 +76,8 @@ def _plan(options: argparse.Namespace) -> int:
         f"at most {plan.gpu_hours:g} GPU-hours"
     )
     print("\n".join(plan.remarks), file=sys.stderr)
+    if plan.absent:
+        print(f"cannot be submitted yet: {plan.absent}", file=sys.stderr)
     return 0
 
 

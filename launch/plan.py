@@ -43,11 +43,15 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A study and its runs, in the order in which they are to run; `remarks` for the reader."""
+    """A study and its runs, in the order in which they are to run; `remarks` for the reader.
+
+    `absent` says what the runs are to read and is not here: until it is, nothing can be submitted.
+    """
 
     grid: Grid
     runs: list[Planned]
     remarks: list[str]
+    absent: str | None
 
     @property
     def kept(self) -> list[Planned]:
@@ -69,7 +73,7 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
     if not fits_a_directive(grid.source.stem):
         raise ConfigError(f"{grid.source.stem!r}: a job cannot be named so; rename the YAML file")
     for cell in grid.cells:
-        _check(cell, source=str(grid.source))
+        _check_ranks(cell, source=str(grid.source))
     known = forecasts(grid.cells, base=str(grid.study.base)) if with_forecast else None
     hopeless = known.hopeless if known else {}
     runs = [
@@ -88,19 +92,30 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
         remarks.append(f"{known.unknown} cells kept of which no forecast can be made")
     if known and known.remark:
         remarks.append(known.remark)
-    return Plan(grid=grid, runs=runs, remarks=remarks)
+    return Plan(grid=grid, runs=runs, remarks=remarks, absent=_absent(grid))
 
 
-def _check(cell: Cell, *, source: str) -> None:
+def _check_ranks(cell: Cell, *, source: str) -> None:
     asked = cell.config.resources
     try:
-        check_paths(cell.config)
         world = asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
         check_ranks(cell.config, world=world)
     except ConfigError as error:
-        raise ConfigError(
-            f"{source}, cell {cell.name}: {error}; or name the combination in leave_out"
-        ) from None
+        raise ConfigError(_of_cell(cell, source, error)) from None
+
+
+def _absent(grid: Grid) -> str | None:
+    """What the first cell lacks that lacks something."""
+    for cell in grid.cells:
+        try:
+            check_paths(cell.config)
+        except ConfigError as error:
+            return _of_cell(cell, str(grid.source), error)
+    return None
+
+
+def _of_cell(cell: Cell, source: str, error: ConfigError) -> str:
+    return f"{source}, cell {cell.name}: {error}; or name the combination in leave_out"
 
 
 def _repeats(study: Study) -> str:
@@ -182,4 +197,5 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "gpu_hours": plan.gpu_hours,
         "order_seed": plan.grid.study.order_seed,
         "remarks": plan.remarks,
+        "absent": plan.absent,
     }

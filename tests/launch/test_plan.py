@@ -45,6 +45,19 @@ def test_the_grids_that_need_no_data_are_planned_as_they_stand(name: str) -> Non
     assert len(plan.kept) == 3 * len(plan.grid.cells)
 
 
+def test_what_reads_data_that_is_not_here_is_planned_but_not_submitted(launch, site: Path) -> None:
+    file = ROOT / "configs" / "studies" / "d-grid.yaml"
+    words = ("data.path=/no/such/folder", "--no-forecast")
+    code, said, remarks = launch("plan", file, *words)
+    assert (code, "144 runs of 48 cells" in said) == (0, True)
+    assert "cannot be submitted yet: " in remarks
+    assert "data.path /no/such/folder: no such" in remarks
+    code, said, remarks = launch("submit", file, *words)
+    assert (code, said) == (2, "")
+    assert "data.path /no/such/folder: no such" in remarks
+    assert not site.exists()
+
+
 def test_a_cell_too_large_for_its_gpu_is_dropped_and_the_reason_given(
     tmp_path: Path, launch
 ) -> None:
