@@ -11,15 +11,20 @@ NAME=${1-}
 export SIZE=
 [[ $NAME != *-small ]] || SIZE=-small
 recipe=$ROOT/jobs/studies/${NAME%-small}.sh
-if [[ -z $NAME ]]; then
+if [[ -z $NAME || ! (-e $recipe || -e $NAME || -e $ROOT/configs/studies/$NAME.yaml) ]]; then
+  [[ -z $NAME ]] || echo "$NAME: no such study" >&2
   echo "usage: make study NAME=NAME: a, b, c, d or e, on GPUs; a-small, b-small, c-small, d-small or e-small," >&2
-  echo "on any machine; or one grid of theirs: $(cd "$ROOT/configs/studies" && echo *.yaml)" >&2
+  echo "on any machine; or one grid: $(basename -as .yaml "$ROOT"/configs/studies/*.yaml | tr '\n' ' ')" >&2
   exit 2
 fi
 # shellcheck source=env/activate.sh
 source "$ROOT/env/activate.sh"
 umask "$UMASK"
 export PYTHONSAFEPATH=1
+
+has_slurm() {
+  command -v sbatch >/dev/null && sinfo &>/dev/null
+}
 
 # Carry out one grid; FOLDER is then its folder.
 study() {
@@ -30,7 +35,7 @@ study() {
   echo "== plan: $(basename "$file" .yaml)"
   python -m launch plan "$file" "$@"
 
-  if command -v sbatch >/dev/null && sinfo &>/dev/null; then
+  if has_slurm; then
     echo
     echo "== preflight"
     python -m launch preflight "$file" "$@"
@@ -69,6 +74,10 @@ ask() {
 
 if [[ -e $recipe ]]; then
   shift
+  if [[ -z $SIZE ]] && ! has_slurm; then
+    echo "study $NAME is for a cluster, and no Slurm answers here; try: make study NAME=$NAME-small" >&2
+    exit 2
+  fi
   # shellcheck source=/dev/null
   source "$recipe"
 else
