@@ -80,12 +80,12 @@ SLURM = {
     "scontrol": "echo 'MaxArraySize            = 1001'",
 }
 EXECUTED_HERE = [command for command in commands() if matching(command, EXECUTED)]
-# Submitted elsewhere. A Flux that is not there is refused, and a synopsis is no command.
+# Submitted elsewhere. A Flux or a VAE that is not there is refused, and a synopsis is no command.
 SUBMITTED = [
     command
     for command in commands()
     if matching(command, ON_A_CLUSTER | ELSEWHERE)
-    and re.search(r"^(?:sbatch|python).* configs/(?!finetune/)", command)
+    and re.search(r"^(?:sbatch|python).* configs/(?!finetune/|encode/)", command)
 ]
 Typing = Callable[[str], int]
 
