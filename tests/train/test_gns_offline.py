@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from configs.load import load, merge, resolve, to_tree
 from configs.run import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.yaml12 import ConfigError, dump_yaml
-from tests.running import DIGITS, TINY, clean_environment, events, newest_run, opened
+from tests.running import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
 from train.data.source import open_source, training_part
 from train.dist import process_group, read_ranks
@@ -92,13 +90,7 @@ def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
     lines = measured.metrics_file.read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"gns_sample"' in line][:5]
     other.metrics_file.write_text("".join(kept)[:-20])
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         "-m", "train", str(other.path)],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchrun(other, ranks=2)
     started = next(record for record in other.records() if record.get("event") == "started")
     assert started["step"] == 4
     alone, shared = samples(measured), samples(other)

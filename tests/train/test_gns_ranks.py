@@ -1,17 +1,13 @@
 """One rank that accumulates, DDP, FSDP2 and HSDP find the same noise, and train as without it."""
 
-import socket
-import subprocess
-import sys
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from configs.gns import noise_of
 from configs.run import RunFolder
-from tests.running import DIGITS, clean_environment, losses, opened
+from tests.running import DIGITS, losses, opened, torchrun
 from train.pretrain import attempt
 
 pytestmark = pytest.mark.xdist_group("ranks")
@@ -33,28 +29,16 @@ def begun(*keys: str) -> RunFolder:
     return opened(DIGITS, [*KEYS, *keys])
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
-    """The same two steps: on one rank, and on four in every layout, by one launch."""
+    """The same two steps: on one rank, and on four in every layout."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
         one = begun(*NOISE, "train.micro_batch=16")
         others = {name: begun(*keys) for name, keys in LAYOUTS.items()}
     assert attempt(one, number=1) == 0
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-    words = [word for run in others.values() for word in (free_port(), str(run.path))]
-    done = subprocess.run(
-        [*command, "tests/train/attempts.py", *words],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True, text=True, check=False, timeout=400,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    for run in others.values():
+        torchrun(run, ranks=4)
     return {"one": one, **others}
 
 
