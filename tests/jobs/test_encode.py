@@ -80,7 +80,7 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     assert 4 <= begun < 60
     assert not (store / "index.json").exists()
 
-    body(run.path, logs=tmp_path / "logs", job="encode", LOCAL_NODES="2")
+    carried_on(run, ranks=2)
     assert events(run)[-1] == "done"
     again = [record for record in run.records() if record["attempt"] == 2]
     assert begun - 2 <= again[0]["step"] <= begun
