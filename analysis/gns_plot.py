@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.gns import Scale
 from analysis.gns_table import Bin, Told
@@ -13,12 +14,18 @@ _STAGES_SHOWN = 4
 
 
 def plot_noise(runs: list[tuple[str, list[Told]]], path: Path) -> None:
-    """B_simple of runs with intervals, undetermined ones left out, as PNG or SVG.
+    """Save `noise_figure` as PNG or SVG."""
+    save(noise_figure(runs), path)
 
-    Above over training, by bins too where one run is shown; below over t, at some stages of the
-    first run.
+
+def noise_figure(runs: list[tuple[str, list[Told]]]) -> Figure:
+    """B_simple of runs with intervals, undetermined ones left out.
+
+    Above over training, by bins too where one run is shown; below, where the first run has bins,
+    over t at some of its stages.
     """
-    figure, panels = figure_of(rows=4, height=12)
+    has_bins = any(stage.bins for stage in runs[0][1])
+    figure, panels = figure_of(rows=4 if has_bins else 2, height=12 if has_bins else 6)
     for axes, scale in zip(panels[:2], ("linear", "log"), strict=True):
         for number, (name, stages) in enumerate(runs):
             points = [(float(stage.step), stage.scale) for stage in stages]
@@ -26,10 +33,10 @@ def plot_noise(runs: list[tuple[str, list[Told]]], path: Path) -> None:
         if len(runs) == 1:
             _bins_over_training(axes, runs[0][1])
         _finish(axes, scale, "step")
-    for axes, scale in zip(panels[2:], ("linear", "log"), strict=True):
+    for axes, scale in zip(panels[2:], ("linear", "log"), strict=False):
         _bins_over_t(axes, runs[0][1])
         _finish(axes, scale, "t")
-    save(figure, path)
+    return figure
 
 
 def _bins_over_training(axes: Any, stages: list[Told]) -> None:

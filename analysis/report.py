@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from analysis.read import Unreadable
 from analysis.read.foreign import Found
 from analysis.read.log import RunLog
 from analysis.report_effects import cells_section, effects_section
+from analysis.report_noise import noise_section
 from analysis.report_plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report_tuning import drawing_section, grid_section, tuning_section
 from analysis.runs import run_row
@@ -45,34 +46,59 @@ def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
     Runs that train nothing (draw, encode, measure) are shown, and compared with none.
     """
     logs = found.logs
-    trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS] or logs
+    trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS]
+    told = _compared(trained, margin=margin) if trained else _Comparison()
+    summary = [run_row(log) for log in logs]
+    shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
+    remarks = [*(why for _, why in found.unread), *told.remarks]
+    formats = ", ".join(dict.fromkeys(log.format for log in logs))
+    sections = {
+        **told.first,
+        "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
+        "tuning": tuning_section(logs),
+        "drawing": drawing_section(logs),
+        "noise": noise_section(logs),
+        **told.second,
+        "findings": _findings(logs, beside),
+        "grid": grid_section(logs),
+        "samples": _samples(logs),
+        "remarks": section("remarks", "Remarks", *map(aside, remarks)) if remarks else "",
+    }
+    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}){told.base}"
+    return Report(html=page(title, subtitle, sections), rows=summary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """The sections that set trained runs beside each other, before and after those on each run."""
+
+    base: str = ""
+    first: Mapping[str, str] = field(default_factory=dict)
+    second: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
     clocks = choose(trained)
     measured = [measure(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
     compared = arms(measured)
     speeds = rows(compared)
     firsts = [arm.runs[0].log for arm in compared]
     pairs = _pairs(firsts)
-    summary = [run_row(log) for log in logs]
-    shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
-    remarks = [*(why for _, why in found.unread), *(r for run in measured for r in run.remarks)]
-    formats = ", ".join(dict.fromkeys(log.format for log in logs))
-    sections = {
-        "cells": cells_section(trained, margin=margin),
-        "effects": effects_section(trained),
-        "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
-        "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
-        "tuning": tuning_section(logs),
-        "drawing": drawing_section(logs),
-        "speed": _speed(speeds, compared),
-        "loss": _loss(firsts, pairs, margin=margin),
-        "differences": _differences(compared),
-        "findings": _findings(logs, beside),
-        "grid": grid_section(logs),
-        "samples": _samples(logs),
-        "remarks": section("remarks", "Remarks", *(aside(line) for line in remarks)),
-    }
-    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}), compared with {compared[0].name}"
-    return Report(html=page(title, subtitle, sections), rows=summary)
+    return _Comparison(
+        base=f", compared with {compared[0].name}",
+        first={
+            "cells": cells_section(trained, margin=margin),
+            "effects": effects_section(trained),
+            "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
+        },
+        second={
+            "speed": _speed(speeds, compared),
+            "loss": _loss(firsts, pairs, margin=margin),
+            "differences": _differences(compared),
+        },
+        remarks=[remark for run in measured for remark in run.remarks],
+    )
 
 
 def _question(logs: Sequence[RunLog]) -> str:

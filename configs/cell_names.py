@@ -53,9 +53,11 @@ def _name(levels: Mapping[str, Any], labelled: frozenset[str]) -> str:
 
 def _part(axis: str, level: Any, *, is_label: bool) -> str:
     text, leaf = _text(level), axis.rpartition(".")[2]
-    value = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")
+    # The end of a path tells more than its beginning.
+    told = text.rpartition("/")[2] if text.startswith("/") else text
+    value = re.sub(r"[^A-Za-z0-9.]+", "-", told).strip("-.")
     lossy = not value or value != text.replace("_", "-") or len(value) > LONGEST_PART
-    value = value[:LONGEST_PART].rstrip("-.")
+    value = value[-LONGEST_PART:].strip("-.") if told != text else value[:LONGEST_PART].rstrip("-.")
     if lossy:
         value = f"{value}-{_digest(level)}" if value else _digest(level)
     if is_label:

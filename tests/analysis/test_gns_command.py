@@ -203,7 +203,8 @@ def test_a_run_without_noise_is_misuse(tmp_path, capsys):
     assert "gns.enabled=true" in said
 
 
-def test_checkpoints_are_stages(tmp_path, capsys):
+def measured(folder: Path) -> Path:
+    """A run that measured two checkpoints, 40 samples of all t and of every bin."""
     rng = np.random.default_rng(0)
     samples = []
     for checkpoint in (100, 300):
@@ -221,16 +222,31 @@ def test_checkpoints_are_stages(tmp_path, capsys):
                 }  # fmt: skip
                 told_here |= {} if k is None else {"bin": k}
                 samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": told_here})
-    run = plant(tmp_path / "checkpoints", Truth(intervals=1))
+    run = plant(folder, Truth(intervals=1))
     lines = [json.dumps({"time": 1.8e9, "attempt": 1} | sample) for sample in samples]
     (run / "metrics.jsonl").write_text("\n".join(lines))
-    code, found, _ = asked(capsys, run)
+    return run
+
+
+def test_checkpoints_are_stages(tmp_path, capsys):
+    code, found, _ = asked(capsys, measured(tmp_path / "checkpoints"))
     assert code == 0
     assert [stage["step"] for stage in found["steps"]] == [100, 300]
     for stage in found["steps"]:
         assert stage["samples"] == 40
         assert [one["scope"] for one in stage["bins"]] == ["whole"] * 3
         assert stage["bins"][2]["s"] == pytest.approx(NOISES[2], rel=0.3)
+
+
+def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
+    run = measured(tmp_path / "checkpoints")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
+    assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert '<section id="noise">' in page
+    assert page.count("determined</td>") == 8
+    assert '<section id="speed">' not in page
 
 
 @pytest.mark.parametrize("name", ["noise.png", "noise.svg"])
