@@ -206,3 +206,10 @@ def test_a_name_does_not_change_with_what_else_the_study_holds() -> None:
     cells = [{"train.global_batch": 8, "a": "x/y"}, {"train.global_batch": 16, "a": "z"}]
     both = cell_names(cells, labelled=frozenset())
     assert [cell_names([cell], labelled=frozenset())[0] for cell in cells] == both
+
+
+def test_a_path_is_named_by_its_end() -> None:
+    paths = [{"run": f"/scratch/{user}/study-1120/cells/false_long"} for user in ("a", "b")]
+    first, second = cell_names(paths, labelled=frozenset())
+    assert first.startswith("run-false-long-")
+    assert first != second
