@@ -74,6 +74,11 @@ SELDOM = (
 )  # fmt: skip
 
 
+def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
+    again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
+    assert again == {step: whole[step] for step in range(1, 25)}
+
+
 @pytest.mark.parametrize(
     ("steps", "reference"),
     [(24, "one_rank"), pytest.param(200, "long_one_rank", marks=pytest.mark.long)],
@@ -89,11 +94,6 @@ def test_in_fp32_every_layout_has_the_losses_of_one_rank(
     ranks, more = LAYOUTS[layout]
     other = trained(logs, [f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
     assert largest_difference(request.getfixturevalue(reference), other, steps=steps) < 1e-6
-
-
-def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
-    again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
-    assert again == {step: whole[step] for step in range(1, 25)}
 
 
 @pytest.fixture(
