@@ -46,7 +46,7 @@ INSTEAD = {
     r"samples=50$": "samples=5",
     r"samples=12; done": "samples=2; done",
     r"0 1 2 3 4; do": "0 1; do",
-    r"\[--layout .*": "--layout accumulate --batch 2 --rounds 2 --clock cpu --threads 1",
+    r"\[--layout .*": "--layout accumulate --batch 4 --rounds 2 --clock cpu --threads 1",
     r"latents --clock cpu": "latents --clock cpu --examples 2000 --rounds 2",
     r"50000": "64",
     r"--logdir logs": "--logdir logs --port 0",
