@@ -30,8 +30,11 @@ def act(asked: argparse.Namespace) -> int:
             after, remarks = renewed(before, look if asked.check else main)
             if after != before and not asked.check:
                 path.write_text(after, encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unreadable(f"{path}: {error}") from None
+        except UnicodeDecodeError:
+            raise Unreadable(f"{path}: is no text") from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise Unreadable(f"{path}: {why}") from None
         except Unreadable as error:
             raise Unreadable(f"{path}: {error}") from None
         remark(f"{path}: {line}" for line in remarks)

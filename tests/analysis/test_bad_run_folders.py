@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,8 @@ ALL = list(command_line.COMMANDS)
 
 @pytest.mark.parametrize("command", ALL)
 def test_a_missing_path_is_misuse(command, tmp_path, capsys):
-    more = ["--target", "loss<=1"] if command == "quality" else []
-    assert main([command, str(tmp_path / "nowhere"), *more]) == 2
+    more = {"quality": ["--target", "loss<=1"], "keep": ["--out", str(tmp_path / "x.tar.xz")]}
+    assert main([command, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
     output = capsys.readouterr()
     assert output.err.startswith(f"analysis {command}: {tmp_path}/nowhere: no such file")
     assert output.err.count("\n") == 1
@@ -152,4 +153,5 @@ def test_help_shows_an_example(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
     assert stop.value.code == 0
-    assert f"python -m analysis {command} logs" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(rf"python -m analysis {command} (logs|docs)", shown)

@@ -11,18 +11,19 @@ from tests.analysis.planted import Truth, plant
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """Three cells of three repeats: plain, 1.5 times as fast, and as fast with another loss."""
+    """Three cells of three repeats: plain, 1.5 times as fast, and as fast with twice the loss."""
     cells = {
         "train.compile=false": Truth(steps_per_s=4.0),
         "train.compile=true": Truth(steps_per_s=6.0),
-        "optimizer.lr=0.5": Truth(loss=lambda step: 0.5 + 0 * step),
+        "optimizer.lr=0.5": Truth(loss_scale=2.0),
     }
     for number, (key, truth) in enumerate(cells.items()):
         for repeat in range(3):
             rate = truth.steps_per_s * (1 + 0.004 * (repeat - 1))
             planted = Truth(
-                steps_per_s=rate, intervals=60, loss=truth.loss, seed=repeat, overrides=(key,)
-            )
+                steps_per_s=rate, intervals=300, loss_scale=truth.loss_scale, seed=repeat,
+                overrides=(key,),
+            )  # fmt: skip
             plant(tmp_path / "study" / f"cell{number}_{repeat}", planted)
     return tmp_path / "study"
 
@@ -42,7 +43,7 @@ def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
     assert compiled["speedup_low"] < 1.5 < compiled["speedup_high"]
     assert compiled["speed"] == "faster"
     assert (compiled["verdict"], odd["verdict"]) == ("same loss", "different")
-    assert odd["loss"] == pytest.approx(0.5, rel=0.02)
+    assert odd["loss"] == pytest.approx(2 * plain["loss"], rel=0.02)
     assert odd["speed"] == "no detectable difference"
 
 

@@ -13,7 +13,8 @@ from configs.study_folder import StudyFolder
 from .cluster import Cluster
 from .test_launch import Checkout, copy_tree, events
 
-LONG = ("a-small", "c-small", "d-small", "e-small")
+# In full, and one of them with a single run of every cell of its first grid.
+SHORT, LONG = ("b-small", "repeats=1"), ("a-small", "b-small", "c-small", "d-small", "e-small")
 
 
 @pytest.fixture
@@ -23,18 +24,20 @@ def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
 
 
 @pytest.mark.parametrize(
-    "name", ["b-small", *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
+    "words",
+    [SHORT, *(pytest.param((name,), marks=pytest.mark.long) for name in LONG)],
+    ids=" ".join,
 )
 def test_a_small_study_ends_with_a_report_of_every_grid(
-    name: str, checkout: Checkout, cluster: Cluster
+    words: tuple[str, ...], checkout: Checkout, cluster: Cluster
 ) -> None:
     done = cluster.run(
-        *("bash", "jobs/study.sh", name),
+        *("bash", "jobs/study.sh", *words),
         cwd=checkout.root, env=checkout.environment | {"OMP_NUM_THREADS": "1"}, timeout=3000,
     )  # fmt: skip
     studies = [StudyFolder(Path(path)) for path in re.findall(r"^study: (.+)$", done.stdout, re.M)]
     grids = {study.path.name.rpartition("-small-")[0] for study in studies}
-    assert grids == {path.name.removesuffix("-small.yaml") for path in grids_of(checkout, name)}
+    assert grids == {path.name.removesuffix("-small.yaml") for path in grids_of(checkout, words[0])}
     for study in studies:
         for row in study.rows():
             run = study.cell(row.cell)
