@@ -38,6 +38,11 @@ class Study:
     remarks: tuple[str, ...]
 
 
+def begun(logs: Sequence[RunLog]) -> list[RunLog]:
+    """Runs that a machine has begun, or logs of others: of what only waits nothing can be told."""
+    return [log for log in logs if (log.state or {}).get("event") not in ("queued", "skipped")]
+
+
 def study_of(logs: Sequence[RunLog]) -> Study:
     """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
     known = [log for log in logs if log.config is not None]

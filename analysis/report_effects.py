@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.ablation import Effect, effect_row, effects, interaction_row, interactions
 from analysis.ablation_plot import effects_figure
-from analysis.cells import Study, study_of
+from analysis.cells import Study, begun, study_of
 from analysis.cells_table import cell_rows, hardware, short_cell
 from analysis.page import aside, figure, section, table
 from analysis.read.log import RunLog
@@ -18,7 +18,7 @@ FEWEST_CELLS = 3
 
 def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
     """The table of cells, and what they ran on."""
-    known = [log for log in logs if log.config is not None]
+    known = [log for log in begun(logs) if log.config is not None]
     rows = cell_rows(known, margin=margin) if known else []
     if len(rows) < FEWEST_CELLS:
         return ""
@@ -32,7 +32,7 @@ def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
 
 def effects_section(logs: Sequence[RunLog]) -> str:
     """Main effects and interactions over pairs of cells that differ in one factor only."""
-    study = study_of([log for log in logs if log.config is not None])
+    study = study_of([log for log in begun(logs) if log.config is not None])
     found = effects(study) if len(study.cells) >= FEWEST_CELLS else []
     if not found:
         return ""

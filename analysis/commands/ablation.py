@@ -18,13 +18,13 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print effects, then interactions; 1 where no two cells differ in one factor only."""
     from analysis.ablation import effect_row, effects, interaction_row, interactions
-    from analysis.cells import study_of
+    from analysis.cells import begun, study_of
     from analysis.read import Unreadable
     from analysis.read.find import read_logs
 
     if asked.plot and asked.plot.suffix not in (".png", ".svg"):
         raise Unreadable(f"--plot {asked.plot}: ends neither in .png nor in .svg")
-    study = study_of(read_logs(asked.paths))
+    study = study_of(begun(read_logs(asked.paths)))
     found = effects(study)
     rows = [effect_row(effect) for effect in found]
     others = [interaction_row(one) for one in interactions(found, study)]

@@ -23,6 +23,7 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the table, and below it what all of it ran on."""
+    from analysis.cells import begun
     from analysis.cells_table import cell_rows, hardware, short_cell
     from analysis.read import Unreadable
     from analysis.read.find import read_logs
@@ -32,6 +33,10 @@ def act(asked: argparse.Namespace) -> int:
         raise Unreadable(
             f"{asked.paths[0]}: measures the gradient, and has no rate: see python -m analysis gns"
         )
+    waiting = len(logs) - len(begun(logs))
+    logs = begun(logs)
+    if not logs:
+        raise Unreadable(f"{asked.paths[0]}: none of its {waiting} runs has begun")
     rows = cell_rows(logs, of=asked.of, by=asked.by, margin=asked.margin)
     if asked.json or asked.csv:
         put(rows, asked, json={"cells": rows, "on": hardware(logs)})
@@ -39,5 +44,6 @@ def act(asked: argparse.Namespace) -> int:
         put([short_cell(row) for row in rows], asked)
         print(f"\non {hardware(logs)}")
         asked.rows = rows
+    remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)
     return 0

@@ -66,6 +66,16 @@ def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
     assert "speedup" not in failed
 
 
+def test_cells_that_wait_are_left_out_and_counted(study, capsys):
+    event = {"time": 1.0, "attempt": 1, "event": "queued"}
+    (study / "cell1_2" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    (study / "cell1_2" / "manifest.json").unlink()
+    assert main(["cells", str(study), "--json"]) == 0
+    told = capsys.readouterr()
+    assert [row["runs"] for row in json.loads(told.out)["cells"]] == [3, 2, 3]
+    assert "1 runs have not begun" in told.err
+
+
 def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, capsys):
     plant(tmp_path / "noise", Truth(intervals=12))
     config = tmp_path / "noise" / "config.yaml"
