@@ -217,7 +217,9 @@ def paired(above: Floats, below: Floats) -> Estimate:
 
 
 def shown(ratio: Estimate) -> str:
-    """A ratio with its interval."""
+    """A ratio with its interval, where samples are enough for one."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 

@@ -44,7 +44,6 @@ INSTEAD = {
     r"step-000000500": "step-000000200",
     r"(gns logs/\S+|gns configs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
-    r"samples=12; done": "samples=2; done",
     r"0 1 2 3 4; do": "0 1; do",
     r"\[--layout .*": "--layout accumulate --batch 4 --rounds 2 --clock cpu --threads 1",
     r"latents --clock cpu": "latents --clock cpu --examples 2000 --rounds 2",
