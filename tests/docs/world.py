@@ -48,9 +48,9 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
             shutil.copytree(template(folder, name), logs / name)
     plant_branches(logs / "STUDY")
     plant_noise(logs / "STUDY" / "cells" / "uniform_s0", steps=60)
-    for name in set(re.findall(r"docs/measurements/([\w.-]+)\.tar\.xz", spoken)):
-        if not (file := folder / "docs" / "measurements" / f"{name}.tar.xz").exists():
-            pack(study := template(folder, name), list(find_runs(study)), file)
+    for name in set(re.findall(r"[\w./-]+\.tar\.xz", spoken)):
+        if not (file := folder / name).exists():
+            pack(study := template(folder, file.name), list(find_runs(study)), file)
     plant_tunings(logs)
     write_run(folder / "output" / "my_lora")
     plant_files(folder)
