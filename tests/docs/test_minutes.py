@@ -4,7 +4,6 @@ They are typed in a copy of the tree, as somebody would who begins with it. Wher
 more than minutes, numbers are smaller here.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from configs.run import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
 from tests.env.test_create import COMPLETE
 from tests.running import clean_environment, events
+from tests.slurm.cluster import wait_until
 from tests.slurm.test_launch import copy_tree
 from tests.train.latent_stores import write_store
 from tests.train.test_fid import Net, images, save_scripted
@@ -182,8 +182,11 @@ def served(tree: Tree, run: RunFolder) -> Iterator[str]:
 
 
 def test_tensorboard_shows_the_run(served: str, run: RunFolder) -> None:
-    with urllib.request.urlopen(f"{served}data/logdir") as answer:
-        assert os.fsencode(str(run.path.parent)) in answer.read()
+    def shown() -> bool:
+        with urllib.request.urlopen(f"{served}data/runs") as answer:
+            return run.name.encode() in answer.read()
+
+    wait_until(shown, timeout=60, what="TensorBoard to read the run")
 
 
 def test_all_of_them_are_typed() -> None:
