@@ -1,6 +1,6 @@
 """The noise scale of runs as rows of a table, and as JSON by run, stage and bin."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from analysis.gns import DETERMINED, Scale, Sums, noise_scale
 from analysis.noise import Estimate
 from analysis.read.gradient import SAME, WHOLE, Binned, NoiseLog, Stage
 from analysis.savings import Savings, savings
+from analysis.speed_table import interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,20 @@ def rows(log: NoiseLog, stages: list[Told]) -> list[dict[str, Any]]:
                 fields = scale_fields(one.scale) | {"samples": one.samples}
                 found.append(first | {"t": t, "scope": one.scope} | fields)
     return found
+
+
+def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`rows` with a column per step that holds B_simple and its interval alone."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in table:
+        first = {name: row[name] for name in ("run", "scope", "t")}
+        line = found.setdefault(tuple(first.values()), first)
+        between = interval(row["low"], row["high"], ".3g")
+        known = row["b_simple"] is not None
+        line[f"step {row['step']}"] = (
+            f"{row['b_simple']:.3g} {between}".rstrip() if known else row["verdict"]
+        )
+    return list(found.values())
 
 
 def run_dict(log: NoiseLog, stages: list[Told]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ def options(sub: argparse.ArgumentParser) -> None:
         default=10,
         help="stretches of training that are told apart, at most (default: 10)",
     )
+    sub.add_argument("--by-step", action="store_true", help="a column per step, of B_simple alone")
+    sub.add_argument("--scope", metavar="NAME", help="only this scope: whole, adaln, ...")
     sub.add_argument(
         "--plot", type=_image, metavar="FILE", help="also draw the scales: .png or .svg"
     )
@@ -38,7 +40,7 @@ def _image(text: str) -> Path:
 def act(asked: argparse.Namespace) -> int:
     """Print the scales; 1 where none of them is determined."""
     from analysis.gns import DETERMINED
-    from analysis.gns_table import remarks, rows, run_dict, told
+    from analysis.gns_table import by_step, remarks, rows, run_dict, told
     from analysis.read import Unreadable
     from analysis.read.find import places
     from analysis.read.gradient import read_noise
@@ -50,7 +52,13 @@ def act(asked: argparse.Namespace) -> int:
     found = [(log, told(log)) for log in logs]
     trees = [run_dict(log, stages) for log, stages in found]
     table = [row for log, stages in found for row in rows(log, stages)]
-    put(table, asked, json=trees[0] if len(trees) == 1 else trees)
+    if asked.scope:
+        table = [row for row in table if row["scope"] == asked.scope]
+    put(
+        by_step(table) if asked.by_step else table,
+        asked,
+        json=trees[0] if len(trees) == 1 else trees,
+    )
     for log, stages in found:
         remark(remarks(log, stages))
     if asked.plot:
