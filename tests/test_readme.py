@@ -45,9 +45,10 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     named = re.findall(
         r"(?<![\w./])(?:configs|jobs|env|docs|tests|benchmarks)/[\w./-]+", PAGES[page]
     )
-    # Words in capitals stand for something.
+    # Words in capitals stand for something, and what a command of the page will make need not be.
+    made = re.findall(r"--out (\S+)", PAGES[page])
     real = [name.rstrip(".") for name in named if not re.search(r"[A-Z]{3}", name)]
-    assert [name for name in real if not Path(name).exists()] == []
+    assert [name for name in real if name not in made and not Path(name).exists()] == []
 
 
 def test_the_shortened_config_says_what_the_file_says() -> None:
