@@ -36,8 +36,9 @@ def cell_rows(
 ) -> list[dict[str, Any]]:
     """One row per cell, the first the baseline; absent values are None.
 
-    The column `of` is the mean of the curve's last tenth, over repeats; `verdict` is on the whole
-    curves of the first repeats over `by`, the same within `margin`.
+    `verdict` is on the whole curves of the training loss of the first repeats over `by`, the same
+    within `margin`. The column `of` is the mean of a curve's last tenth, over repeats; of an
+    evaluation, which is made too seldom for a verdict, its ratio to the first cell's stands beside.
     """
     clocks = choose(logs)
     compared = arms([measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)])
@@ -50,12 +51,9 @@ def cell_rows(
             | {name: row[name] for name in row if name not in ("run", "clock", "verdict")}
             | {"speed": row["verdict"]}
             | _drawing(arm)
-            | {"gpu_gb": _peak(arm), of: _last(arm, of)}
-            | {
-                "verdict": None
-                if arm is compared[0]
-                else _verdict(compared[0], arm, of, by, margin)
-            }
+            | {"gpu_gb": _peak(arm)}
+            | _reached(compared[0], arm, of)
+            | {"verdict": None if arm is compared[0] else _verdict(compared[0], arm, by, margin)}
             | {"ended_early": _ending(arm)}
         )
     return found
@@ -72,6 +70,14 @@ def _drawing(arm: Arm) -> dict[str, float | None]:
     return {"image_s": value, "image_s_low": found.low, "image_s_high": found.high}
 
 
+def _reached(base: Arm, arm: Arm, of: str) -> dict[str, float | None]:
+    """What a curve came to, and of an evaluation what that is of the first cell's."""
+    mine, first = _last(arm, of), _last(base, of)
+    if of == "loss":
+        return {of: mine}
+    return {of: mine, f"{of}_ratio": mine / first if mine and first and arm is not base else None}
+
+
 def _last(arm: Arm, of: str) -> float | None:
     told = []
     for run in arm.runs:
@@ -83,9 +89,9 @@ def _last(arm: Arm, of: str) -> float | None:
     return float(np.mean(told)) if told else None
 
 
-def _verdict(base: Arm, arm: Arm, of: str, by: str, margin: float) -> str | None:
+def _verdict(base: Arm, arm: Arm, by: str, margin: float) -> str | None:
     try:
-        found = pair(base.runs[0].log, arm.runs[0].log, by=by, of=of)
+        found = pair(base.runs[0].log, arm.runs[0].log, by=by)
     except Unreadable:
         return None
     return found.verdict(margin=margin)

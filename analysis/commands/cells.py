@@ -11,12 +11,12 @@ EXAMPLE = "python -m analysis cells logs/layouts-1120 --of validation_loss"
 def options(sub: argparse.ArgumentParser) -> None:
     """Which loss, over which axis, and what counts as the same."""
     sub.add_argument(
-        "--of", default="loss", metavar="NAME", help="the loss, or an evaluation such as "
+        "--of", default="loss", metavar="NAME", help="show what this came to, such as "
         "validation_loss (default: loss)",
     )  # fmt: skip
     sub.add_argument(
         "--by", choices=("images", "step"), default="images",
-        help="compare losses over this (default: images)",
+        help="compare training losses over this (default: images)",
     )  # fmt: skip
     sub.add_argument("--margin", type=float, default=0.01, help="of the same loss (default: 0.01)")
 
