@@ -12,6 +12,8 @@ from analysis.cells import METRICS, Study
 from analysis.plot import figure_of, plain, save
 
 NAMES = {"images_per_s": "images per second", "gpu_gb": "peak memory"}
+# Of more lines no legend could be read.
+MOST_NAMED = 8
 BATCH = ("train.global_batch", "train.micro_batch")
 
 
@@ -57,8 +59,12 @@ def _curves(axes: Axes, study: Study, index: int, metric: str) -> None:
         if metric in cell.measured and cell.levels[index].isdigit():
             rest = cell.levels[:index] + cell.levels[index + 1 :]
             lines.setdefault(rest, []).append((float(cell.levels[index]), cell.measured[metric]))
-    for points in lines.values():
-        axes.plot(*zip(*sorted(points), strict=True), "o-", lw=1, ms=3)
+    for rest, points in lines.items():
+        label = plain(", ".join(rest)) if len(lines) <= MOST_NAMED else None
+        axes.plot(*zip(*sorted(points), strict=True), "o-", lw=1, ms=3, label=label)
+    if 1 < len(lines) <= MOST_NAMED:
+        others = [name for place, name in enumerate(study.factors) if place != index]
+        axes.legend(title=plain(", ".join(others)), fontsize=7, title_fontsize=7, frameon=False)
     batches = sorted({x for points in lines.values() for x, _ in points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
