@@ -24,6 +24,7 @@ from analysis.commands import (
 from analysis.conditions import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
+from configs.output import while_read
 
 COMMANDS = {
     "runs": runs,
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         sub = questions.add_parser(
             name,
             help=command.DOC.replace("%", "%%"),
-            description=command.DOC.replace("%", "%%"),
+            description=command.DOC,
             epilog=epilog,
             formatter_class=plain,
         )
@@ -99,4 +100,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(while_read(lambda: main(sys.argv[1:])))

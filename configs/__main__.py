@@ -11,6 +11,7 @@ from configs.attempt import open_attempt
 from configs.disk import make_private
 from configs.ending import close_attempt
 from configs.load import flatten, load, resolve, to_tree
+from configs.output import while_read
 from configs.run import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
 from configs.study import is_study, load_grid
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     make_private()
     try:
-        return int(options.action(options))
+        return while_read(lambda: int(options.action(options)))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

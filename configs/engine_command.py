@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from configs.disk import make_private
+from configs.output import while_read
 from configs.run import RunFolder, open_run
 from configs.schema import Run
 from configs.yaml12 import ConfigError
@@ -30,7 +31,8 @@ def carry_out_command(
     make_private()
     try:
         if arguments and arguments[0] in commands:
-            return int(importlib.import_module(commands[arguments[0]]).main(arguments[1:]))
+            module = importlib.import_module(commands[arguments[0]])
+            return while_read(lambda: int(module.main(arguments[1:])))
         parser = argparse.ArgumentParser(
             prog=f"python -m {engine}",
             description=about,

@@ -1,7 +1,6 @@
 """`python -m launch`: submit runs to the cluster, see what became of them, follow and end them."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TypeAlias
@@ -28,12 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     # Imported late: help answers at once.
     from configs.disk import make_private
+    from configs.output import while_read
     from configs.yaml12 import ConfigError
     from launch.cluster import Refused
 
     make_private()
     try:
-        return int(options.action(options))
+        return while_read(lambda: int(options.action(options)))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -42,9 +42,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

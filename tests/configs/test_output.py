@@ -1,0 +1,29 @@
+"""A command whose reader leaves before the end ends without a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["configs", "schema"],
+        ["analysis", "runs", "docs/measurements/a-grid-small.tar.xz"],
+        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--no-forecast"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert "BrokenPipe" not in said
+    assert "Traceback" not in said
