@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,7 @@ from analysis.cells import METRICS, Study
 from analysis.plot import figure_of, plain, save
 
 NAMES = {"images_per_s": "images per second", "gpu_gb": "peak memory"}
+LONGEST = 60
 # Of more lines no legend could be read.
 MOST_NAMED = 8
 BATCH = ("train.global_batch", "train.micro_batch")
@@ -47,9 +49,14 @@ def _dots(axes: Axes, effects: Sequence[Effect], metric: str) -> None:
             axes.plot(ends, [place, place], lw=4, alpha=0.4, color="C0")
         axes.plot(100 * (effect.ratio.value - 1), place, "|", ms=14, color="black")
     axes.set_yticks(range(len(shown)))
-    axes.set_yticklabels([plain(f"{e.factor}: {e.before} to {e.after}") for e in shown])
+    axes.set_yticklabels([_short(f"{e.factor}: {e.before} to {e.after}") for e in shown])
     axes.axvline(0, lw=0.8, color="black")
     axes.set_xlabel(f"% change of {NAMES[metric]}")
+
+
+def _short(text: str) -> str:
+    """A label that leaves room for the plot: keys that vary together may have many names."""
+    return plain(shorten(text, LONGEST, placeholder=" ..."))
 
 
 def _curves(axes: Axes, study: Study, index: int, metric: str) -> None:
@@ -60,11 +67,11 @@ def _curves(axes: Axes, study: Study, index: int, metric: str) -> None:
             rest = cell.levels[:index] + cell.levels[index + 1 :]
             lines.setdefault(rest, []).append((float(cell.levels[index]), cell.measured[metric]))
     for rest, points in lines.items():
-        label = plain(", ".join(rest)) if len(lines) <= MOST_NAMED else None
+        label = _short(", ".join(rest)) if len(lines) <= MOST_NAMED else None
         axes.plot(*zip(*sorted(points), strict=True), "o-", lw=1, ms=3, label=label)
     if 1 < len(lines) <= MOST_NAMED:
         others = [name for place, name in enumerate(study.factors) if place != index]
-        axes.legend(title=plain(", ".join(others)), fontsize=7, title_fontsize=7, frameon=False)
+        axes.legend(title=_short(", ".join(others)), fontsize=7, title_fontsize=7, frameon=False)
     batches = sorted({x for points in lines.values() for x, _ in points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [f"{batch:g}" for batch in batches])

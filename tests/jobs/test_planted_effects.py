@@ -38,11 +38,15 @@ class Waits(importlib.abc.MetaPathFinder):
         return spec
 
 def slow(kind):
-    step, last = kind.step, [time.perf_counter()]
+    step, last = kind.step, time.perf_counter()
     def waiting(*given, **named):
+        nonlocal last
         result = step(*given, **named)
-        time.sleep({SLOWER} * (time.perf_counter() - last[0]))
-        last[0] = time.perf_counter()
+        now = time.perf_counter()
+        until = now + {SLOWER} * (now - last)
+        # Busy, since a core that has rested is faster afterwards.
+        while (last := time.perf_counter()) < until:
+            pass
         return result
     kind.step = waiting
 
@@ -55,11 +59,11 @@ def waiting_virtualenv(folder: Path) -> Path:
     """A virtualenv that is the tests' own, but for what waits."""
     (folder / "bin").mkdir(parents=True)
     (folder / "sitecustomize.py").write_text(WAITS)
-    python = folder / "bin" / "python"
-    python.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
-    )
-    python.chmod(0o755)
+    for name in ("python", "torchrun"):
+        real = Path(sys.executable).with_name(name)
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{real}" "$@"\n')
+        command.chmod(0o755)
     (folder / "bin" / "activate").write_text(
         f'PATH="{folder}/bin:{Path(sys.executable).parent}:$PATH"\n'
     )
