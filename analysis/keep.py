@@ -50,14 +50,19 @@ def _files(folder: Path, runs: Sequence[RunFolder]) -> Iterator[tuple[str, Path]
 
 
 def _machines(runs: Sequence[RunFolder]) -> dict[str, str]:
-    """`node1`, `node2`, ... for every name of a machine that the manifests tell."""
+    """`node1`, `node2`, ... for every name of machines that the manifests tell, the longest first.
+
+    A list of nodes counts as a name, and a short name may be the beginning of a full one.
+    """
     seen: dict[str, None] = {}
     for run in runs:
         for entry in _attempts(run):
-            told = [entry.get("host"), (entry.get("slurm") or {}).get("cluster")]
+            slurm = entry.get("slurm") or {}
+            told = [entry.get("host"), slurm.get("cluster"), slurm.get("nodelist")]
             told += [p.get(key) for p in placement(entry) for key in ("node", "host")]
             seen |= dict.fromkeys(name for name in told if isinstance(name, str) and name)
-    return {name: f"node{number}" for number, name in enumerate(seen, start=1)}
+    names = {name: f"node{number}" for number, name in enumerate(seen, start=1)}
+    return dict(sorted(names.items(), key=lambda named: -len(named[0])))
 
 
 def _attempts(run: RunFolder) -> list[Mapping[str, Any]]:
