@@ -5,23 +5,23 @@ import sys
 
 from analysis.commands import (
     ablation,
+    archive,
     audit,
     cbs,
     cells,
     cost,
+    finetune,
     gns,
-    keep,
     loss,
-    page,
     profile,
-    quality,
+    render,
     report,
     runs,
     scaling,
     speed,
-    tuning,
+    time_to_target,
 )
-from analysis.conditions import failing, parse_condition
+from analysis.fail_if import failing, parse_condition
 from analysis.read import Unreadable
 from analysis.table import remark
 from configs.output import while_read
@@ -31,16 +31,16 @@ COMMANDS = {
     "speed": speed,
     "loss": loss,
     "scaling": scaling,
-    "quality": quality,
+    "quality": time_to_target,
     "audit": audit,
     "cost": cost,
     "report": report,
     "cells": cells,
     "ablation": ablation,
     "profile": profile,
-    "tuning": tuning,
-    "keep": keep,
-    "page": page,
+    "tuning": finetune,
+    "keep": archive,
+    "page": render,
     "gns": gns,
     "cbs": cbs,
 }

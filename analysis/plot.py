@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.loss import AXES, Curve
+from analysis.measure.loss import AXES, Curve
 
 STYLE: Any = {
     "svg.hashsalt": "ditbench",

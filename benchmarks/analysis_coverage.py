@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.noise import Estimate, Floats, mean_interval, repeats_ratio
-from analysis.steady import steady
-from tests.analysis.planted import Truth, durations, noise
-from tests.analysis.test_detectors import scores
-from tests.analysis.test_steady_rate import mild_coverage
+from analysis.stats.intervals import Estimate, Floats, mean_interval, repeats_ratio
+from analysis.stats.steady_state import steady
+from tests.analysis.detect.test_detectors import scores
+from tests.analysis.stats.test_steady_state import mild_coverage
+from tests.analysis.synthetic_runs import Truth, durations, noise
 
 
 def rate_interval(seconds: Floats) -> Estimate:

@@ -18,14 +18,14 @@ import torch
 from benchmarks.interleave import Stopwatch, conditions, interleave, parser, ratio, report
 from configs.load import expect, resolve
 from configs.schema import Pretrain
-from train.checkpoint import Saver, TrainingState, load_checkpoint
-from train.clocks import Clocks
-from train.dist import process_group, read_ranks
-from train.ema import Average
-from train.network import build_network
-from train.optimizer import make_optimizer
-from train.soundness import LossScale
-from train.storage import newest
+from train.engine.checkpoint import Saver, TrainingState, load_checkpoint
+from train.engine.checkpoint_files import newest
+from train.engine.clocks import Clocks
+from train.engine.distributed import process_group, read_ranks
+from train.engine.ema import Average
+from train.engine.numerics import LossScale
+from train.model.build import build_network
+from train.pretrain.optimizer import make_optimizer
 
 
 def main(arguments: list[str]) -> int:

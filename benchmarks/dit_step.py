@@ -27,9 +27,9 @@ from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser
 from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.network import build_network
-from train.objective import Objective
-from train.optimizer import clip_factor, gradient_norm, make_optimizer, scale_gradients
+from train.diffusion.objective import Objective
+from train.model.build import build_network
+from train.pretrain.optimizer import clip_factor, gradient_norm, make_optimizer, scale_gradients
 
 SETTINGS = ("fp32 eager", "fp32 compiled", "bf16 eager", "bf16 compiled")
 PURE = ("bf16 weights eager", "bf16 weights compiled")

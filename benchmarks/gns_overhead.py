@@ -18,19 +18,19 @@ from typing import Any
 import torch
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
-from configs.batch import Division, divide
+from configs.checks.batch import Division, divide
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.data.loader import Batch
-from train.dist import Ranks, process_group, read_ranks
-from train.gns.gram import AdalnGram
-from train.gns.taps import make_tap
-from train.gns.watch import NoiseWatch
-from train.layout import autocast, lay_out, reducing
-from train.network import build_network
-from train.objective import Objective
-from train.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
-from train.timesteps import Bins
+from train.diffusion.objective import Objective
+from train.diffusion.timesteps import Bins
+from train.engine.distributed import Ranks, process_group, read_ranks
+from train.gradient_noise.adaln_gram import AdalnGram
+from train.gradient_noise.hooks import make_tap
+from train.gradient_noise.online import NoiseWatch
+from train.model.build import build_network
+from train.model.parallelize import autocast, lay_out, reducing
+from train.pretrain.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
 
 WARMUP = 3
 LAYOUTS: dict[str, dict[str, Any]] = {

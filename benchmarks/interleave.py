@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from train.facts import cpu_model, versions
+from train.engine.environment import cpu_model, versions
 
 Arm = Callable[[], None]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

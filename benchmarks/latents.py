@@ -25,11 +25,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, report
-from train.data.latents import Latents
-from train.data.shards import shard_name, write_shard
-from train.data.store import ImageFacts, Index, ShardEntry, VaeFacts
-from train.draws import Variant, order
-from train.facts import cpu_model, versions
+from train.data.latents.dataset import Latents
+from train.data.latents.shards import shard_name, write_shard
+from train.data.latents.store import ImageFacts, Index, ShardEntry, VaeFacts
+from train.diffusion.rng import Variant, order
+from train.engine.environment import cpu_model, versions
 
 CLASSES = 1000
 Batches = Iterable[tuple[Tensor, Tensor]]

@@ -22,13 +22,13 @@ import torch.nn.functional as F
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, parser, ratio, report
 from configs.load import resolve, to_tree
-from configs.run import RunFolder, claim_attempt, make_run
+from configs.run.folder import RunFolder, claim_attempt, make_run
 from configs.schema import Pretrain
-from train.dist import read_ranks
-from train.network import build_network
-from train.optimizer import make_optimizer
-from train.pretrain import attempt
-from train.stopping import Watch, Wish
+from train.engine.distributed import read_ranks
+from train.engine.stop import Watch, Wish
+from train.model.build import build_network
+from train.pretrain.optimizer import make_optimizer
+from train.pretrain.run import attempt
 
 WARMUP = 2
 
@@ -103,7 +103,7 @@ def run_loop(config: Pretrain, turns: Turns) -> None:
 
     with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
         run = new_run(config, Path(logs))
-        with mock.patch("train.attempt.Watch", TurningWatch):
+        with mock.patch("train.engine.attempt.Watch", TurningWatch):
             code = attempt(run, number=claim_attempt(run, config))
         logging.shutdown()
     if code:

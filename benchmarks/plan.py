@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.interleave import Stopwatch, interleave, ratio
-from configs.run import ROOT
+from configs.run.folder import ROOT
 from configs.yaml12 import dump_yaml
 from tests.slurm.cluster import Cluster
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
-from analysis.gns import Sums, joined, noise_scale
-from analysis.gns_table import told
-from analysis.noise import Estimate, Floats
-from analysis.read.gradient import ADALN, SAME, WHOLE, Binned, read_noise
-from analysis.savings import savings
-from configs.records import valid
-from configs.run import RunFolder, find_runs
-from configs.study_folder import is_study_folder
+from analysis.gradient_noise.records import ADALN, SAME, WHOLE, Binned, read_noise
+from analysis.gradient_noise.table import told
+from analysis.gradient_noise.variance_reduction import savings
+from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.noise_scale import Sums, joined, noise_scale
+from configs.run.folder import RunFolder, find_runs
+from configs.run.records import valid
+from configs.run.study_folder import is_study_folder
 
 STAGES = 4
 BASE, OTHERS = "uniform", ("stratified", "variance")

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.load import load, to_tree
-from configs.run import claim_attempt, make_run
-from train.pretrain import attempt
+from configs.run.folder import claim_attempt, make_run
+from train.pretrain.run import attempt
 
 BLOCK, DRAWS = 10, 1000
 CONFIG = Path("configs/pretrain/digits.yaml")

@@ -85,7 +85,7 @@ def resolve(tree: Tree, *, source: str) -> Run:
 
 
 def resolve_study(tree: Tree, *, source: str) -> Study:
-    """The study that `tree` describes, its own keys checked; `configs.grid` makes its cells."""
+    """The study of `tree`, its own keys checked; `configs.grid.cells` makes its cells."""
     study = _validated(tree, "study", source=source)
     assert isinstance(study, Study)
     return study

@@ -41,7 +41,7 @@ install_set() {
   mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
 }
 
-# The version that its keys and its ways are known of (configs/aitoolkit-keys.yaml).
+# The version that its keys and its ways are known of (configs/checks/aitoolkit-keys.yaml).
 AI_TOOLKIT_COMMIT=27a03a91
 AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
 

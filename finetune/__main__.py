@@ -9,12 +9,13 @@ Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093
 
 import sys
 
-from configs.engine_command import carry_out_command
-from configs.run import RunFolder
+from configs.command import carry_out_command
+from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
 from finetune.engine import engine_of
 
-_COMMANDS = {"doctor": "finetune.doctor", "tiny": "finetune.tiny"}
+_COMMANDS = {"doctor": "finetune.doctor", "tiny": "finetune.tiny_flux"}
+_ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.run"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _module_of(run: RunFolder, config: Run) -> str | None:
     if isinstance(config, Finetune):
-        return f"finetune.{engine_of(run, config)}"
+        return _ENGINES[engine_of(run, config)]
     return "finetune.infer" if isinstance(config, Infer) else None
 
 

@@ -16,8 +16,8 @@ from typing import Literal
 
 from PIL import Image
 
-from configs.captioned import CAPTION, SUFFIXES, Pair, open_image, pairs
-from configs.prompts import TRIGGER, read_text
+from configs.checks.captions import CAPTION, SUFFIXES, Pair, open_image, pairs
+from configs.checks.prompts import TRIGGER, read_text
 from configs.yaml12 import ConfigError
 from finetune.sheet import save_sheet
 

@@ -1,8 +1,8 @@
-"""Who trains a run: ai-toolkit, or the engine in `finetune/embedded`."""
+"""Who trains a run: ai-toolkit, or the engine in `finetune/native`."""
 
 import os
 
-from configs.run import RunFolder
+from configs.run.folder import RunFolder
 from configs.schema import Finetune
 
 

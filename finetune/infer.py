@@ -10,18 +10,18 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from configs.drawing import Drawing, drawing
-from configs.run import RunFolder
+from configs.checks.infer import Drawing, drawing
+from configs.run.folder import RunFolder
 from configs.schema import Infer
-from finetune.embedded.painter import save_image, save_row
-from finetune.embedded.studio import Studio
 from finetune.libraries import hide_progress_bars
-from train.attempt import Attempt, carry_out, conclude
-from train.clocks import Clocks
-from train.dist import agreed, from_every_rank, process_group
-from train.facts import versions
-from train.journal import Journal, log
-from train.stopping import Wish
+from finetune.native.pipeline import save_image, save_row
+from finetune.native.studio import Studio
+from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.clocks import Clocks
+from train.engine.distributed import agreed, from_every_rank, process_group
+from train.engine.environment import versions
+from train.engine.metrics import Journal, log
+from train.engine.stop import Wish
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
 

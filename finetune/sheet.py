@@ -6,8 +6,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageOps
 
-from configs.captioned import Pair, open_image
-from configs.prompts import read_text
+from configs.checks.captions import Pair, open_image
+from configs.checks.prompts import read_text
 from configs.yaml12 import ConfigError
 
 _SIDE, _TEXT, _GAP, _COLUMNS = 240, 54, 8, 5

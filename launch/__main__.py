@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
-from launch import diagnosis, grids
+from launch.cli import diagnosis, studies
 
 PLAIN = argparse.RawDescriptionHelpFormatter
 
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     from configs.disk import make_private
     from configs.output import while_read
     from configs.yaml12 import ConfigError
-    from launch.cluster import Refused
+    from launch.slurm.client import Refused
 
     make_private()
     try:
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     _add_submit(commands)
     _add_status(commands)
     _add_cancel_and_tail(commands)
-    grids.add(commands)
+    studies.add(commands)
     diagnosis.add(commands)
     return top
 
@@ -106,7 +106,7 @@ def _add_submit(commands: Commands) -> None:
     )
     submit.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
     submit.add_argument("--partition", help="short for -- --partition=...")
-    grids.add_submit_options(submit)
+    studies.add_submit_options(submit)
     submit.set_defaults(action=_submit)
 
 
@@ -159,14 +159,14 @@ def _add_cancel_and_tail(commands: Commands) -> None:
 
 def _submit(options: argparse.Namespace) -> int:
     from configs.yaml12 import ConfigError
-    from launch.errand import Wish
-    from launch.flags import parse_flags
-    from launch.study import submit_study
-    from launch.submit import submit
+    from launch.slurm.flags import parse_flags
+    from launch.submit.run import submit
+    from launch.submit.study import submit_study
+    from launch.submit.study_request import Wish
 
     words = [f"--partition={options.partition}"] if options.partition else []
     flags = parse_flags([*words, *options.flags], source="after --")
-    if grids.is_study_wish(options.source, options.overrides):
+    if studies.is_study_wish(options.source, options.overrides):
         wish = Wish(
             source=options.source,
             overrides=options.overrides,
@@ -189,18 +189,18 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from configs.run import ROOT
-    from launch.hours import ledger
-    from launch.live import Log, Screen, watch
-    from launch.site import logs_of_site
-    from launch.status import Overview, overview, table
+    from configs.run.folder import ROOT
+    from launch.status.hours import ledger
+    from launch.status.state import Overview, overview, table
+    from launch.status.watch import Log, Screen, watch
+    from launch.submit.site import logs_of_site
     from launch.table import show
 
     paths = options.paths or [logs_of_site(ROOT)]
 
     def summaries(now: Overview) -> list[str]:
         states = [(str(row["run"]), str(row["state"])) for row in now.rows]
-        return grids.summaries(options.paths, states)
+        return studies.summaries(options.paths, states)
 
     if options.hours:
         show(ledger(paths), options.form)
@@ -220,7 +220,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _cancel(options: argparse.Namespace) -> int:
-    from launch.ending import cancel
+    from launch.cancel import cancel
 
     for path in options.paths:
         cancel(path)
@@ -228,8 +228,8 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _tail(options: argparse.Namespace) -> int:
-    from configs.run import RunFolder
-    from launch.following import check_run, follow
+    from configs.run.folder import RunFolder
+    from launch.status.tail import check_run, follow
 
     run = RunFolder(options.path.resolve())
     check_run(run)

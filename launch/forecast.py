@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.grid import Cell
-from configs.run import ROOT
+from configs.grid.cells import Cell
+from configs.run.folder import ROOT
 from configs.schema import Pretrain
 from configs.yaml12 import dump_value
 

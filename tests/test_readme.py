@@ -10,8 +10,8 @@ import pytest
 
 from configs.load import flatten, read_tree
 from configs.yaml12 import parse_yaml
-from tests.docs.classes import EXECUTED, matching
-from tests.docs.typed import commands
+from tests.docs.command_classes import EXECUTED, matching
+from tests.docs.page_commands import commands
 
 README = Path("README.md").read_text(encoding="utf-8")
 PAGES = {

@@ -16,25 +16,25 @@ Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-0930
 
 import sys
 
-from configs.engine_command import carry_out_command
+from configs.command import carry_out_command
 
 _COMMANDS = {
-    "score": "train.score",
-    "sample": "train.sample_set",
-    "fid": "train.fid",
-    "export": "train.export",
-    "seed": "train.seed",
+    "score": "train.evaluate.digits_score",
+    "sample": "train.evaluate.sample_set",
+    "fid": "train.evaluate.fid",
+    "export": "train.weights.export",
+    "seed": "train.weights.seed",
     "digits": "train.data.digits_png",
     "doctor": "train.data.doctor",
     "forecast": "train.forecast.command",
-    "gns": "train.gns.offline",
+    "gns": "train.gradient_noise.offline",
 }
 # What carries out an attempt at a run of each kind.
 _KINDS = {
-    "pretrain": "train.pretrain",
+    "pretrain": "train.pretrain.run",
     "encode": "train.encode",
-    "sample": "train.sample_set",
-    "gns": "train.gns.offline",
+    "sample": "train.evaluate.sample_set",
+    "gns": "train.gradient_noise.offline",
 }
 
 

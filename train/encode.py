@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from configs.disk import replace_file
-from configs.run import RunFolder
+from configs.run.folder import RunFolder
 from configs.schema.encode import Encode, Encoding
-from train.attempt import Attempt, carry_out, conclude
-from train.data.encoding import Encoder
+from train.data.latents.encoding import Encoder
+from train.data.latents.store import INDEX, Shard
 from train.data.source import DataError
-from train.data.store import INDEX, Shard
-from train.dist import Ranks, agreed, from_every_rank, process_group
-from train.facts import versions
-from train.journal import log
-from train.stopping import Wish
+from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.distributed import Ranks, agreed, from_every_rank, process_group
+from train.engine.environment import versions
+from train.engine.metrics import log
+from train.engine.stop import Wish
 
 
 @dataclass(frozen=True, kw_only=True)

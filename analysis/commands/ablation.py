@@ -17,10 +17,10 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print effects, then interactions; 1 where no two cells differ in one factor only."""
-    from analysis.ablation import effect_row, effects, interaction_row, interactions
-    from analysis.cells import begun, study_of
     from analysis.read import Unreadable
     from analysis.read.find import read_logs
+    from analysis.study.ablation import effect_row, effects, interaction_row, interactions
+    from analysis.study.cells import begun, study_of
 
     if asked.plot and asked.plot.suffix not in (".png", ".svg"):
         raise Unreadable(f"--plot {asked.plot}: ends neither in .png nor in .svg")
@@ -37,7 +37,7 @@ def act(asked: argparse.Namespace) -> int:
             remark([f"{pair.after.name}: {change:+.0f} % by {effect.factor}, unlike its siblings"])
     remark(study.remarks)
     if asked.plot:
-        from analysis.ablation_plot import plot_effects
+        from analysis.study.ablation_plot import plot_effects
 
         plot_effects(found, study, asked.plot)
     return 0 if found else 1

@@ -44,8 +44,8 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _claims(asked: argparse.Namespace) -> int:
-    from analysis.audit import as_json, judge, read_claims
-    from analysis.markdown_audit import judge_markdown
+    from analysis.audit.claims import as_json, judge, read_claims
+    from analysis.audit.markdown_table import judge_markdown
     from analysis.read import Unreadable
 
     judged = []
@@ -61,9 +61,9 @@ def _claims(asked: argparse.Namespace) -> int:
 
 
 def _folder(asked: argparse.Namespace, folder: Path) -> int:
-    from analysis import aitoolkit_folder as audit
+    from analysis.audit import aitoolkit_folder as audit
     from analysis.read import Unreadable
-    from analysis.read.drawings import drawings
+    from analysis.read.formats.drawings import drawings
 
     told = audit.parts(drawings(folder))
     if not told:

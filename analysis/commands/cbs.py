@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.table import put, remark
 
 if TYPE_CHECKING:
-    from analysis.noise import Floats
+    from analysis.stats.intervals import Floats
 
 DOC = "critical batch size from a csv with the columns global_batch,samples, or from runs"
 EXAMPLE = 'python -m analysis cbs logs/branches-1120 --target "validation_loss<=0.5"'
@@ -24,7 +24,7 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the fit and what it fits; 1 where two batches that reached the target are missing."""
-    from analysis.critical import critical_line
+    from analysis.stats.critical_batch import critical_line
 
     samples, remarks = _samples(asked)
     found = critical_line(samples)
@@ -65,7 +65,7 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
     """Samples to the target by global batch, and what is to be said of them."""
     from pathlib import Path
 
-    from analysis.batches import read_batches, samples_to_target
+    from analysis.measure.batches import read_batches, samples_to_target
     from analysis.read import Unreadable
 
     tables = [path for path in map(Path, asked.paths) if path.suffix == ".csv"]

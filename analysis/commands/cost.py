@@ -16,7 +16,7 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the bills."""
-    from analysis.cost import cost_row, costs, ledger_row, read_rates
+    from analysis.measure.cost import cost_row, costs, ledger_row, read_rates
     from analysis.read.find import read_logs
 
     rates = read_rates(asked.rates) if asked.rates else {}

@@ -39,11 +39,11 @@ def _image(text: str) -> Path:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the scales; 1 where none of them is determined."""
-    from analysis.gns import DETERMINED
-    from analysis.gns_table import by_step, remarks, rows, run_dict, told
+    from analysis.gradient_noise.records import read_noise
+    from analysis.gradient_noise.table import by_step, remarks, rows, run_dict, told
     from analysis.read import Unreadable
     from analysis.read.find import places
-    from analysis.read.gradient import read_noise
+    from analysis.stats.noise_scale import DETERMINED
 
     runs = [run for place in places(asked.paths) for run in place.ours]
     if not runs:
@@ -62,7 +62,7 @@ def act(asked: argparse.Namespace) -> int:
     for log, stages in found:
         remark(remarks(log, stages))
     if asked.plot:
-        from analysis.gns_plot import plot_noise
+        from analysis.gradient_noise.plot import plot_noise
 
         try:
             plot_noise([(log.name, stages) for log, stages in found], asked.plot)

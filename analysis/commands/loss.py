@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.table import put, remark
 
 if TYPE_CHECKING:
-    from analysis.read.log import RunLog
+    from analysis.read.run_log import RunLog
 
 DOC = "loss of each run against the first: same within a margin, different, or undetermined"
 EXAMPLE = "python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
@@ -69,7 +69,7 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.loss import AXES, pair, pair_row, scale, scale_remark
+    from analysis.measure.loss import AXES, pair, pair_row, scale, scale_remark
 
     pairs = [
         pair(logs[0], other, by=asked.by, after=asked.after, of=asked.of) for other in logs[1:]
@@ -86,7 +86,7 @@ def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
 
 
 def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.loss import exact_differences, pair, pair_row
+    from analysis.measure.loss import exact_differences, pair, pair_row
 
     rows = [
         pair_row(pair(logs[0], other, of=asked.of), margin=asked.margin)
@@ -98,7 +98,7 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
 
 
 def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
-    from analysis.loss import curve
+    from analysis.measure.loss import curve
     from analysis.plot import plot_losses
     from analysis.read import Unreadable
 

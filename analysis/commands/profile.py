@@ -16,9 +16,9 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the operations of one trace, or of two by what changed; then the parts of the step."""
-    from analysis.profile import operations, profile_rows, read_trace
+    from analysis.measure.profile import operations, profile_rows, read_trace
+    from analysis.measure.profile_regions import region_rows, waiting_rows
     from analysis.read import Unreadable
-    from analysis.regions import region_rows, waiting_rows
 
     if len(asked.paths) > 2:
         raise Unreadable("profile takes one trace, or two to compare")

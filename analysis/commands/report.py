@@ -20,7 +20,7 @@ def act(asked: argparse.Namespace) -> int:
     """Write the page; 1 where a run could not be read."""
     from analysis.read import Unreadable
     from analysis.read.find import read_all
-    from analysis.report import report
+    from analysis.report.report import report
 
     found = read_all(asked.paths)
     if not found.logs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.table import put, remark
 
 if TYPE_CHECKING:
-    from analysis.read.foreign import Found
+    from analysis.read.other_logs import Found
 
 DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran"
 EXAMPLE = "python -m analysis runs logs"
@@ -30,8 +30,8 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the table; 1 where a run could not be read."""
+    from analysis.measure.overview import overview
     from analysis.read.find import read_all
-    from analysis.runs import overview
 
     if asked.ledger:
         return _ledger(asked)
@@ -44,7 +44,7 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _detect(found: "Found", asked: argparse.Namespace) -> int:
-    from analysis.detectors import findings
+    from analysis.detect.detectors import findings
 
     rows = [
         {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
@@ -58,10 +58,10 @@ def _detect(found: "Found", asked: argparse.Namespace) -> int:
 
 
 def _ledger(asked: argparse.Namespace) -> int:
+    from analysis.measure.overview import ledger_row
     from analysis.read.find import text_files
-    from analysis.read.foreign import named
-    from analysis.read.ledger import read_ledger
-    from analysis.runs import ledger_row
+    from analysis.read.other_logs import named
+    from analysis.read.text.ledger import read_ledger
 
     rows = []
     for path in text_files(asked.paths):

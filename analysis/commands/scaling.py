@@ -14,8 +14,8 @@ def options(_: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the curves; 1 where no two runs differ in the number of ranks only."""
+    from analysis.measure.scaling import curve_dict, curves, point_row
     from analysis.read.find import read_logs
-    from analysis.scaling import curve_dict, curves, point_row
 
     found, remarks = curves(read_logs(asked.paths))
     rows = [point_row(curve, point) for curve in found for point in curve.points]

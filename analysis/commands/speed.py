@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.table import inert, put, remark, text_table
 
 if TYPE_CHECKING:
-    from analysis.speed import Arm
+    from analysis.measure.speed import Arm
 
 DOC = "steady rate of each run and its speedup over the first, with 95 % intervals"
 EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
@@ -40,10 +40,10 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the comparison; 2 where nothing can be read."""
-    from analysis.clocks import choose
+    from analysis.measure.clocks import choose
+    from analysis.measure.speed import Arm, arms, measure
+    from analysis.measure.speed_table import flops_rows, rows
     from analysis.read.find import read_logs
-    from analysis.speed import Arm, arms, measure
-    from analysis.speed_table import flops_rows, rows
 
     logs = read_logs(asked.paths)
     clocks = [asked.clock] * len(logs) if asked.clock else choose(logs)
@@ -64,8 +64,8 @@ def act(asked: argparse.Namespace) -> int:
 
 def _text(compared: "list[Arm]") -> str:
     """The rates, where the time went, and what else differs."""
-    from analysis.speed import attribution
-    from analysis.speed_table import difference_rows, rows, short_row, time_rows
+    from analysis.measure.speed import attribution
+    from analysis.measure.speed_table import difference_rows, rows, short_row, time_rows
 
     base = compared[0]
     parts = [text_table([short_row(row) for row in rows(compared)])]

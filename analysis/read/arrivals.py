@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.noise import Floats
-from analysis.read.batch import Field, Format, in_order
-from analysis.read.chunks import chunks
-from analysis.read.log import Ints
-from analysis.read.rows import rows
-from analysis.read.trainer import as_numbers
+from analysis.read.formats.trainer import as_numbers
+from analysis.read.run_log import Ints
+from analysis.read.text.batch import Field, Format, in_order
+from analysis.read.text.chunks import chunks
+from analysis.read.text.rows import rows
+from analysis.stats.intervals import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

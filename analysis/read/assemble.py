@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.noise import Floats
 from analysis.read.attempts import attempts
-from analysis.read.batch import Batch, select
-from analysis.read.endings import Ending, root_cause
-from analysis.read.log import RunLog
+from analysis.read.exit_causes import Ending, root_cause
+from analysis.read.run_log import RunLog
+from analysis.read.text.batch import Batch, select
+from analysis.stats.intervals import Floats
 
 
 def one_rank(rows: Batch) -> tuple[Batch, list[str]]:

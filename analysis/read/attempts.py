@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.noise import Floats
-from analysis.read.log import Ints
+from analysis.read.run_log import Ints
+from analysis.stats.intervals import Floats
 
 SAME_MOMENT_S = 5.0
 DISPLACED = 3

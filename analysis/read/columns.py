@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.noise import Floats
-from analysis.read.log import Ints, RunLog
 from analysis.read.names import STEP, column_of, preference
+from analysis.read.run_log import Ints, RunLog
+from analysis.stats.intervals import Floats
 
 Rows = Sequence[tuple[int, dict[str, float]]]
 

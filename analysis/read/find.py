@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.read import Unreadable
-from analysis.read.archive import is_archive, unpacked
-from analysis.read.foreign import Found, gather, is_text, read_folder, read_one, walk
-from analysis.read.log import RunLog
-from analysis.read.ours import read_ours
-from configs.run import RunFolder, find_runs, is_run
-from configs.study_folder import StudyFolder, is_study_folder
+from analysis.read.other_logs import Found, gather, is_text, read_folder, read_one, walk
+from analysis.read.run_folder import read_ours
+from analysis.read.run_log import RunLog
+from analysis.read.tar_archive import is_archive, unpacked
+from configs.run.folder import RunFolder, find_runs, is_run
+from configs.run.study_folder import StudyFolder, is_study_folder
 
 
 @dataclass(frozen=True, kw_only=True)

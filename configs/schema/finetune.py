@@ -1,4 +1,4 @@
-"""Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/embedded`.
+"""Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/native`.
 
 Both engines honour every key, but `validation`, which is the embedded engine's, and `aitoolkit`,
 which is ai-toolkit's.

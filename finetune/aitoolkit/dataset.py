@@ -5,9 +5,9 @@ It keeps its caches inside the folder that it is given, which may be read-only o
 
 from pathlib import Path
 
-from configs.captioned import pairs
+from configs.checks.captions import pairs
+from configs.checks.prompts import filled, read_text
 from configs.disk import replace_file
-from configs.prompts import filled, read_text
 from configs.schema import Finetune
 
 

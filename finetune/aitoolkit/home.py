@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from configs.aitoolkit_home import Home
-from train.dist import VARIABLES
+from configs.checks.aitoolkit_home import Home
+from train.engine.distributed import VARIABLES
 
 # Ours would be imported in place of its own; what torchrun set would make its accelerate wait for
 # peers; and with HF_HUB_OFFLINE it loads Flux schnell not even from local files.

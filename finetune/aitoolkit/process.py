@@ -6,9 +6,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from configs.aitoolkit_home import Home
+from configs.checks.aitoolkit_home import Home
 from finetune.aitoolkit.home import environment
-from finetune.aitoolkit.table import JOB_ID
+from finetune.aitoolkit.job_db import JOB_ID
 
 _LAST_WORDS = 20_000
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)

@@ -6,21 +6,21 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.run import ROOT
-from launch import cluster
-from launch.cluster import Refused
-from launch.doctor import answers, site_file, spelling
-from launch.doctor.answers import Answer
-from launch.doctor.probes import Bench, bench
-from launch.flags import Flags, spell
-from launch.site import logs_of_site
+from configs.run.folder import ROOT
+from launch.doctor import gpu_flags, measurements, site_file
+from launch.doctor.measurements import Answer
+from launch.doctor.probe_jobs import Bench, bench
+from launch.slurm import client
+from launch.slurm.client import Refused
+from launch.slurm.flags import Flags, spell
+from launch.submit.site import logs_of_site
 from launch.table import show
 
 # The quick ones first; the limit's job takes two minutes and runs beside them.
 _ASKED: dict[str, Callable[[Bench], list[Answer]]] = {
-    "requeue": answers.requeue,
-    "place": answers.place,
-    "limit": answers.limit,
+    "requeue": measurements.requeue,
+    "place": measurements.place,
+    "limit": measurements.limit,
 }
 
 
@@ -29,8 +29,8 @@ def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience
     name = site_file.site_name(site) if site else site_file.cluster_name()
     words = spell(flags)
     partition = str(flags.get("partition") or _default_partition())
-    told = answers.configured(partition)
-    found = spelling.gpus(words)
+    told = measurements.configured(partition)
+    found = gpu_flags.gpus(words)
     told += _gpu_answers(found, words)
     told += _measured(words, quick=quick, patience_min=patience_min)
     show([{"what": one.name, "answer": one.value, "means": one.means} for one in told], "text")
@@ -44,17 +44,19 @@ def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience
 
 
 def _default_partition() -> str:
-    named = cluster.partitions()
+    named = client.partitions()
     chosen = next((one.name for one in named if one.is_default), None)
     if chosen is None:
         raise Refused("no partition is the default one: name one by --partition")
     return chosen
 
 
-def _gpu_answers(found: list[spelling.Gpus], words: list[str]) -> list[Answer]:
+def _gpu_answers(found: list[gpu_flags.Gpus], words: list[str]) -> list[Answer]:
     if not found:
         return [Answer(name="GPUs", value="none", means="sinfo lists no gres gpu here")]
-    doubt = "" if spelling.discriminates(words) else "--test-only takes types that do not exist too"
+    doubt = (
+        "" if gpu_flags.discriminates(words) else "--test-only takes types that do not exist too"
+    )
     return [
         Answer(
             name=f"GPU {one.kind or '(untyped)'}, {one.most} a node",

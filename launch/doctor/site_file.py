@@ -9,9 +9,9 @@ from pathlib import Path
 
 from configs.disk import replace_file
 from configs.yaml12 import ConfigError
-from launch import cluster
-from launch.doctor.answers import Answer
-from launch.doctor.spelling import SPELLINGS, Gpus, best
+from launch.doctor.gpu_flags import SPELLINGS, Gpus, best
+from launch.doctor.measurements import Answer
+from launch.slurm import client
 
 _TEMPLATE = """\
 # shellcheck shell=bash
@@ -37,7 +37,7 @@ JOB_FLAGS=({flags})
 
 def cluster_name() -> str:
     """The name that Slurm gives the cluster, fit for a file's name."""
-    said = cluster.run("scontrol", "show", "config").stdout
+    said = client.run("scontrol", "show", "config").stdout
     found = re.search(r"^ClusterName\s*=\s*(\S+)", said, re.MULTILINE)
     return site_name(found[1] if found else "cluster")
 

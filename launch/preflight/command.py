@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from configs.study import is_study
-from configs.study_folder import is_study_folder
+from configs.grid.study_file import is_study
+from configs.run.study_folder import is_study_folder
 from configs.yaml12 import ConfigError
-from launch.preflight import asked, forecast, machine, storage, studies, warning_time
-from launch.preflight.lines import Line, failure
+from launch.preflight import forecast, machine, request, signal_lead, storage, studies
+from launch.preflight.check import Line, failure
 from launch.preflight.subject import Subject, subject
 
 Check = Callable[[Subject], Iterator[Line]]
 
-_ASKED: tuple[Check, ...] = (asked.batch, asked.paths, asked.partition)
+_ASKED: tuple[Check, ...] = (request.batch, request.paths, request.partition)
 # What is alike for all runs of a site.
 _MACHINE: tuple[Check, ...] = (
     machine.hidden,
@@ -53,7 +53,7 @@ def checks(one: Subject) -> Iterator[Line]:
     for check in (*_ASKED, *_MACHINE):
         yield from check(one)
     outlook = forecast.ask(one)
-    for judge in (storage.room, warning_time.lead, forecast.memory):
+    for judge in (storage.room, signal_lead.lead, forecast.memory):
         yield from judge(one, outlook)
 
 

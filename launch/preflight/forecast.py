@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from configs.run import ROOT
+from configs.run.folder import ROOT
 from configs.schema import Pretrain
-from launch.preflight.lines import Line, failure, passed, warning
+from launch.preflight.check import Line, failure, passed, warning
 from launch.preflight.subject import Subject
 
 _LONGEST_S = 120

@@ -5,8 +5,8 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 
-from configs.run import ROOT
-from launch.preflight.lines import Line, failure, passed, warning
+from configs.run.folder import ROOT
+from launch.preflight.check import Line, failure, passed, warning
 from launch.preflight.subject import Subject
 
 _LONGEST_S = 180

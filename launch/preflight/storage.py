@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.schema import Finetune, Pretrain
+from launch.preflight.check import GIB, Line, failure, passed, warning
 from launch.preflight.forecast import Forecast
-from launch.preflight.lines import GIB, Line, failure, passed, warning
 from launch.preflight.subject import Subject
 
 _BYTES_FP32 = 4

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from configs.grid import Cell
-from configs.run import ROOT
-from configs.study import Grid, load_grid
-from launch.plan import shape_of
-from launch.preflight import asked, forecast, storage, warning_time
-from launch.preflight.lines import Line, passed
+from configs.grid.cells import Cell
+from configs.grid.study_file import Grid, load_grid
+from configs.run.folder import ROOT
+from launch.preflight import forecast, request, signal_lead, storage
+from launch.preflight.check import Line, passed
 from launch.preflight.subject import Subject
-from launch.site import Site, ask_site
+from launch.submit.plan import shape_of
+from launch.submit.site import Site, ask_site
 
 
 def lines(source: Path, overrides: list[str], *, site_name: str | None) -> Iterator[Line]:
@@ -51,7 +51,7 @@ def _subject(grid: Grid, cell: Cell, site: Site) -> Subject:
 
 
 def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> Iterator[Line]:
-    for check in (asked.batch, asked.paths):
+    for check in (request.batch, request.paths):
         found = [
             (cell, line) for cell, one in zip(cells, subjects, strict=True) for line in check(one)
         ]
@@ -61,8 +61,8 @@ def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> It
 
 def _of_one(one: Subject) -> Iterator[Line]:
     outlook = forecast.ask(one)
-    yield from asked.partition(one)
-    for judge in (storage.room, warning_time.lead, forecast.memory):
+    yield from request.partition(one)
+    for judge in (storage.room, signal_lead.lead, forecast.memory):
         yield from judge(one, outlook)
 
 

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.checks.paths import with_absolute_paths
 from configs.load import load
-from configs.paths import with_absolute_paths
-from configs.run import ROOT, RunFolder, is_run, new_id, resume_config
+from configs.run.folder import ROOT, RunFolder, is_run, new_id, resume_config
 from configs.schema import Run
-from launch import slurm, snapshot
-from launch.flags import Flags
-from launch.request import Request, batch_script
-from launch.site import Site, ask_site
+from launch.slurm import executor
+from launch.slurm.flags import Flags
+from launch.submit import snapshot
+from launch.submit.script import Request, batch_script
+from launch.submit.site import Site, ask_site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Subject:
             flags={},
         )
         script = batch_script(request, request.run)
-        return script.flags, slurm.sbatch_text(script)
+        return script.flags, executor.sbatch_text(script)
 
 
 def subject(source: Path, overrides: list[str], *, site_name: str | None) -> Subject:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launch.why import culprits, interruptions, signs
-from launch.why.scene import Scene
+from launch.why import first_failure, interruptions, symptoms
+from launch.why.evidence import Scene
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ CAUSES = (
         name="done",
         what="nothing ended it: it is done",
         advice=f"to go on: {RESUME} train.steps=MORE",
-        find=signs.done,
+        find=symptoms.done,
     ),
     Cause(
         name="skipped",
         what="a cell that needs no more memory ran out of it, so this one was not tried",
         advice="less memory: train.micro_batch, activation_checkpointing.mode, layout.shard",
-        find=signs.skipped,
+        find=symptoms.skipped,
     ),
     Cause(
         name="launch failure",
@@ -48,25 +48,25 @@ CAUSES = (
         what="the config cannot run",
         advice="mend what the message names, then submit again; first: "
         "python -m launch preflight CONFIG",
-        find=signs.of_reason("config"),
+        find=symptoms.of_reason("config"),
     ),
     Cause(
         name="cuda oom",
         what="a GPU ran out of memory{culprit}",
         advice=f"{RESUME} train.micro_batch=auto   (python -m train forecast tells what fits)",
-        find=signs.cuda_oom,
+        find=symptoms.cuda_oom,
     ),
     Cause(
         name="host oom",
         what="the node's memory that the job had been given ran out{culprit}",
         advice=f"{RESUME} resources.memory_gb=MORE   (or data.workers=FEWER in a new run)",
-        find=signs.host_oom,
+        find=symptoms.host_oom,
     ),
     Cause(
         name="disk",
         what="a disk or a quota is full{culprit}",
         advice="df -h {logs}; du -sh {logs}/*; free some, then " + RESUME,
-        find=signs.disk,
+        find=symptoms.disk,
     ),
     Cause(
         name="gpu fault",
@@ -74,26 +74,26 @@ CAUSES = (
         advice="tell the site's support, and stay off the node: "
         + RESUME
         + " -- --exclude={nodes}",
-        find=signs.gpu_fault,
+        find=symptoms.gpu_fault,
     ),
     Cause(
         name="nan",
         what="the loss or its gradient was not finite{culprit}",
         advice="python -m analysis loss {run}; then a new run with a lower optimizer.lr, a longer "
         "optimizer.warmup_steps or train.precision=fp32",
-        find=signs.of_reason("nan"),
+        find=symptoms.of_reason("nan"),
     ),
     Cause(
         name="data",
         what="the data cannot be read{culprit}",
         advice="python -m train doctor PATH_OF_THE_DATA; then " + RESUME,
-        find=signs.data,
+        find=symptoms.data,
     ),
     Cause(
         name="port clash",
         what="a port that the ranks wanted to meet at was taken",
         advice=f"{RESUME}   (another attempt takes another port)",
-        find=signs.port_clash,
+        find=symptoms.port_clash,
     ),
     Cause(
         name="node failure",
@@ -142,37 +142,37 @@ CAUSES = (
         what="a process was killed from outside{culprit}: by the kernel for its memory, by an "
         "administrator, or by a crash in native code",
         advice="ssh {nodes} dmesg | tail, or ask the site; then " + RESUME,
-        find=signs.killed,
+        find=symptoms.killed,
     ),
     Cause(
         name="no progress",
         what="attempt after attempt saved nothing new: it was not tried again",
         advice="see what ended each attempt, above; then " + RESUME,
-        find=signs.no_progress,
+        find=symptoms.no_progress,
     ),
     Cause(
         name="hang",
         what="ranks waited for one that did not come{culprit}",
         advice="tail {attempt}/ranks/*; then " + RESUME,
-        find=signs.hang,
+        find=symptoms.hang,
     ),
     Cause(
         name="nccl",
         what="ranks lost one another{culprit}",
         advice="cat {attempt}/output.log; then " + RESUME,
-        find=signs.lost_peers,
+        find=symptoms.lost_peers,
     ),
     Cause(
         name="exit 0 without done",
         what="the ranks left with 0, and no event says that the work is done",
         advice="cat {attempt}/output.log; then " + RESUME,
-        find=signs.silent_success,
+        find=symptoms.silent_success,
     ),
     Cause(
         name="crash",
         what="an exception that nobody expected{culprit}",
         advice="cat {attempt}/error.json; mend it, then " + RESUME,
-        find=signs.crash,
+        find=symptoms.crash,
     ),
 )
 
@@ -192,7 +192,7 @@ def judge(scene: Scene) -> Verdict:
     for cause in CAUSES:
         evidence = cause.find(scene)
         if evidence:
-            culprit = culprits.culprit(scene, cause.name)
+            culprit = first_failure.culprit(scene, cause.name)
             return Verdict(scene=scene, cause=cause, evidence=evidence, culprit=culprit)
     return Verdict(
         scene=scene, cause=None, evidence=[*scene.recorded(), *scene.by_slurm()], culprit=""

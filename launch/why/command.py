@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from configs.run import ROOT, RunFolder, find_runs, is_run
+from configs.run.folder import ROOT, RunFolder, find_runs, is_run
 from configs.yaml12 import ConfigError
-from launch import submission
-from launch.site import logs_of_site
+from launch.status import submitted_jobs
+from launch.submit.site import logs_of_site
 from launch.why.causes import Verdict, judge
-from launch.why.scene import Scene, scene_of_job, scenes
+from launch.why.evidence import Scene, scene_of_job, scenes
 
 
 def why(name: str, *, form: str) -> int:
@@ -47,7 +47,7 @@ def _run_of(job: str, logs: Path) -> RunFolder | None:
     found = [
         run
         for run in (find_runs(logs) if logs.is_dir() else [])
-        if job in (submission.begun_job(run), submission.submitted_job(run))
+        if job in (submitted_jobs.begun_job(run), submitted_jobs.submitted_job(run))
         or run.name.endswith(f"-{job}")
     ]
     if len(found) > 1:

@@ -1,7 +1,7 @@
 """The evidence of what Slurm and people do to jobs: limits, preemption, lost nodes, wishes."""
 
-from launch.why import jobs
-from launch.why.scene import Scene
+from launch.why import slurm_history
+from launch.why.evidence import Scene
 
 # Slurm warns at a tick of 30 s before the lead that was asked for, and saving takes its time.
 _NEAR_LIMIT_S = 180 + 30 + 60
@@ -49,7 +49,7 @@ def preemption(scene: Scene) -> list[str]:
     if quotes or scene.state == "PREEMPTED":
         return quotes + scene.by_slurm()
     start = scene.start
-    if scene.event == "paused" and start and jobs.is_preemptable(start.partition):
+    if scene.event == "paused" and start and slurm_history.is_preemptable(start.partition):
         far = f"{start.teller}: partition {start.partition} makes way for others; the time limit"
         return [f"{far} was {_far(scene)} away", *_order(scene)]
     return []

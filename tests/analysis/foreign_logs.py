@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.noise import Floats
-from analysis.read.log import Ints
-from tests.analysis.planted import noise
+from analysis.read.run_log import Ints
+from analysis.stats.intervals import Floats
+from tests.analysis.synthetic_runs import noise
 
 START = 1_700_000_000.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.run import RunFolder
-from tests.running import opened
+from configs.run.folder import RunFolder
+from tests.real_runs import opened
 
 
 @pytest.fixture

@@ -13,15 +13,14 @@ import pytest
 
 from analysis.__main__ import main as analysis
 from configs.__main__ import main as configs
-from configs.run import ROOT
+from configs.run.folder import ROOT
 from finetune.__main__ import main as finetune
 from launch.__main__ import main as launch
-from tests.running import clean_environment
+from tests.docs.command_classes import ELSEWHERE, EXECUTED, ON_A_CLUSTER, matching
+from tests.docs.docs_sandbox import build
+from tests.docs.page_commands import commands
+from tests.real_runs import clean_environment
 from train.__main__ import main as train
-
-from .classes import ELSEWHERE, EXECUTED, ON_A_CLUSTER, matching
-from .typed import commands
-from .world import build
 
 LAYOUTS, STUDY = "configs/studies/layouts.yaml", "configs/studies/digits-noise.yaml"
 # Forms that leave something open, as somebody would type them.

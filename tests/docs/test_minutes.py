@@ -16,18 +16,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.run import RunFolder, find_runs
+from configs.run.folder import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
+from tests.docs.command_classes import MINUTES, matching
+from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE
-from tests.running import clean_environment, events
+from tests.real_runs import clean_environment, events
 from tests.slurm.cluster import wait_until
 from tests.slurm.test_launch import copy_tree
+from tests.train.evaluate.test_fid import Net, images, save_scripted
 from tests.train.latent_stores import write_store
-from tests.train.test_fid import Net, images, save_scripted
 from tests.train.tiny_vae import save_images
-
-from .classes import MINUTES, matching
-from .typed import commands
 
 pytestmark = pytest.mark.long
 

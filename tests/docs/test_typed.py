@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .classes import ELSEWHERE, EXECUTED, MINUTES, ON_A_CLUSTER, matching
-from .typed import OTHER_BLOCKS, PAGES, blocks, commands
+from tests.docs.command_classes import ELSEWHERE, EXECUTED, MINUTES, ON_A_CLUSTER, matching
+from tests.docs.page_commands import OTHER_BLOCKS, PAGES, blocks, commands
 
 CLASSES = (EXECUTED, MINUTES, ON_A_CLUSTER, ELSEWHERE)
 PATTERNS = [pattern for one in CLASSES for pattern in one]
@@ -17,7 +17,7 @@ NAMED = ON_A_CLUSTER | ELSEWHERE
 @pytest.mark.parametrize("command", commands())
 def test_every_command_is_of_one_class(command: str) -> None:
     found = [pattern for one in CLASSES for pattern in matching(command, one)]
-    assert len(found) == 1, f"{command}: put it into tests/docs/classes.py"
+    assert len(found) == 1, f"{command}: put it into tests/docs/command_classes.py"
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import clean_environment
+from tests.real_runs import clean_environment
 
 COMPLETE = Path(sys.prefix) / ".installed-requirements-dev"
 

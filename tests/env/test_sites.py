@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run import ROOT
+from configs.run.folder import ROOT
 
 SITES = ROOT / "env" / "sites"
 # An installation of environment modules that writes down what it was asked.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import open_attempt
-from configs.ending import close_attempt
-from configs.run import RunFolder
-from finetune.tiny import make
+from configs.attempt.close import close_attempt
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder
+from finetune.tiny_flux import make
 
 TINY = Path("configs/finetune/tiny.yaml")
 # So short that a run is over in two seconds, and so steep that it learns all the same.
@@ -49,8 +49,9 @@ def carry_out(
     # Imported where wanted: not every test of the folder needs torch.
     import torch
 
-    from finetune import embedded, infer
-    from train.journal import log
+    from finetune import infer
+    from finetune.native import run as native
+    from train.engine.metrics import log
 
     # Tests run beside one another: threads that wait by spinning would keep the others waiting.
     torch.set_num_threads(1)
@@ -62,7 +63,7 @@ def carry_out(
     heard = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     before = {each: signal.getsignal(each) for each in heard}
     try:
-        engine = embedded if kind == "finetune" else infer
+        engine = native if kind == "finetune" else infer
         status = engine.attempt(run, number=number)
     finally:
         for each, earlier in before.items():

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import open_attempt
-from configs.run import RunFolder
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.__main__ import main
 from finetune.engine import engine_of
 from tests.finetune.conftest import TINY, paths
-from tests.running import opened
+from tests.real_runs import opened
 
 pytestmark = pytest.mark.xdist_group("flux")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import open_attempt
-from configs.flux_folder import missing
-from configs.run import find_runs
+from configs.attempt.open import open_attempt
+from configs.checks.flux import missing
+from configs.run.folder import find_runs
 from configs.yaml12 import ConfigError
-from finetune.tiny import make
-from launch.preflight import asked
+from finetune.tiny_flux import make
+from launch.preflight import request
 from launch.preflight.subject import subject
 from tests.finetune.conftest import TINY, paths
 
@@ -140,11 +140,11 @@ def test_sharded_weights_are_followed_from_their_index(own: Path) -> None:
 
 def test_preflight_says_what_a_node_would_have_to_fetch(own: Path) -> None:
     one = subject(TINY, paths(own), site_name=None)
-    lines = [str(line) for line in asked.paths(one)]
+    lines = [str(line) for line in request.paths(one)]
     assert all(line.startswith("pass") for line in lines)
     assert "has every file of a Flux: a node fetches nothing" in lines[-1]
     shutil.rmtree(own / "model" / "text_encoder_2")
-    (line,) = asked.paths(one)
+    (line,) = request.paths(one)
     assert line.level == "fail"
     assert "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors" in line.said
 
@@ -152,7 +152,7 @@ def test_preflight_says_what_a_node_would_have_to_fetch(own: Path) -> None:
 def test_inputs_are_looked_into_without_torch(own: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from configs.load import load\n"
-        "from configs.paths import check_paths\n"
+        "from configs.checks.paths import check_paths\n"
         f"check_paths(load(Path({str(TINY)!r}), {paths(own)!r}))\n"
         "assert 'torch' not in sys.modules"
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from configs.attempt import open_attempt
-from configs.run import RunFolder, find_runs
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
-from tests.running import (
+from tests.real_runs import (
     TINY,
     body,
     carried_on,

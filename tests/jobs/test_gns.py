@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from configs.grid.study_file import load_grid
 from configs.load import merge, to_tree
-from configs.run import RunFolder
-from configs.study import load_grid
+from configs.run.folder import RunFolder
 from configs.yaml12 import dump_yaml
-from tests.running import DIGITS, TINY, body, events, newest_run, opened
-from train.gns.offline import attempt as measure
-from train.pretrain import attempt as pretrain
+from tests.real_runs import DIGITS, TINY, body, events, newest_run, opened
+from train.gradient_noise.offline import attempt as measure
+from train.pretrain.run import attempt as pretrain
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

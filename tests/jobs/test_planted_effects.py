@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from configs.yaml12 import dump_yaml
-from tests.running import DIGITS, clean_environment
+from tests.real_runs import DIGITS, clean_environment
 
 SLOWER = 2.0
 # Without gns.enabled nothing reads it; 1 is plain, 2 is slowed, 3 is the same as 1.

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt import open_attempt
-from configs.run import RunFolder, find_runs
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder, find_runs
 from tests.jobs.test_encode import ranks_of
-from tests.running import (
+from tests.real_runs import (
     TINY,
     body,
     carried_on,

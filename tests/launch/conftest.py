@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run import ROOT
+from configs.run.folder import ROOT
 from launch.__main__ import main
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import SCRIPTS, Cluster
+from tests.slurm.cluster import SCRIPTS, Cluster
 
 
 # First: xdist reads the groups in a hook of the same name.

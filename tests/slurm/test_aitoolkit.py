@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from configs.disk import replace_file
-from configs.records import valid
-from configs.run import RunFolder, find_runs
-from finetune.tiny import make
-from tests.finetune.kit import events, steps, write_job
-
-from .cluster import Cluster, wait_until
+from configs.run.folder import RunFolder, find_runs
+from configs.run.records import valid
+from finetune.tiny_flux import make
+from tests.finetune.aitoolkit_runs import events, steps, write_job
+from tests.slurm.cluster import Cluster, wait_until
 
 AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
 

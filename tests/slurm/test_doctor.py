@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import SCRIPTS, Cluster, wait_until
+from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 
 ROOT = SCRIPTS.parents[1]
 # Another site: jobs are requeued only if they ask for it, and are killed later.

@@ -8,15 +8,14 @@ import signal
 
 import pytest
 
-from configs.run import RunFolder
-from tests.running import DIGITS, events, processes
-
-from .cluster import wait_until
-from .test_pretrain import ENDLESS, ONE, Jobs, end_at
+from configs.run.folder import RunFolder
+from tests.real_runs import DIGITS, events, processes
+from tests.slurm.cluster import wait_until
+from tests.slurm.test_pretrain import ENDLESS, ONE, Jobs, end_at
 
 __all__ = ["jobs"]
 
-from .test_pretrain import jobs
+from tests.slurm.test_pretrain import jobs
 
 
 def break_gpu(run: RunFolder, node: str) -> None:

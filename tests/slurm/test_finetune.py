@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from finetune.tiny import make
+from finetune.tiny_flux import make
 from tests.finetune.conftest import QUICK, TINY, carry_out, paths
-from tests.running import events, losses
-
-from .cluster import Cluster, wait_until
-from .test_pretrain import ONE, Jobs, end_at
+from tests.real_runs import events, losses
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.test_pretrain import ONE, Jobs, end_at
 
 # Steps slow enough that a reference can be trained to where Slurm's clock interrupts.
 SLOW = (

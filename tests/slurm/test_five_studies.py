@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.study_folder import StudyFolder
-
-from .cluster import Cluster
-from .test_launch import Checkout, copy_tree, events
+from configs.run.study_folder import StudyFolder
+from tests.slurm.cluster import Cluster
+from tests.slurm.test_launch import Checkout, copy_tree, events
 
 # In full, and one of them with a single run of every cell of its first grid.
 SHORT, LONG = ("b-small", "repeats=1"), ("a-small", "b-small", "c-small", "d-small", "e-small")

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.running import files_with
-
-from .cluster import SCRIPTS, Cluster, wait_until
+from tests.real_runs import files_with
+from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 
 ROOT = SCRIPTS.parents[1]
 # Made here, since a run also keeps the code that it ran, and that of the tests with it.

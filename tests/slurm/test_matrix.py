@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from configs.run import RunFolder
-from tests.running import DIGITS, events, losses, processes, trained
-
-from .cluster import Cluster, wait_until
-from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
+from configs.run.folder import RunFolder
+from tests.real_runs import DIGITS, events, losses, processes, trained
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
 
 __all__ = ["jobs"]
 
-from .test_pretrain import jobs
+from tests.slurm.test_pretrain import jobs
 
 REFERENCE_STEPS = 400
 FLAGS = {1: ONE, 4: TWO_BY_TWO}
@@ -85,7 +84,7 @@ Outcome = Callable[[RunFolder], None]
 
 @pytest.fixture
 def outcome(record_property: Callable[[str, object], None]) -> Outcome:
-    """Keeps what became of a run, for the table of `tests/slurm/outcomes.py`."""
+    """Keeps what became of a run, for the table of `tests/slurm/failure_table.py`."""
 
     def keep(run: RunFolder) -> None:
         ends = [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import NODES, SCRIPTS, Cluster, clean_environment, wait_until
+from tests.slurm.cluster import NODES, SCRIPTS, Cluster, clean_environment, wait_until
 
 # A batch script that leaves when asked, as a training job does, and writes down what it was sent.
 LEAVES_WHEN_ASKED = """

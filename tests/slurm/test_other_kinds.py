@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.run import RunFolder
-from configs.study_folder import StudyFolder
+from configs.run.folder import RunFolder
+from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
-from finetune.tiny import make
+from finetune.tiny_flux import make
 from tests.finetune.conftest import QUICK, carry_out, paths
 from tests.finetune.conftest import TINY as TINY_LORA
-from tests.running import TINY, events, trained
+from tests.real_runs import TINY, events, trained
+from tests.slurm.cluster import Cluster
+from tests.slurm.test_launch import A40, SMALLEST, Checkout, copy_tree
+from tests.slurm.test_pretrain import Jobs
 from tests.train.tiny_vae import save_images, save_kl
 from train.data.doctor import main as doctor
-
-from .cluster import Cluster
-from .test_launch import A40, SMALLEST, Checkout, copy_tree
-from .test_pretrain import Jobs
 
 pytestmark = pytest.mark.long
 

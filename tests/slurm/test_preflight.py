@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import DIGITS
-
-from .cluster import Cluster
+from tests.real_runs import DIGITS
+from tests.slurm.cluster import Cluster
 
 Preflight = Callable[..., dict[str, str]]
 

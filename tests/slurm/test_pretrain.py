@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from configs.disk import replace_file
-from configs.run import RunFolder
-from tests.running import DIGITS, TINY, events, losses, trained
-
-from .cluster import Cluster, wait_until
+from configs.run.folder import RunFolder
+from tests.real_runs import DIGITS, TINY, events, losses, trained
+from tests.slurm.cluster import Cluster, wait_until
 
 # No decay: the curve does not depend on how many steps there are to be.
 ENDLESS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .trial import Trial, rules, trial
+from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .cluster import wait_until
-from .trial import Trial, rules, trial
+from tests.slurm.cluster import wait_until
+from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from .trial import Trial, rules, trial
+from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 

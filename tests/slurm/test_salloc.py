@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import SCRIPTS, Cluster
-from .test_launch import SMALLEST, events
+from tests.slurm.cluster import SCRIPTS, Cluster
+from tests.slurm.test_launch import SMALLEST, events
 
 ROOT = SCRIPTS.parents[1]
 CONFIG = ROOT / "configs" / "pretrain" / "digits.yaml"

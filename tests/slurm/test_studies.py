@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from configs.load import read_tree
-from configs.study_folder import StudyFolder
+from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
-
-from .cluster import Cluster, wait_until
-from .test_launch import Checkout, copy_tree, events
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.test_launch import Checkout, copy_tree, events
 
 TINY = {
     "model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 20,

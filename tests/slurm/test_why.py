@@ -1,6 +1,6 @@
 """`launch why` on every end that can be made on a real Slurm.
 
-Ends that need GPUs or a cgroup are judged by recorded texts in tests/launch/test_why.py.
+Ends that need GPUs or a cgroup are judged by recorded texts in tests/launch/why/test_command.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.running import DIGITS
-
-from .cluster import Cluster, wait_until
-from .test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs
+from tests.real_runs import DIGITS
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs
 
 # Nothing is asked of the ranks before the end comes.
 UNWARNED = ("--signal=B:URG@10",)

@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 
 from configs.load import load
-from train.checkpoint import Saver, TrainingState, load_newest
-from train.clocks import Clocks
-from train.ema import Average
-from train.network import build_network
-from train.optimizer import make_optimizer
-from train.soundness import LossScale
-from train.storage import newest
+from train.engine.checkpoint import Saver, TrainingState, load_newest
+from train.engine.checkpoint_files import newest
+from train.engine.clocks import Clocks
+from train.engine.ema import Average
+from train.engine.numerics import LossScale
+from train.model.build import build_network
+from train.pretrain.optimizer import make_optimizer
 
 
 def make_state() -> tuple[TrainingState, torch.nn.Module]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from configs.schema.data import Data
 from configs.schema.encode import Encoding
 from tests.train.tiny_vae import save_images, save_kl
-from train.dist import process_group, read_ranks
 from train.encode import Progress, encode
-from train.stopping import Wish
+from train.engine.distributed import process_group, read_ranks
+from train.engine.stop import Wish
 
 # 15 images make the shards 4 + 4 + 4 + 3; a microbatch of 3 leaves a rest in each.
 SMALL = {"size": 16, "shard_examples": 4, "micro_batch": 3}

@@ -11,10 +11,10 @@ import pytest
 from configs.yaml12 import ConfigError
 from tests.train.latent_stores import contents, encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_cosmos, spoil_config
+from train.data.latents.store import read_index
 from train.data.source import DataError, open_source
-from train.data.store import read_index
-from train.failure import reason_of
-from train.stopping import Wish
+from train.engine.failure import reason_of
+from train.engine.stop import Wish
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_a_full_disk_is_known_as_one(
     (tmp_path / "store").mkdir()
     asked = json.loads((made / "store/encoding.json").read_text())
     (tmp_path / "store/encoding.json").write_text(json.dumps(asked))
-    monkeypatch.setattr("train.data.shards.os.fsync", full)
+    monkeypatch.setattr("train.data.latents.shards.os.fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
         encode_alone(encoding(made, out=str(tmp_path / "store")))
     assert reason_of(caught.value) == "disk"

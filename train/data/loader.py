@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from configs.batch import Division
+from configs.checks.batch import Division
 from configs.schema import Pretrain
 from train.data.source import DataError, Source
-from train.draws import Variant, draw, order
-from train.objective import time_shift
-from train.timesteps import TimeSampler
+from train.diffusion.objective import time_shift
+from train.diffusion.rng import Variant, draw, order
+from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
 _Place = tuple[int, int, int]  # number in the stream of images, epoch, index within the set

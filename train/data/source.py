@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.schema.data import Data
-from train.draws import Variant, dummy_latent, held_out
+from train.diffusion.rng import Variant, dummy_latent, held_out
 
 
 class DataError(ValueError):
@@ -100,7 +100,7 @@ def _open(data: Data) -> Source:
     if not path.is_dir():
         raise DataError(f"data.path {path}: no such folder")
     if data.source == "latents":
-        from train.data.latents import open_latents
+        from train.data.latents.dataset import open_latents
 
         return open_latents(data)
     labels = Path(data.labels) if data.labels else None

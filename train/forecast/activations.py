@@ -8,7 +8,7 @@ and the RMS norms of heads read and write float32, and so do sums in which a flo
 from dataclasses import dataclass
 
 from configs.schema import Pretrain
-from train.model.macs import mlp_hidden, tokens
+from train.model.flops import mlp_hidden, tokens
 
 SIZES = {"fp32": 4, "bf16": 2, "fp16": 2}
 

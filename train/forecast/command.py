@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.batch import divide
+from configs.checks.batch import divide
 from configs.yaml12 import ConfigError
-from train.forecast.cell import Cell, make_cell, read_cells
-from train.forecast.outlook import Forecast, forecast
+from train.forecast.estimate import Forecast, forecast
+from train.forecast.query import Cell, make_cell, read_cells
 
 
 def main(arguments: list[str]) -> int:

@@ -5,13 +5,13 @@ from dataclasses import asdict
 
 import torch
 
-from configs.batch import Division
+from configs.checks.batch import Division
 from configs.schema import Pretrain
-from train.forecast.cell import Cell
-from train.forecast.exact import Counted, count_memory
+from train.forecast.dry_run import Counted, count_memory
+from train.forecast.estimate import Forecast, Outlook, judge
 from train.forecast.memory import COMMUNICATION, CONTEXT, GIB, SLACK, Memory
-from train.forecast.outlook import Forecast, Outlook, judge
-from train.network import build_network, network_macs
+from train.forecast.query import Cell
+from train.model.build import build_network, network_macs
 
 
 def counted_gib(config: Pretrain, division: Division) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """What a rank holds of a DiT's training, by kind, and the most at any one time; no torch.
 
-Held to `train/forecast/exact.py`, which follows every storage through a step, in tests.
+Held to `train/forecast/dry_run.py`, which follows every storage through a step, in tests.
 """
 
 from dataclasses import dataclass
 
-from configs.batch import Division
+from configs.checks.batch import Division
 from configs.schema import Pretrain
 from train.forecast.activations import (
     SIZES,

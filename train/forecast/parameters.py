@@ -5,9 +5,9 @@ Source: counted layer by layer in `train/model`; tests hold the sums to the netw
 
 from dataclasses import dataclass
 
-from configs.batch import Division
+from configs.checks.batch import Division
 from configs.schema import Pretrain
-from train.model.macs import mlp_hidden
+from train.model.flops import mlp_hidden
 
 _FREQUENCIES = 256  # of the time embedding, as in train/model/dit.py
 

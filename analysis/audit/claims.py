@@ -1,0 +1,222 @@
+"""Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.measure.clocks import CLOCKS, choose
+from analysis.measure.loss import pair
+from analysis.measure.speed import Arm, Measured, measure, speedup, unlike_clocks
+from analysis.read import Unreadable
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
+from configs.yaml12 import ConfigError, parse_yaml
+
+QUANTITIES = {
+    "steps_per_s": 1,
+    "images_per_s": 1,
+    "step_s": 1,
+    "end_to_end_steps_per_s": 1,
+    "loss": 1,
+    "speedup": 2,
+    "loss_ratio": 2,
+}
+KEYS = {"text", "quantity", "runs", "value", "clock"}
+LARGEST_FILE = 1 << 24
+_NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What somebody says: a quantity of one or two runs. `half` is half the last digit printed."""
+
+    text: str
+    quantity: str
+    runs: tuple[str, ...]
+    value: float
+    half: float
+    clock: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim beside what its runs say; `why` tells what would be needed, or what is wrong."""
+
+    text: str
+    claimed: float
+    recomputed: Estimate | None
+    verdict: str
+    why: str
+
+    def row(self) -> dict[str, Any]:
+        """For a table or JSON; absent values are None."""
+        found = self.recomputed
+        return {
+            "text": self.text,
+            "claimed": self.claimed,
+            "recomputed": found.value if found else None,
+            "low": found.low if found else None,
+            "high": found.high if found else None,
+            "verdict": self.verdict,
+            "why": self.why,
+        }
+
+
+def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
+    """The claimed number and half a unit of its last digit; `17 %` of a speedup is 1.17."""
+    match = _NUMBER.fullmatch(str(value).strip())
+    if match is None or isinstance(value, bool):
+        raise Unreadable(f"{value!r} is no number; expected one such as 1.8, 1.8x or 17 %")
+    digits = match[1].replace(",", "")
+    mantissa, _, exponent = digits.lower().partition("e")
+    half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    number = float(digits)
+    if match[2] == "%":
+        number, half = number / 100, half / 100
+        number += 1 if quantity in ("speedup", "loss_ratio") else 0
+    return number, half
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """The claims of a YAML file: a list, or a mapping with `claims`; runs relative to the file."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise Unreadable(f"{path}: too large for a file of claims")
+        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"{path}: cannot be read: {error}") from None
+    listed = tree.get("claims") if isinstance(tree, dict) else tree
+    if not isinstance(listed, list) or not listed:
+        raise Unreadable(f"{path}: expected a list of claims (text, quantity, runs, value)")
+    return [_claim(item, path, number) for number, item in enumerate(listed, start=1)]
+
+
+def _claim(item: Any, path: Path, number: int) -> Claim:
+    where = f"{path}, claim {number}"
+    if not isinstance(item, dict) or not {"quantity", "runs", "value"} <= set(item) <= KEYS:
+        raise Unreadable(f"{where}: expected text, quantity, runs, value and, if need be, clock")
+    quantity, runs, clock = item["quantity"], item["runs"], item.get("clock")
+    if quantity not in QUANTITIES:
+        raise Unreadable(f"{where}: quantity {quantity!r} is none of {', '.join(QUANTITIES)}")
+    if clock is not None and clock not in CLOCKS:
+        raise Unreadable(f"{where}: clock {clock!r} is none of {', '.join(CLOCKS)}")
+    listed = [runs] if isinstance(runs, str) else runs
+    if not isinstance(listed, list) or len(listed) != QUANTITIES[quantity]:
+        raise Unreadable(f"{where}: {quantity} is of {QUANTITIES[quantity]} runs")
+    try:
+        value, half = parse_value(item["value"], quantity=quantity)
+    except Unreadable as error:
+        raise Unreadable(f"{where}: value {error}") from None
+    return Claim(
+        text=str(item.get("text") or f"{quantity} of {', '.join(map(str, listed))}"),
+        quantity=quantity,
+        runs=tuple(str(path.parent / str(run)) for run in listed),
+        value=value,
+        half=half,
+        clock=clock,
+    )
+
+
+def judge(claim: Claim) -> Judged:
+    """The claim against its runs."""
+    try:
+        found, why = _recompute(claim)
+    except Unreadable as error:
+        found, why = None, str(error)
+    return Judged(
+        text=claim.text,
+        claimed=claim.value,
+        recomputed=found,
+        verdict=compare(found, value=claim.value, half=claim.half),
+        why=why,
+    )
+
+
+def compare(found: Estimate | None, *, value: float, half: float) -> str:
+    """Whether a rounded number lies in an interval; without one nothing is decided."""
+    if found is None or found.low is None or found.high is None:
+        return "undecidable"
+    slack = half * (1 + 1e-9)
+    return "agrees" if found.low - slack <= value <= found.high + slack else "disagrees"
+
+
+def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
+    logs = [log for run in claim.runs for log in _one(run)]
+    if claim.quantity == "loss":
+        return _final_loss(logs[0].column("loss"))
+    if claim.quantity == "loss_ratio":
+        found = pair(*logs)
+        base = float(found.loss_a.mean())
+        ratio = None if found.ratio is None else found.difference
+        moved = None if ratio is None or base <= 0 else _shifted(scaled(ratio, 1 / base), 1.0)
+        return moved, "the mean losses on the common steps"
+    clocks = [claim.clock] * len(logs) if claim.clock else choose(logs)
+    runs = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    why = f"{runs[0].clock} clock"
+    if claim.quantity == "speedup":
+        arms = [Arm(runs=(run,)) for run in runs]
+        found_ratio = speedup(*arms)
+        refusal = unlike_clocks(*arms)
+        why = refusal or f"{why}, configs {_known(logs)}"
+        return found_ratio, _needed(found_ratio, why)
+    return _of_one(claim.quantity, runs[0], why)
+
+
+def _of_one(quantity: str, run: Measured, why: str) -> tuple[Estimate | None, str]:
+    rate = run.steps_per_s
+    if quantity == "end_to_end_steps_per_s":
+        whole = run.accounting.steps_per_s if run.accounting else None
+        exact = None if whole is None else Estimate(value=whole, low=whole, high=whole)
+        return exact, "wall time from the first start to the last record"
+    if rate is None:
+        return None, f"{why}: no steady rate"
+    if quantity == "images_per_s":
+        per_step = run.images_per_step
+        return (scaled(rate, per_step), why) if per_step else (None, "images are not recorded")
+    if quantity == "step_s":
+        seconds = run.steady.seconds if run.steady else None
+        return seconds, _needed(seconds, why)
+    return rate, _needed(rate, why)
+
+
+def _one(run: str) -> Sequence[RunLog]:
+    logs = read_logs([run])
+    if len(logs) != 1:
+        raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each by itself")
+    return logs
+
+
+def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
+    """The loss of the last quarter of the records."""
+    told = loss[~np.isnan(loss)]
+    if not len(told):
+        return None, "no loss is recorded"
+    found = mean_interval(told[-max(1, len(told) // 4) :])
+    return found, _needed(found, "mean over the last quarter of the records")
+
+
+def _known(logs: Sequence[RunLog]) -> str:
+    return "known" if all(log.config is not None for log in logs) else "unknown"
+
+
+def _needed(found: Estimate | None, why: str) -> str:
+    undetermined = found is None or not found.is_determined
+    return f"{why}; too few intervals to say how sure" if undetermined else why
+
+
+def _shifted(estimate: Estimate, by: float) -> Estimate:
+    return Estimate(
+        value=estimate.value + by,
+        low=None if estimate.low is None else estimate.low + by,
+        high=None if estimate.high is None else estimate.high + by,
+    )
+
+
+def as_json(judged: Sequence[Judged]) -> Mapping[str, Any]:
+    """The documented form."""
+    return {"claims": [one.row() for one in judged]}

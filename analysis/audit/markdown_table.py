@@ -1,0 +1,179 @@
+"""Judges a markdown table of devices, steps, run times and rates by its own numbers."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from analysis.audit.claims import LARGEST_FILE, Judged, compare, parse_value
+from analysis.read import Unreadable
+from analysis.stats.intervals import Estimate
+
+COLUMNS: dict[str, Callable[[str], bool]] = {
+    "rate": lambda head: bool(re.search(r"rate|per s|/\s*s|it/s|speed(?!up)", head)),
+    "steps": lambda head: "step" in head or "iteration" in head,
+    "seconds": lambda head: bool(re.search(r"time|seconds|duration", head)),
+    "device": lambda head: bool(re.search(r"gpu|device|machine|card|hardware|run|name", head)),
+}
+_SPEEDUP = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s*(?:x|\u00d7)(?![\w\d])")
+_UNIT_S = {"s": 1, "sec": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600}
+FALLS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table; `rate` in steps per second as printed, with half its last digit."""
+
+    device: str
+    steps: float
+    seconds: float
+    half_s: float
+    rate: float | None
+    half: float
+    line: int
+
+
+def judge_markdown(path: Path) -> list[Judged]:
+    """Rates against steps / time, rates against each other, and speedups told around the table."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise Unreadable(f"{path}: too large for a page with a table")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be read: {error.strerror}") from None
+    rows = read_table(text)
+    if not rows:
+        raise Unreadable(f"{path}: no table with a device, steps and a run time in it")
+    prose = "\n".join(line for line in text.splitlines() if "|" not in line)
+    return [*_rates(rows), *_clocks(rows), *_speedups(rows, prose)]
+
+
+def read_table(text: str) -> list[Row]:
+    """The rows of every table that has the columns."""
+    rows: list[Row] = []
+    places: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = [cell.strip().strip("*`") for cell in line.strip().strip("|").split("|")]
+        if "|" not in line:
+            places = {}
+        elif not places:
+            places = _places([cell.lower() for cell in cells])
+        elif len(cells) > max(places.values()) and (row := _row(cells, places, number)):
+            rows.append(row)
+    return rows
+
+
+def _places(heads: list[str]) -> dict[str, int]:
+    """Which cell holds what; empty where one of device, steps and time is not there."""
+    found: dict[str, int] = {}
+    for name, fits in COLUMNS.items():
+        free = (i for i, head in enumerate(heads) if i not in found.values() and fits(head))
+        if (place := next(free, None)) is not None:
+            found[name] = place
+    return found if {"device", "steps", "seconds"} <= set(found) else {}
+
+
+def _row(cells: list[str], places: dict[str, int], line: int) -> Row | None:
+    try:
+        steps, _ = parse_value(cells[places["steps"]], quantity="steps")
+        seconds, half_s = _seconds(cells[places["seconds"]])
+        rate, half = None, 0.0
+        if "rate" in places:
+            rate, half = parse_value(cells[places["rate"]].split()[0], quantity="rate")
+    except (Unreadable, IndexError):
+        return None
+    if steps <= 0 or seconds <= 0:
+        return None
+    device = cells[places["device"]]
+    return Row(
+        device=device, steps=steps, seconds=seconds, half_s=half_s, rate=rate, half=half, line=line
+    )
+
+
+def _seconds(text: str) -> tuple[float, float]:
+    """`1013 s`, `16.9 min` or `1:27:16` in seconds, with half the last digit."""
+    if re.fullmatch(r"\d+(:\d\d){1,2}", text):
+        total = 0
+        for part in text.split(":"):
+            total = total * 60 + int(part)
+        return float(total), 0.5
+    number, _, unit = text.partition(" ")
+    glued = re.fullmatch(r"([\d.,]+)([a-z]+)", number)
+    number, unit = (glued[1], glued[2]) if glued else (number, unit.strip() or "s")
+    if unit not in _UNIT_S:
+        raise Unreadable(f"{text!r} is no time")
+    value, half = parse_value(number, quantity="seconds")
+    return value * _UNIT_S[unit], half * _UNIT_S[unit]
+
+
+def _ratio(above: float, below: float, half_above: float, half_below: float) -> Estimate:
+    """A ratio of two rounded numbers, with the range that the rounding leaves open."""
+    return Estimate(
+        value=above / below,
+        low=(above - half_above) / (below + half_below),
+        high=(above + half_above) / max(below - half_below, 1e-12),
+    )
+
+
+def _rates(rows: list[Row]) -> list[Judged]:
+    judged = []
+    for row in rows:
+        if row.rate is not None:
+            found = _ratio(row.steps, row.seconds, 0.0, row.half_s)
+            judged.append(
+                Judged(
+                    text=f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s",
+                    claimed=row.rate,
+                    recomputed=found,
+                    verdict=compare(found, value=row.rate, half=row.half),
+                    why=f"steps over run time, line {row.line}: an end-to-end rate",
+                )
+            )
+    return judged
+
+
+def _clocks(rows: list[Row]) -> list[Judged]:
+    """Start-up is paid once, so more steps cannot be slower per step on one clock."""
+    judged = []
+    for short, long in combinations(sorted(rows, key=lambda row: row.steps), 2):
+        if short.device != long.device or short.steps == long.steps:
+            continue
+        before, after = short.steps / short.seconds, long.steps / long.seconds
+        if after < before * (1 - FALLS):
+            judged.append(
+                Judged(
+                    text=f"{long.device}: {long.steps:g} steps are slower per step than "
+                    f"{short.steps:g}",
+                    claimed=after,
+                    recomputed=Estimate(value=before),
+                    verdict="disagrees",
+                    why=f"two clocks: the rate falls by {1 - after / before:.0%} from line "
+                    f"{short.line} to line {long.line}; the longer one probably holds what the "
+                    "shorter leaves out (sampling, saving); one clock for both would be needed",
+                )
+            )
+    return judged
+
+
+def _speedups(rows: list[Row], prose: str) -> list[Judged]:
+    """Each speedup told in the prose against the ratios of devices at equal steps."""
+    pairs = [
+        (a, b) for a, b in combinations(rows, 2) if a.device != b.device and a.steps == b.steps
+    ]
+    judged = []
+    for match in _SPEEDUP.finditer(prose):
+        value, half = parse_value(match[1], quantity="rate")
+        for a, b in pairs:
+            slow, fast = (a, b) if a.seconds >= b.seconds else (b, a)
+            found = _ratio(slow.seconds, fast.seconds, slow.half_s, fast.half_s)
+            judged.append(
+                Judged(
+                    text=f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps",
+                    claimed=value,
+                    recomputed=found,
+                    verdict=compare(found, value=value, half=half),
+                    why=f"run times of lines {a.line} and {b.line}; one run each",
+                )
+            )
+    return judged

@@ -1,0 +1,76 @@
+"""`tuning`: fine-tuning runs by device and steps, and seconds per image."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.table import put, remark, text_table
+
+if TYPE_CHECKING:
+    from analysis.read.run_log import RunLog
+
+DOC = "fine-tuning runs by device and steps, speedups at equal steps, and seconds per drawn image"
+EXAMPLE = "python -m analysis tuning logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
+
+
+def options(sub: argparse.ArgumentParser) -> None:
+    """The grid of samples."""
+    sub.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="also draw the samples of the first prompt by device and step: .png",
+    )
+
+
+def act(asked: argparse.Namespace) -> int:
+    """Print what there is of the three tables; 1 where no run was fine-tuned or drew."""
+    from analysis.measure.finetune import (
+        drawing_rows,
+        of_kind,
+        short_tuning,
+        speedup_rows,
+        tuning_rows,
+    )
+    from analysis.read.find import read_logs
+
+    logs = read_logs(asked.paths)
+    tuned = of_kind(logs, "finetune")
+    tables = {
+        "runs": tuning_rows(tuned),
+        "speedups": speedup_rows(tuned),
+        "drawing": [
+            row
+            for row in drawing_rows([*of_kind(logs, "infer"), *tuned])
+            if row["image_s"] is not None
+        ],
+    }
+    if asked.json or asked.csv:
+        put(tables["runs"], asked, json=tables)
+    else:
+        asked.rows = tables["runs"]
+        parts = [
+            text_table([short_tuning(row) for row in rows]) for rows in tables.values() if rows
+        ]
+        print("\n\n".join(parts))
+    remark(line for log in logs for line in log.remarks)
+    if asked.plot:
+        _draw(asked.plot, tuned)
+    return 0 if any(tables.values()) else 1
+
+
+def _draw(path: Path, logs: "Sequence[RunLog]") -> None:
+    from analysis.measure.sample_grid import paint, sample_grids
+    from analysis.read import Unreadable
+
+    if path.suffix != ".png":
+        raise Unreadable(f"--plot {path}: does not end in .png")
+    found = sample_grids(logs)
+    remark(found.refusals)
+    if not found.grids:
+        raise Unreadable(f"--plot {path}: these runs have no samples to draw")
+    try:
+        path.write_bytes(paint(found.grids[0]))
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Detectors of what went wrong in a run."""

@@ -1,0 +1,1 @@
+"""Rates, losses, costs and other measures of runs."""

@@ -1,0 +1,145 @@
+"""Durations between the records of a run, on one named clock."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.read.run_log import Ints, RunLog
+from analysis.stats.intervals import Floats
+
+# In the order of preference where a person names none.
+CLOCKS = {
+    "train": "training steps, their waits for data included",
+    "bar": "what a progress bar counts: steps, without what its trainer does outside of it",
+    "wall": "everything, but intervals with a save, a sampling or an evaluation",
+    "printed": "rates as the log prints them",
+    "compute": "training steps without their waits for data",
+}
+PAUSES = ("save_s", "sample_s", "eval_s", "profile_s")
+FINEST_S, COARSEST_S, WISHED = 20.0, 200.0, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """`m` stretches between two records in a row of one attempt, in order.
+
+    `seconds` per step [m], `images` per step [m] (NaN where not recorded), `attempt` [m], the
+    `row` of the log that each ends with [m], and `left_out`, how many stretches held a pause or a
+    clock that did not move on. Where a log prints only tokens per second and device, `unit` is
+    `token/device` and stands for the step.
+    """
+
+    clock: str
+    unit: str = "step"
+    seconds: Floats
+    images: Floats
+    attempt: Ints
+    row: Ints
+    left_out: int
+
+
+def clocks_of(log: RunLog) -> list[str]:
+    """The clocks that a log can be measured on, the preferred one first."""
+    least = {clock: 1 if clock == "printed" else 2 for clock in CLOCKS}
+    return [c for c in CLOCKS if (~np.isnan(_reading(log, c))).sum() >= least[c]]
+
+
+def choose(logs: Sequence[RunLog]) -> list[str]:
+    """A clock for each log: the best that all have, else the best of each."""
+    having = [clocks_of(log) for log in logs]
+    shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in having if clocks)]
+    if len({log.format for log in logs}) > 1 and "printed" in shared:
+        shared.remove("printed")
+    return [shared[0] if shared and clocks else (clocks or ["train"])[0] for clocks in having]
+
+
+def intervals(log: RunLog, *, clock: str) -> Intervals:
+    """The intervals of a run. What stands before an attempt's first record is its warm-up's."""
+    if clock == "printed":
+        return _printed(log)
+    reading = _reading(log, clock).copy()
+    reading[np.isin(log.attempt, list(log.otherwise))] = np.nan
+    rows = _readable(reading, log.attempt)
+    start, end = rows[:-1], rows[1:]
+    same = log.attempt[start] == log.attempt[end]
+    start, end = start[same], end[same]
+    steps = log.step[end] - log.step[start]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = (reading[end] - reading[start]) / steps
+        images = (log.column("images")[end] - log.column("images")[start]) / steps
+    kept = (steps > 0) & (seconds > 0)
+    # Profiled steps are slow, and on no other clock: an interval with some has no rate at all.
+    for pause in PAUSES if clock == "wall" else ("profile_s",):
+        spent = np.nan_to_num(log.column(pause))
+        kept &= spent[end] == spent[start]
+    return Intervals(
+        clock=clock,
+        seconds=seconds[kept],
+        images=images[kept],
+        attempt=log.attempt[end][kept],
+        row=end[kept],
+        left_out=int((~kept).sum()),
+    )
+
+
+def _reading(log: RunLog, clock: str) -> Floats:
+    """What the clock showed at each row, in seconds (for `printed`, the seconds of a unit)."""
+    if clock == "wall":
+        return log.column("time") if "time" in log.values else log.column("elapsed_s")
+    if clock == "bar":
+        return log.column("bar_s")
+    if clock == "printed":
+        return _seconds_printed(log)[0]
+    train = log.column("train_s")
+    if clock == "compute":
+        return train - log.column("data_s")
+    return train
+
+
+def _readable(reading: Floats, attempt: Ints) -> Ints:
+    """The rows to read a clock at.
+
+    A clock that shows whole seconds is read every so many rows that a stretch has many seconds,
+    and its readings are spread (in place) over the second that each stands for: so the median is
+    not one of a few values.
+    """
+    rows = np.flatnonzero(~np.isnan(reading))
+    if len(rows) < 2 or (reading[rows] != np.floor(reading[rows])).any():
+        return rows
+    reading[rows] += np.random.default_rng(0).random(len(rows))
+    kept = [_every(rows[attempt[rows] == number], reading) for number in np.unique(attempt[rows])]
+    return np.concatenate(kept)
+
+
+def _every(rows: Ints, reading: Floats) -> Ints:
+    """Every k-th row, so that there are about `WISHED` stretches, none too short or too long."""
+    per_row = max(float(np.median(np.diff(reading[rows]))) if len(rows) > 1 else 0.0, 0.0)
+    typical = (reading[rows[-1]] - reading[rows[0]]) / max(1, len(rows) - 1)
+    length = min(max(typical * len(rows) / WISHED, FINEST_S), COARSEST_S)
+    return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
+
+
+def _seconds_printed(log: RunLog) -> tuple[Floats, str]:
+    """Seconds per unit as printed, and the unit: a step, or a token of one device."""
+    if "step_s" in log.values:
+        return log.column("step_s"), "step"
+    unit = "step" if "steps_per_s" in log.values else "token/device"
+    rate = log.column("steps_per_s" if unit == "step" else "tokens_per_s")
+    return np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan), unit
+
+
+def _printed(log: RunLog) -> Intervals:
+    seconds, unit = _seconds_printed(log)
+    kept = seconds > 0
+    images = log.column("images_per_s") * seconds if unit == "step" else np.full(len(log), np.nan)
+    return Intervals(
+        clock="printed",
+        unit=unit,
+        seconds=seconds[kept],
+        images=images[kept],
+        attempt=log.attempt[kept],
+        row=np.flatnonzero(kept),
+        left_out=int((~kept).sum()),
+    )

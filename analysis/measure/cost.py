@@ -1,0 +1,123 @@
+"""What runs cost: GPU-hours, money by a file of rates, energy where it was recorded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.measure.time_breakdown import account
+from analysis.read import Unreadable
+from analysis.read.machine import gpu, ranks
+from analysis.read.run_log import RunLog
+from configs.yaml12 import ConfigError, parse_yaml
+
+JOULES_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One run's bill; absent values are None. `front`: no other run is both faster and cheaper."""
+
+    log: RunLog
+    gpu: str | None
+    gpus: int | None
+    wall_s: float | None
+    allocated_s: float | None
+    money: float | None
+    energy_kwh: float | None
+    front: bool = False
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """Devices times the time for which the run had them."""
+        if self.gpus is None or self.allocated_s is None:
+            return None
+        return self.gpus * self.allocated_s / 3600
+
+
+def read_rates(path: Path) -> dict[str, float]:
+    """{GPU: money per GPU-hour} of a small YAML file; a name matches any model that holds it."""
+    try:
+        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"{path}: cannot be read: {error}") from None
+    good = isinstance(tree, dict) and all(
+        type(price) in (int, float) and price >= 0 for price in tree.values()
+    )
+    if not good or not tree:
+        raise Unreadable(f"{path}: expected lines such as `A100: 1.80`, the price of a GPU-hour")
+    return {str(name): float(price) for name, price in tree.items()}
+
+
+def price(model: str | None, rates: Mapping[str, float]) -> float | None:
+    """The rate of the longest name that the model holds."""
+    fits = [name for name in rates if model and name.lower() in model.lower()]
+    return rates[max(fits, key=len)] if fits else None
+
+
+def costs(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[Cost]:
+    """The bill of each run, with the front of time against money (GPU-hours without rates)."""
+    found = [_cost(log, rates) for log in logs]
+    front = _front([(one.wall_s, one.money if rates else one.gpu_hours) for one in found])
+    return [Cost(**{**vars(one), "front": number in front}) for number, one in enumerate(found)]
+
+
+def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
+    accounting, model, count = account(log), gpu(log.facts), ranks(log.facts)
+    wall = accounting.wall_s if accounting else None
+    held = accounting.allocated_s if accounting else None
+    rate = price(model, rates)
+    known = rate is not None and count is not None and held is not None
+    joules = log.last("energy_j")
+    return Cost(
+        log=log,
+        gpu=model,
+        gpus=count,
+        wall_s=wall,
+        allocated_s=held,
+        money=rate * count * held / 3600 if known and rate and count and held else None,
+        energy_kwh=None if joules is None else joules / JOULES_PER_KWH,
+    )
+
+
+def _front(points: Sequence[tuple[float | None, float | None]]) -> set[int]:
+    """The points that none beats in one coordinate without losing in the other."""
+    told = [(t, c, i) for i, (t, c) in enumerate(points) if t is not None and c is not None]
+    return {
+        i for t, c, i in told if not any(s <= t and d <= c and (s < t or d < c) for s, d, _ in told)
+    }
+
+
+def cost_row(cost: Cost) -> dict[str, Any]:
+    """One row; absent values are None."""
+    images = cost.log.last("images")
+    return {
+        "run": cost.log.name,
+        "gpu": cost.gpu,
+        "gpus": cost.gpus,
+        "minutes": None if cost.wall_s is None else cost.wall_s / 60,
+        "gpu_hours": cost.gpu_hours,
+        "money": cost.money,
+        "money_per_million_images": cost.money / images * 1e6 if cost.money and images else None,
+        "energy_kwh": cost.energy_kwh,
+        "front": "front" if cost.front else None,
+    }
+
+
+def ledger_row(log: RunLog) -> dict[str, Any] | None:
+    """Where a run's hours went; the parts but `queue` and `hold` sum to `allocated`."""
+    accounting = account(log)
+    if accounting is None or not accounting.seconds:
+        return None
+    hours = {name: seconds / 3600 for name, seconds in accounting.seconds.items()}
+    hold = hours.pop("between")
+    allocated = accounting.allocated_s / 3600
+    shown = {f"{name}_h": value for name, value in hours.items() if value}
+    useful = hours["train"] / allocated if allocated else None
+    return {
+        "run": log.name,
+        "allocated_h": allocated,
+        "useful": useful,
+        **shown,
+        **({"hold_h": hold} if hold else {}),
+    }

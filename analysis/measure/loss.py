@@ -1,0 +1,199 @@
+"""Loss curves of two runs, laid over each other: the same within a margin, or different."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.read import Unreadable
+from analysis.read.machine import ranks
+from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Estimate, Floats, mean_interval, median_interval
+
+AXES = {
+    "step": "optimizer steps",
+    "images": "images seen",
+    "train_s": "seconds of training steps",
+    "wall": "seconds since the first start",
+    "gpu_hours": "hours of training steps times ranks",
+}
+SCALE_TOLERANCE = 0.02
+LARGEST_SCALE = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The losses of a run [n] over one axis [n], ascending."""
+
+    log: RunLog
+    x: Floats
+    loss: Floats
+    step: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two curves on their common range; `difference` is b - a in units of the loss."""
+
+    a: RunLog
+    b: RunLog
+    x: Floats
+    loss_a: Floats
+    loss_b: Floats
+    difference: Estimate
+
+    @property
+    def ratio(self) -> float | None:
+        """The mean loss of b over the mean loss of a; None where that is 0."""
+        below = float(self.loss_a.mean())
+        return float(self.loss_b.mean()) / below if below else None
+
+    def verdict(self, *, margin: float) -> str:
+        """The same within `margin` (a share of a's mean loss), different beyond it, or neither."""
+        low, high = self.difference.low, self.difference.high
+        if low is None or high is None:
+            return "undetermined"
+        width = margin * abs(float(self.loss_a.mean()))
+        if -width <= low and high <= width:
+            return "same loss"
+        return "different" if low > width or high < -width else "undetermined"
+
+
+def curve(log: RunLog, *, by: str, of: str = "loss") -> Curve:
+    """The loss of a run over an axis, or what else was evaluated under the name `of`.
+
+    `Unreadable` where the run has no such axis.
+    """
+    if of != "loss":
+        return _evaluated(log, by, of)
+    x = _axis(log, by)
+    loss = log.column("loss")
+    kept = ~np.isnan(x) & ~np.isnan(loss)
+    if not kept.any():
+        what = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
+        raise Unreadable(f"{log.path}: records no {what}")
+    order = np.flatnonzero(kept)
+    order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
+    return Curve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
+
+
+def _evaluated(log: RunLog, by: str, of: str) -> Curve:
+    """An evaluation's values; the last stands where a resume did a step again."""
+    told = [e for e in log.evaluations if all(type(e.get(k)) in (int, float) for k in (of, "step"))]
+    latest = {int(record["step"]): record for record in told}
+    if not latest:
+        known = sorted({name for record in log.evaluations for name in record})
+        raise Unreadable(f"{log.path}: evaluates no {of}; {', '.join(known) or 'nothing'} it does")
+    # Where a step was recorded too, the record says how far along the axis it is.
+    places = dict(zip(log.step.tolist(), _axis(log, by).tolist(), strict=True))
+    step = np.array(sorted(latest), dtype=float)
+    x = np.array([places.get(int(at), np.nan) for at in step]) if by != "step" else step
+    loss = np.array([latest[int(at)][of] for at in step], dtype=float)
+    kept = ~np.isnan(x)
+    if not kept.any():
+        raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
+    return Curve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
+
+
+def _axis(log: RunLog, by: str) -> Floats:
+    if by == "step":
+        return log.step.astype(float)
+    if by == "wall":
+        starts = [event["time"] for event in log.events if event.get("event") == "started"]
+        return log.column("time") - (min(starts) if starts else np.nan)
+    if by == "gpu_hours":
+        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
+    return log.column(by)
+
+
+def pair(a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss") -> Pair:
+    """Two runs on the common range of an axis, from `after` on.
+
+    Where they were recorded at the same points those are taken; else b is interpolated linearly
+    at the points of a.
+    """
+    one, other = curve(a, by=by, of=of), curve(b, by=by, of=of)
+    low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
+    common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
+    inside = (common >= low) & (common <= high)
+    wanted = min(((c.x >= low) & (c.x <= high)).sum() for c in (one, other))
+    if inside.sum() * 2 >= wanted and inside.any():
+        x, loss_a, loss_b = common[inside], one.loss[at_a[inside]], other.loss[at_b[inside]]
+    else:
+        here = (one.x >= low) & (one.x <= high)
+        x, loss_a = one.x[here], one.loss[here]
+        loss_b = np.interp(x, other.x, other.loss)
+    if not len(x):
+        raise Unreadable(f"{a.name} and {b.name}: no common range of {by} from {after:g} on")
+    return Pair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=_gap(loss_b - loss_a))
+
+
+def _gap(gap: Floats) -> Estimate:
+    if not gap.any():
+        return Estimate(value=0.0, low=0.0, high=0.0)
+    return mean_interval(gap)
+
+
+def scale(found: Pair) -> int | None:
+    """k where b's loss is k times a's (-k where a's is k times b's) throughout; None if neither.
+
+    A loss that was summed, or divided, over ranks or microbatches differs by a whole factor.
+    """
+    if (found.loss_a <= 0).any() or (found.loss_b <= 0).any():
+        return None
+    ratios = found.loss_b / found.loss_a
+    sign = 1 if np.median(ratios) > 1 else -1
+    whole = median_interval(ratios**sign)
+    factor = round(whole.value)
+    if not 2 <= factor <= LARGEST_SCALE or whole.low is None or whole.high is None:
+        return None
+    halves = [float(np.median(half)) for half in np.array_split(ratios**sign, 2)]
+    said = [whole.low, whole.high, *halves]
+    tight = all(abs(value / factor - 1) < SCALE_TOLERANCE for value in said)
+    return sign * factor if tight else None
+
+
+def scale_remark(found: Pair, factor: int) -> str:
+    """A sentence on a whole-number scale, with the counts of the runs that could explain it."""
+    k = abs(factor)
+    large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
+    counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log.facts) == k]
+    why = f" ({'; '.join(counts)})" if counts else ""
+    return (
+        f"the loss of {large.name} is {k} times that of {small.name} throughout: "
+        f"one of them is summed or divided over ranks or microbatches{why}"
+    )
+
+
+def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
+    """Whether the losses at common steps are the same numbers; where not, where and how much."""
+    one, other = curve(a, by="step", of=of), curve(b, by="step", of=of)
+    step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
+    if not len(step):
+        raise Unreadable(f"{a.name} and {b.name}: no step was recorded in both")
+    left, right = one.loss[at_a], other.loss[at_b]
+    unlike = np.flatnonzero(left != right)
+    size = np.maximum(np.abs(left), np.abs(right))
+    relative = np.abs(right - left)[unlike] / size[unlike]
+    return {
+        "a": a.name,
+        "b": b.name,
+        "common_steps": len(step),
+        "differing": len(unlike),
+        "first_step": int(step[unlike[0]]) if len(unlike) else None,
+        "largest_relative": float(relative.max()) if len(unlike) else 0.0,
+        "verdict": "different" if len(unlike) else "identical",
+    }
+
+
+def pair_row(found: Pair, *, margin: float) -> dict[str, Any]:
+    """One row of the comparison; absent values are None."""
+    return {
+        "a": found.a.name,
+        "b": found.b.name,
+        "ratio": found.ratio,
+        "difference": found.difference.value,
+        "low": found.difference.low,
+        "high": found.difference.high,
+        "verdict": found.verdict(margin=margin),
+    }

@@ -1,0 +1,92 @@
+"""One row per run: how far it is, how it does, and where it ran."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.measure.cache import through_cache
+from analysis.measure.mfu import mfu
+from analysis.measure.speed import measure
+from analysis.read import Unreadable
+from analysis.read.find import named_apart, places, read_others
+from analysis.read.machine import ranks, where
+from analysis.read.run_folder import read_ours
+from analysis.read.run_log import RunLog
+from analysis.read.text.ledger import Ledger
+from configs.run.folder import RunFolder
+
+
+def overview(paths: list[str]) -> list[dict[str, Any]]:
+    """A row and remarks of every run under `paths`; rows of our folders come through a cache."""
+    found: list[tuple[dict[str, Any], Path]] = []
+    for place in places(paths):
+        entries = through_cache(place.path, place.ours, _entry_of) if place.ours else []
+        found += [(entry, run.path) for entry, run in zip(entries, place.ours, strict=True)]
+        others = read_others(place)
+        found += [(_entry(log), log.path) for log in others.logs]
+        found += [(_unreadable(name, why), place.path / name) for name, why in others.unread]
+    names = named_apart([(entry["row"]["run"], path) for entry, path in found])
+    return [
+        entry | {"row": entry["row"] | {"run": name}}
+        for (entry, _), name in zip(found, names, strict=True)
+    ]
+
+
+def _entry_of(run: RunFolder) -> dict[str, Any]:
+    try:
+        return _entry(read_ours(run))
+    except Unreadable as error:
+        return _unreadable(run.name, str(error))
+
+
+def _entry(log: RunLog) -> dict[str, Any]:
+    return {"row": run_row(log), "remarks": list(log.remarks)}
+
+
+def _unreadable(name: str, why: str) -> dict[str, Any]:
+    return {"row": {"run": name, "state": "unreadable"}, "remarks": [why]}
+
+
+def run_row(log: RunLog) -> dict[str, Any]:
+    """What is known of a run; absent values are None."""
+    state = log.state or {}
+    rate = measure(log, clock=None)
+    reason = state.get("reason")
+    config = log.config or {}
+    images_per_s = rate.images_per_s or _printed(log, "images_per_s")
+    return {
+        "run": log.name,
+        "state": f"{state['event']} ({reason})" if reason else state.get("event"),
+        "step": int(log.step[-1]) if len(log) else state.get("step"),
+        "steps": config.get("train.steps"),
+        "loss": log.last("loss"),
+        "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,
+        "images_per_s": images_per_s,
+        "mfu": mfu(log, images_per_s),
+        "tokens_per_s_per_device": _printed(log, "tokens_per_s"),
+        "ranks": ranks(log.facts),
+        "attempts": log.attempts,
+        "where": where(log.facts),
+        "format": log.format,
+    }
+
+
+def _printed(log: RunLog, name: str) -> float | None:
+    """The median of a throughput as a log prints it: images are global, tokens of one device."""
+    told = log.column(name)[~np.isnan(log.column(name))]
+    return float(np.median(told)) if len(told) else None
+
+
+def ledger_row(ledger: Ledger) -> dict[str, Any]:
+    """What became of the lines of one file."""
+    return {
+        "file": str(ledger.path),
+        "format": ledger.format,
+        "lines": ledger.lines,
+        "metrics": ledger.metrics,
+        "events": ledger.events,
+        "noise": ledger.noise,
+        "unknown": ledger.unknown,
+        "first unknown": ledger.sample,
+    }

@@ -1,0 +1,65 @@
+"""The neutral form of one run's log: rows of numbers by step, each with the line it came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.stats.intervals import Floats
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLog:
+    """One run: `n` rows in the order of its steps, NaN where a value is absent.
+
+    `values` holds `loss`, `images`, `time` (seconds since 1970) and cumulative seconds by clock
+    (`train_s`, `data_s`, `save_s`, ...). `config` is flat (dotted keys) and None where it is not
+    known; `facts` are those of the machine, of the last attempt; `events` and `lost` are as
+    recorded: `lost` are steps that a resume did again. `evaluations` are records with a step, a
+    time and what was evaluated. `otherwise` are attempts that ran on another machine, or with
+    other keys that affect the clock, than the last one, and say nothing of its rate. `allocated`
+    is when the job of each attempt began and ended, where the run tells it.
+    """
+
+    name: str
+    path: Path
+    format: str
+    step: Ints
+    attempt: Ints
+    line: Ints
+    values: Mapping[str, Floats]
+    config: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    events: tuple[Mapping[str, Any], ...] = ()
+    lost: tuple[Mapping[str, Any], ...] = ()
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
+    attempts: int = 1
+    otherwise: frozenset[int] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def column(self, name: str) -> Floats:
+        """The values of one name [n], all NaN where the log has none."""
+        found = self.values.get(name)
+        return np.full(len(self), np.nan) if found is None else found
+
+    def last(self, name: str) -> float | None:
+        """The newest value of one name."""
+        present = self.column(name)[~np.isnan(self.column(name))]
+        return float(present[-1]) if len(present) else None
+
+    @property
+    def state(self) -> Mapping[str, Any] | None:
+        """The newest event that says what state the run is in."""
+        from configs.run.records import STATES
+
+        said = [event for event in self.events if event.get("event") in STATES]
+        return said[-1] if said else None

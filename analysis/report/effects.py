@@ -1,0 +1,77 @@
+"""The sections of a report on a grid: its cells, and what each factor does."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.read.run_log import RunLog
+from analysis.report.html import aside, figure, section, table
+from analysis.report.plots import as_svg
+from analysis.study.ablation import Effect, effect_row, effects, interaction_row, interactions
+from analysis.study.ablation_plot import effects_figure
+from analysis.study.cells import Study, begun, study_of
+from analysis.study.cells_table import cell_rows, hardware, short_cell
+
+# Of two cells a single ratio says it all, and stands among the verdicts.
+FEWEST_CELLS = 3
+
+
+def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
+    """The table of cells, and what they ran on."""
+    known = [log for log in begun(logs) if log.config is not None]
+    rows = cell_rows(known, margin=margin) if known else []
+    if len(rows) < FEWEST_CELLS:
+        return ""
+    return section(
+        "cells",
+        "Cells",
+        table([short_cell(row) for row in rows]),
+        aside(f"On {hardware(known)}. Losses over images, the same within {margin:.1%}."),
+    )
+
+
+def effects_section(logs: Sequence[RunLog]) -> str:
+    """Main effects and interactions over pairs of cells that differ in one factor only."""
+    study = study_of([log for log in begun(logs) if log.config is not None])
+    found = effects(study) if len(study.cells) >= FEWEST_CELLS else []
+    if not found:
+        return ""
+    told = interactions(found, study)
+    return section(
+        "effects",
+        "What each factor does",
+        figure(as_svg(effects_figure(found, study)), "Each pair of cells a dot; the mean, 95 %"),
+        table([_effect(effect) for effect in found]),
+        *(aside(line) for line in _unlike(found)),
+        "<h3>How an effect changes with another factor</h3>" if told else "",
+        table([_rounded(interaction_row(one)) for one in told]) if told else "",
+        aside(_rule(study)),
+    )
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return _rounded(effect_row(effect)) | {"unlike": None}
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Percents to a tenth: more would be noise."""
+    return {
+        name: f"{value:+.1f}" if isinstance(value, float) else value for name, value in row.items()
+    }
+
+
+def _unlike(found: Sequence[Effect]) -> list[str]:
+    return [
+        f"{pair.after.name}: {100 * math.expm1(pair.change):+.0f} % by {effect.factor}, unlike its "
+        "siblings"
+        for effect in found
+        for pair in effect.unlike
+    ]
+
+
+def _rule(study: Study) -> str:
+    return (
+        f"{len(study.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
+        "mean over its repeats. Intervals want three pairs, and hold for these settings of the "
+        "other factors."
+    )

@@ -1,0 +1,40 @@
+"""The section of a report on runs that measured the gradient's noise over checkpoints."""
+
+from collections.abc import Sequence
+
+from analysis.gradient_noise.plot import noise_figure
+from analysis.gradient_noise.records import read_noise
+from analysis.gradient_noise.table import remarks, rows, told
+from analysis.read import Unreadable
+from analysis.read.run_log import RunLog
+from analysis.report.html import aside, figure, section, table
+from analysis.report.plots import as_svg
+from configs.run.folder import RunFolder
+
+# As many as `analysis gns` tells apart by default.
+STAGES = 10
+
+
+def noise_section(logs: Sequence[RunLog]) -> str:
+    """B_simple by checkpoint, and by bins of t where they were measured."""
+    found = []
+    for log in logs:
+        if (log.config or {}).get("kind") != "gns":
+            continue
+        try:
+            noise = read_noise(RunFolder(log.path), stages=STAGES)
+        except Unreadable:
+            continue
+        found.append((noise, told(noise)))
+    if not found:
+        return ""
+    return section(
+        "noise",
+        "The gradient's noise scale",
+        figure(
+            as_svg(noise_figure([(noise.name, stages) for noise, stages in found])),
+            "B_simple over training and over t, 95 %",
+        ),
+        table([row for noise, stages in found for row in rows(noise, stages)]),
+        *(aside(line) for noise, stages in found for line in remarks(noise, stages)),
+    )

@@ -1,0 +1,84 @@
+"""The plots of a report, as SVG text."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis.measure.loss import Curve
+from analysis.plot import figure_of, plain, plot_losses, save
+
+POINTS = 400
+MOST_CURVES = 10
+
+
+def as_svg(figure: Figure) -> str:
+    """A figure as SVG text."""
+    out = io.StringIO()
+    save(figure, out)
+    return out.getvalue()
+
+
+def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Steps per second of each run with its interval, the first at the top."""
+    told = [row for row in rows if row["steps_per_s"] is not None]
+    figure, [axes] = figure_of(rows=1, height=0.9 + 0.28 * len(told))
+    for place, row in enumerate(told):
+        value, low, high = (row[f"steps_per_s{end}"] for end in ("", "_low", "_high"))
+        if low is not None and high is not None:
+            axes.plot([low, high], [place, place], lw=5, alpha=0.35, color=f"C{place % 10}")
+        axes.plot(value, place, "o", ms=5, color=f"C{place % 10}")
+    axes.set_yticks(range(len(told)))
+    axes.set_yticklabels([plain(row["run"]) for row in told])
+    axes.invert_yaxis()
+    axes.set_xlabel("steps per second")
+    axes.set_xlim(left=0)
+    return as_svg(figure)
+
+
+def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Where the time of each run went, as shares of its wall time."""
+    parts = dict.fromkeys(name for row in rows for name in row if _is_part(name))
+    # More in a line would reach beyond the figure.
+    ncols = min(len(parts), 5)
+    lines = -(-len(parts) // ncols) if parts else 0
+    figure, [axes] = figure_of(rows=1, height=1.0 + 0.25 * lines + 0.28 * len(rows))
+    left = np.zeros(len(rows))
+    for number, part in enumerate(parts):
+        share = np.array([100 * row.get(part, 0.0) / row["wall_s"] for row in rows])
+        label = part.removesuffix("_s")
+        axes.barh(range(len(rows)), share, left=left, color=f"C{number % 10}", label=label)
+        left += share
+    axes.set_yticks(range(len(rows)))
+    axes.set_yticklabels([plain(row["run"]) for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("% of the wall time")
+    axes.legend(ncols=max(ncols, 1), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
+    return as_svg(figure)
+
+
+def _is_part(name: str) -> bool:
+    return name.endswith("_s") and name not in ("wall_s", "queue_s", "end_to_end_steps_per_s")
+
+
+def loss_plot(curves: Sequence[Curve], *, by: str) -> str:
+    """Loss curves, thinned to `POINTS` each."""
+    out = io.StringIO()
+    plot_losses([_thin(curve) for curve in curves[:MOST_CURVES]], out, by=by)
+    return out.getvalue()
+
+
+def _thin(curve: Curve) -> Curve:
+    """A curve by the medians of equal stretches, where it has more than `POINTS` points."""
+    if len(curve.x) <= POINTS:
+        return curve
+    parts = np.array_split(np.arange(len(curve.x)), POINTS)
+    return replace(
+        curve,
+        x=np.array([np.median(curve.x[part]) for part in parts]),
+        loss=np.array([np.median(curve.loss[part]) for part in parts]),
+        step=np.array([np.median(curve.step[part]) for part in parts]),
+    )

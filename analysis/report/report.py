@@ -1,0 +1,242 @@
+"""One self-contained HTML page on a set of runs, and its tables as CSV beside it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from analysis.detect.detectors import findings
+from analysis.measure.clocks import choose
+from analysis.measure.loss import AXES, Curve, Pair, curve, pair, pair_row, scale, scale_remark
+from analysis.measure.overview import run_row
+from analysis.measure.speed import Arm, arms, attribution, measure
+from analysis.measure.speed_table import difference_rows, percent, rows, short_row, time_rows
+from analysis.read import Unreadable
+from analysis.read.other_logs import Found
+from analysis.read.run_log import RunLog
+from analysis.report.effects import cells_section, effects_section
+from analysis.report.finetune import drawing_section, grid_section, tuning_section
+from analysis.report.gradient_noise import noise_section
+from analysis.report.html import aside, figure, page, section, table, text
+from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
+from analysis.report.sample_grids import data_address, newest_grid
+
+MOST_GRIDS = 24
+MOST_FINDINGS = 200
+MOST_DIFFERENCES = 12
+
+
+_OTHER_KINDS = ("encode", "gns", "infer", "sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The page, and the rows of its first table for a CSV beside it."""
+
+    html: str
+    rows: list[dict[str, Any]]
+
+
+def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
+    """The report on what was read, the first run the baseline; links are relative to `beside`.
+
+    Runs alike but for their seed are pooled as repeats of one arm; its loss is its first run's.
+    Runs that train nothing (draw, encode, measure) are shown, and compared with none.
+    """
+    logs = found.logs
+    trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS]
+    told = _compared(trained, margin=margin) if trained else _Comparison()
+    summary = [run_row(log) for log in logs]
+    shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
+    remarks = [*(why for _, why in found.unread), *told.remarks]
+    formats = ", ".join(dict.fromkeys(log.format for log in logs))
+    sections = {
+        **told.first,
+        "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
+        "tuning": tuning_section(logs),
+        "drawing": drawing_section(logs),
+        "noise": noise_section(logs),
+        **told.second,
+        "findings": _findings(logs, beside),
+        "grid": grid_section(logs),
+        "samples": _samples(logs),
+        "remarks": section("remarks", "Remarks", *map(aside, remarks)) if remarks else "",
+    }
+    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}){told.base}"
+    return Report(html=page(title, subtitle, sections), rows=summary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """The sections that set trained runs beside each other, before and after those on each run."""
+
+    base: str = ""
+    first: Mapping[str, str] = field(default_factory=dict)
+    second: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
+    clocks = choose(trained)
+    measured = [measure(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
+    compared = arms(measured)
+    speeds = rows(compared)
+    firsts = [arm.runs[0].log for arm in compared]
+    pairs = _pairs(firsts)
+    return _Comparison(
+        base=f", compared with {compared[0].name}",
+        first={
+            "cells": cells_section(trained, margin=margin),
+            "effects": effects_section(trained),
+            "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
+        },
+        second={
+            "speed": _speed(speeds, compared),
+            "loss": _loss(firsts, pairs, margin=margin),
+            "differences": _differences(compared),
+        },
+        remarks=[remark for run in measured for remark in run.remarks],
+    )
+
+
+def _question(logs: Sequence[RunLog]) -> str:
+    """What all of them were to answer, where they were asked one thing."""
+    asked = {(log.config or {}).get("question") for log in logs}
+    return f"{asked.pop()} " if len(asked) == 1 and None not in asked else ""
+
+
+def _pairs(logs: Sequence[RunLog]) -> list[Pair]:
+    """The first run's losses against each other's, where both have losses in common."""
+    found = []
+    for other in logs[1:]:
+        try:
+            found.append(pair(logs[0], other))
+        except Unreadable:
+            continue
+    return found
+
+
+def _verdicts(
+    speeds: Sequence[Mapping[str, Any]],
+    pairs: Sequence[Pair],
+    arms: Sequence[Arm],
+    *,
+    margin: float,
+) -> str:
+    said = []
+    losses = {found.b.name: found for found in pairs}
+    for row, arm in zip(speeds[1:], arms[1:], strict=True):
+        ratio = ""
+        if row["speedup"] is not None:
+            ratio = f"<b>{row['speedup']:.2f}x</b>"
+            if row["speedup_low"] is not None:
+                ratio += f" [{row['speedup_low']:.2f}, {row['speedup_high']:.2f}]"
+        line = f"<b>{text(row['run'])}</b>: {ratio} {text(row['verdict'])}"
+        if (found := losses.get(arm.runs[0].log.name)) is not None:
+            line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
+        said.append(f"<li>{line}<br><small>{text(attribution(arms[0], arm))}</small></li>")
+    if not said:
+        return ""
+    return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(said)}</ul>')
+
+
+def _of_loss(verdict: str) -> str:
+    return verdict if "loss" in verdict else f"loss {verdict}"
+
+
+def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
+    spent = [row for row in time_rows(arms) if row["wall_s"] > 0]
+    booked = [row for row in spent if len(row) > 3]
+    has_rate = any(row["steps_per_s"] is not None for row in speeds)
+    return section(
+        "speed",
+        "Speed",
+        figure(rates_plot(speeds), "Steady rate and its 95 % interval") if has_rate else "",
+        table([short_row(row) for row in speeds]),
+        "<h3>Where the time went, in seconds</h3>" + table(spent) if spent else "",
+        figure(time_plot(booked), "Shares of the wall time, the queue left out") if booked else "",
+    )
+
+
+def _loss(logs: Sequence[RunLog], pairs: Sequence[Pair], *, margin: float) -> str:
+    curves: list[Curve] = []
+    for log in logs:
+        try:
+            curves.append(curve(log, by="step"))
+        except Unreadable:
+            continue
+    if not curves:
+        return ""
+    scales = [(found, scale(found)) for found in pairs]
+    more = f"; the first {MOST_CURVES} of {len(curves)} runs" if len(curves) > MOST_CURVES else ""
+    return section(
+        "loss",
+        "Loss",
+        figure(loss_plot(curves, by="step"), f"Training loss over {AXES['step']}{more}"),
+        table([pair_row(found, margin=margin) for found in pairs]) if pairs else "",
+        aside(f"The same means within {margin:.1%} of the first run's mean loss."),
+        *(aside(scale_remark(found, factor)) for found, factor in scales if factor is not None),
+    )
+
+
+def _differences(arms: Sequence[Arm]) -> str:
+    parts = []
+    for arm in arms[1 : MOST_DIFFERENCES + 1]:
+        rows = difference_rows(arms[0], arm)
+        parts.append(f"<h3>{text(arm.name)} against {text(arms[0].name)}</h3>")
+        parts.append(aside(attribution(arms[0], arm)))
+        parts.append(table(rows) if rows else "")
+    return section("differences", "What differs", *parts) if parts else ""
+
+
+def _findings(logs: Sequence[RunLog], beside: Path) -> str:
+    seen = [(log, finding) for log in logs for finding in findings(log)]
+    if not seen:
+        return section("findings", "Findings", aside("The detectors saw nothing."))
+    shown = [
+        {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
+        | {"detail": one.detail}
+        for log, one in seen[:MOST_FINDINGS]
+    ]
+    places = {
+        id(row): f"{_address(one.path or source(log), beside)}#line={one.line}"
+        for row, (log, one) in zip(shown, seen, strict=False)
+    }
+    linked = table(shown, link=lambda head, row: places[id(row)] if head == "line" else None)
+    left = len(seen) - len(shown)
+    return section("findings", "Findings", linked, aside(f"{left} more") if left else "")
+
+
+def _samples(logs: Sequence[RunLog]) -> str:
+    cells = []
+    for log in logs[:MOST_GRIDS]:
+        grid = newest_grid(log.path)
+        address = data_address(grid) if grid else None
+        if grid and address:
+            caption = f"{log.name}, {grid.stem}"
+            cells.append(
+                f'<figure><img src="{address}" alt="{text(caption)}">'
+                f"<figcaption>{text(caption)}</figcaption></figure>"
+            )
+    inside = f'<div class="grids">{"".join(cells)}</div>'
+    return section("samples", "Samples", inside) if cells else ""
+
+
+def source(log: RunLog) -> Path:
+    """The file that a run's numbers were read from."""
+    return log.path / "metrics.jsonl" if log.format == "ditbench" else log.path
+
+
+def _address(path: Path, beside: Path) -> str:
+    relative = os.path.relpath(path.resolve(), beside.resolve())
+    return quote(relative, errors="surrogateescape")
+
+
+def _source_link(logs: Sequence[RunLog], beside: Path) -> Any:
+    """Links the last step and loss of each run to the line that they stand on."""
+    lines = {
+        log.name: f"{_address(source(log), beside)}#line={log.line[-1]}" for log in logs if len(log)
+    }
+    return lambda head, row: lines.get(row["run"]) if head in ("step", "loss") else None

@@ -1,0 +1,141 @@
+"""The gradient noise scale of a stretch of training: ratios of averages, with intervals.
+
+Every sample is a Gram matrix of gradients (of K microbatches, or of the images of one bin of
+timesteps), of which only sums are kept: the mean of what stands off its diagonal is unbiased for
+|G|^2, and batch x (mean of the diagonal - that) for tr Sigma (McCandlish et al. 2018, A.1).
+Samples are averaged before anything is divided, negative ones included.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from analysis.stats.intervals import MIN_VALUES, Estimate, Floats
+from configs.noise_scale import noise_of
+
+DETERMINED, UNDETERMINED = "determined", "undetermined"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Sums of Gram matrices of gradients of `batch` images each, `n` samples [n].
+
+    `products` is over `pairs` off the diagonals, `squares` over `counts` on them.
+    """
+
+    products: Floats
+    pairs: Floats
+    squares: Floats
+    counts: Floats
+    batch: int = 1
+
+    def __len__(self) -> int:
+        return len(self.products)
+
+    def part(self, rows: slice) -> "Sums":
+        """Some of the samples."""
+        return Sums(
+            products=self.products[rows],
+            pairs=self.pairs[rows],
+            squares=self.squares[rows],
+            counts=self.counts[rows],
+            batch=self.batch,
+        )
+
+    def columns(self) -> Floats:
+        """All four [n, 4]."""
+        return np.stack([self.products, self.pairs, self.squares, self.counts], axis=1)
+
+
+def joined(parts: Sequence[Sums]) -> Sums:
+    """The samples of all `parts`, whose microbatches are alike; there is at least one part."""
+    return Sums(
+        products=np.concatenate([part.products for part in parts]),
+        pairs=np.concatenate([part.pairs for part in parts]),
+        squares=np.concatenate([part.squares for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+        batch=parts[0].batch,
+    )
+
+
+def sums_of_norms(
+    small: Floats, big: Floats, *, count: int, batch: int, weight: Floats | None = None
+) -> Sums:
+    """Samples from the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
+
+    A sample stands for `weight` [n] steps, one by default.
+    """
+    weight = np.ones(len(small)) if weight is None else weight
+    g2 = noise_of(small, big, count=count, batch=batch).g2
+    return Sums(
+        products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """|G|^2, tr Sigma and, where both are told from zero, the noise scale B_simple in images."""
+
+    g2: Estimate
+    s: Estimate
+    b_simple: Estimate | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the data determine the noise scale."""
+        return UNDETERMINED if self.b_simple is None else DETERMINED
+
+
+def noise_scale(sums: Sums) -> Scale:
+    """The noise scale of all samples together.
+
+    It is undetermined where the interval of |G|^2 or of tr Sigma touches zero, and where there
+    are fewer than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
+    """
+    columns, batch = sums.columns(), sums.batch
+    g2 = jackknife(columns, _g2)
+    s = jackknife(columns, lambda sums: _s(sums, batch))
+    b_simple = None
+    if (g2.low or 0) > 0 and (s.low or 0) > 0:
+        log = jackknife(columns, lambda sums: np.log(_s(sums, batch) / _g2(sums)))
+        assert log.low is not None
+        assert log.high is not None
+        b_simple = Estimate(
+            value=float(np.exp(log.value)),
+            low=float(np.exp(log.low)),
+            high=float(np.exp(log.high)),
+        )
+    return Scale(g2=g2, s=s, b_simple=b_simple)
+
+
+def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
+    """A function of the sums of `columns` [n, m], with Student's interval from leaving one out.
+
+    `of` takes sums [..., m] (Efron & Tibshirani 1993, chapter 11).
+    """
+    n, whole = len(columns), columns.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(of(whole))
+        if n < MIN_VALUES or not np.isfinite(value):
+            return Estimate(value=value)
+        without = of(whole - columns)
+    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    if not np.isfinite(error):
+        return Estimate(value=value)
+    half = float(stdtrit(n - 1, 0.975) * error)
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+def image_noise(sums: Floats, batch: int) -> tuple[Floats, Floats]:
+    """|G|^2 and tr Sigma from sums of columns [..., 4]."""
+    return _g2(sums), _s(sums, batch)
+
+
+def _g2(sums: Floats) -> Floats:
+    return np.asarray(sums[..., 0] / sums[..., 1])
+
+
+def _s(sums: Floats, batch: int) -> Floats:
+    return np.asarray(batch * (sums[..., 2] / sums[..., 3] - _g2(sums)))

@@ -1,0 +1,1 @@
+"""Cells of a study and the effects of its factors."""

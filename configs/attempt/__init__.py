@@ -1,0 +1,1 @@
+"""The beginning and the end of an attempt at a run."""

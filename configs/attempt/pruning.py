@@ -1,0 +1,175 @@
+"""What a cell that ran out of memory proves: cells that need at least as much need not be tried.
+
+Cell B is dominated by cell A where B's config is A's but for keys that memory does not depend on
+(`_IDLE`) and keys of which B has the more demanding value: `_RAISES` and `_LOWERS` (numbers),
+less activation checkpointing, or a GPU with no more memory. `train.micro_batch: null` counts as
+the share that it stands for; `auto` proves nothing, and nothing is proven of it. Only memory
+prunes: a crash, a NaN or a lost node says nothing about another cell.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from configs.checks.batch import divide
+from configs.gpus import load_gpus
+from configs.load import flatten, to_tree
+from configs.run.folder import RunFolder
+from configs.run.records import Record, RecordWriter, Superseded, state
+from configs.run.study_folder import StudyFolder, study_of
+from configs.schema import Pretrain, Run
+from configs.yaml12 import ConfigError
+
+_RAISES = frozenset(
+    ("train.global_batch", "train.micro_batch", "model.depth", "model.width", "data.size")
+)
+_LOWERS = frozenset(("layout.shard", "model.patch"))
+_IDLE = frozenset(
+    (
+        "question", "seed", "train.steps", "train.ema_batch", "train.ema_warmup",
+        "optimizer.lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_to",
+        "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay",
+        "log.every", "log.tensorboard", "log.console_ranks", "checkpoint.every", "checkpoint.keep",
+        "resources.hours", "resources.cpus_per_gpu", "resources.memory_gb",
+    )
+)  # fmt: skip
+_CHECKPOINTING = ("full", "selective", "none")
+# Not a key: whether gradients stay while the rest of a batch is computed.
+_ACCUMULATES = "accumulates"
+
+
+def dominates(proof: Run, other: Run) -> bool:
+    """Whether `other` needs at least the memory of `proof`, on a GPU that has no more."""
+    told, asked = _demands(proof), _demands(other)
+    if told is None or asked is None or told.keys() != asked.keys():
+        return False
+    return all(_at_least(name, value, asked[name]) for name, value in told.items())
+
+
+def _demands(config: Run) -> dict[str, Any] | None:
+    """What memory depends on, by key; None where the batch is not known yet."""
+    flat = {name: one for name, one in flatten(to_tree(config)).items() if name not in _IDLE}
+    if isinstance(config, Pretrain):
+        if config.train.micro_batch == "auto":
+            return None
+        asked = config.resources
+        try:
+            parts = divide(
+                config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
+            )
+        except ConfigError:
+            return None
+        flat["train.micro_batch"] = parts.micro_batch
+        flat["layout.replicate"] = parts.data_ranks
+        flat[_ACCUMULATES] = parts.accumulation > 1
+    return flat
+
+
+def _at_least(name: str, told: Any, asked: Any) -> bool:
+    if told == asked:
+        return True
+    if name in _RAISES:
+        return bool(asked > told)
+    if name in _LOWERS:
+        return bool(asked < told)
+    if name == _ACCUMULATES:
+        return bool(asked)
+    if name == "activation_checkpointing.mode":
+        return _CHECKPOINTING.index(asked) > _CHECKPOINTING.index(told)
+    return name == "resources.gpu" and _has_no_more(asked, told)
+
+
+def _has_no_more(gpu: str | None, than: str | None) -> bool:
+    """Whether a type of GPU has at most the memory of another; False where either is unknown."""
+    one, other = _memories(gpu), _memories(than)
+    return bool(one and other) and max(one) <= min(other)
+
+
+@cache
+def _memories(name: str | None) -> list[float]:
+    """GB of the GPUs that a type may be: `a100` has forms of 40 and of 80."""
+    known = load_gpus().items() if name else ()
+    return [gpu.memory_gb for full, gpu in known if full == name or full.startswith(f"{name}-")]
+
+
+def is_out_of_memory(run: RunFolder, last: Record | None) -> bool:
+    """Whether a run's last event says that what it computes on has too little memory.
+
+    Where ranks computed without a GPU that is the host's; with one, the host's running out has
+    other causes and proves nothing.
+    """
+    if last is None or last["event"] != "failed":
+        return False
+    return last["reason"] == "oom" or (last["reason"] == "host_oom" and _had_no_gpu(run))
+
+
+def _had_no_gpu(run: RunFolder) -> bool:
+    attempts = run.manifest().get("attempts", [])
+    placement: list[dict[str, Any]] = (attempts[-1].get("placement") or []) if attempts else []
+    return bool(placement) and not any(rank.get("gpu") for rank in placement)
+
+
+def settle_cell(run: RunFolder, last: Record) -> list[str]:
+    """Draw the conclusions of how a cell ended; the names of the cells that it ruled out."""
+    study = study_of(run.path)
+    if study is None:
+        return []
+    proof = study.proofs / run.name
+    if not is_out_of_memory(run, last):
+        proof.unlink(missing_ok=True)
+        return []
+    study.proofs.mkdir(exist_ok=True)
+    proof.touch()
+    config = run.config()
+    waiting = [other for other in _waiting(study) if dominates(config, other.config())]
+    return [other.name for other in waiting if _skip(other, proof=run, last=last)]
+
+
+def rule_out(run: RunFolder, config: Run) -> str | None:
+    """Skip a cell that has not begun yet where another proved it hopeless; that one's name."""
+    study = study_of(run.path)
+    if study is None or run.attempts():
+        return None
+    for path in sorted(study.proofs.glob("*")):
+        proof = RunFolder(study.cell(path.name))
+        last = state(proof.records())
+        if last is None or proof.path == run.path or not is_out_of_memory(proof, last):
+            continue
+        if dominates(proof.config(), config) and _skip(run, proof=proof, last=last):
+            return proof.name
+    return None
+
+
+def _waiting(study: StudyFolder) -> Iterator[RunFolder]:
+    """The cells that have not begun."""
+    for row in study.rows():
+        run = RunFolder(study.cell(row.cell))
+        if not run.attempts():
+            last = state(run.records())
+            if last is not None and last["event"] == "queued":
+                yield run
+
+
+def _skip(run: RunFolder, *, proof: RunFolder, last: Record) -> bool:
+    writer = RecordWriter(run.path, attempt=1)
+    try:
+        writer.event(
+            "skipped",
+            reason=last.get("reason", "oom"),
+            proof=proof.name,
+            message=f"needs at least the memory that {proof.name} did not have",
+        )
+    except Superseded:
+        return False
+    finally:
+        writer.close()
+    return True
+
+
+def proof_of(run: RunFolder) -> Path | None:
+    """The folder of the cell that a skipped cell was ruled out by."""
+    study, last = study_of(run.path), state(run.records())
+    if study is None or last is None or last["event"] != "skipped" or "proof" not in last:
+        return None
+    return study.cell(str(last["proof"]))

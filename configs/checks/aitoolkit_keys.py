@@ -1,0 +1,188 @@
+"""The keys that ai-toolkit knows, so that one it would silently ignore is refused.
+
+They are read from its source where `AI_TOOLKIT` names its folder, else taken from the list of the
+version that `env/create.sh ai-toolkit` installs (configs/checks/aitoolkit-keys.yaml).
+"""
+
+import ast
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.yaml12 import ConfigError, parse_yaml
+
+Known = Mapping[str, frozenset[str]]
+
+
+_SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
+_CLASSES = "toolkit/config_modules.py"
+# Where a process of its own config reads its keys, and the class that reads each group of them.
+_PROCESS = (
+    "jobs/process/BaseProcess.py",
+    "jobs/process/BaseTrainProcess.py",
+    "jobs/process/BaseSDTrainProcess.py",
+    "extensions_built_in/sd_trainer/SDTrainer.py",
+    "extensions_built_in/sd_trainer/DiffusionTrainer.py",
+)
+GROUPS = {
+    "adapter": "AdapterConfig",
+    "datasets": "DatasetConfig",
+    "embedding": "EmbeddingConfig",
+    "first_sample": "SampleConfig",
+    "guidance": "GuidanceConfig",
+    "logging": "LoggingConfig",
+    "model": "ModelConfig",
+    "network": "NetworkConfig",
+    "sample": "SampleConfig",
+    "save": "SaveConfig",
+    "train": "TrainConfig",
+}
+# What is translated from keys of ours, or decided by how it is run: theirs, and what to set.
+TAKEN = {
+    "datasets.bucket_tolerance": "data.bucket",
+    "datasets.cache_latents_to_disk": "nothing: latents are always cached",
+    "datasets.caption_dropout_rate": "data.caption_dropout",
+    "datasets.caption_ext": "nothing: captions end in .txt",
+    "datasets.folder_path": "data.folder",
+    "datasets.resolution": "data.resolutions",
+    "log_dir": "log.tensorboard",
+    "logging.log_every": "log.every",
+    "logging.use_ui_logger": "nothing: losses are read from it",
+    "model.assistant_lora_path": "flux.assistant_lora",
+    "model.dtype": "train.precision",
+    "model.is_flux": "nothing: it is always Flux",
+    "model.name_or_path": "flux.folder",
+    "model.qtype": "flux.quantise",
+    "model.quantize": "flux.quantise",
+    "name": "nothing: the run names it",
+    "network.linear": "lora.rank",
+    "network.linear_alpha": "lora.alpha",
+    "network.network_kwargs": "lora.targets",
+    "network.rank": "lora.rank",
+    "network.type": "nothing: it is always a LoRA",
+    "sample.format": "nothing: samples are PNG",
+    "sample.guidance_scale": "sample.guidance",
+    "sample.height": "sample.height",
+    "sample.prompts": "sample.prompts",
+    "sample.sample_every": "sample.every",
+    "sample.sample_steps": "sample.steps",
+    "sample.sampler": "nothing: it is flow matching's",
+    "sample.samples": "sample.prompts",
+    "sample.seed": "sample.seed",
+    "sample.walk_seed": "nothing: prompt i has the seed sample.seed + i",
+    "sample.width": "sample.width",
+    "save.max_step_saves_to_keep": "checkpoint.keep",
+    "save.push_to_hub": "nothing: runs stay on this disk",
+    "save.save_every": "checkpoint.every",
+    "save.save_format": "nothing: a LoRA is one safetensors file",
+    "sqlite_db_path": "nothing: the run is steered through it",
+    "train.batch_size": "train.micro_batch",
+    "train.disable_sampling": "sample.every",
+    "train.dtype": "train.precision",
+    "train.ema_config": "train.ema_decay",
+    "train.gradient_accumulation": "train.global_batch",
+    "train.gradient_accumulation_steps": "train.global_batch",
+    "train.gradient_checkpointing": "train.gradient_checkpointing",
+    "train.lr": "optimizer.lr",
+    "train.max_grad_norm": "optimizer.clip",
+    "train.merge_network_on_save": "nothing: the LoRA is what is resumed from",
+    "train.noise_scheduler": "nothing: it is flow matching's",
+    "train.optimizer": "optimizer.kind",
+    "train.optimizer_params": "optimizer.beta1, optimizer.beta2 and optimizer.weight_decay",
+    "train.start_step": "nothing: the checkpoint decides",
+    "train.steps": "train.steps",
+    "train.timestep_type": "train.timesteps",
+    "train.train_text_encoder": "nothing: only the transformer is tuned",
+    "train.train_unet": "nothing: the transformer is always tuned",
+    "training_folder": "nothing: the run's folder is it",
+    "training_seed": "seed",
+    "trigger_word": "data.trigger",
+}  # fmt: skip
+
+
+def check_keys(passed: Mapping[str, Any]) -> None:
+    """Refuse keys for ai-toolkit that it does not know, or that a key of ours stands for."""
+    known = known_keys()
+    for name in _names(passed):
+        if name in TAKEN:
+            raise ConfigError(f"aitoolkit.{name}: remove it and set {TAKEN[name]}")
+        group, _, key = name.rpartition(".")
+        if key not in known.get(group, frozenset()):
+            raise ConfigError(_unknown(name, group, known))
+
+
+def known_keys() -> Known:
+    """Its keys by group ("" for those outside of any), of the installed one or the shipped list."""
+    folder = os.environ.get("AI_TOOLKIT")
+    if folder and (Path(folder) / _CLASSES).is_file():
+        return read_keys(Path(folder))
+    listed = parse_yaml(_SHIPPED.read_text(encoding="utf-8"), source=str(_SHIPPED))
+    return {group: frozenset(names) for group, names in listed.items()}
+
+
+def read_keys(folder: Path) -> Known:
+    """The keys that the source of ai-toolkit in `folder` reads; nothing of it is run."""
+    classes = {
+        node.name: node
+        for node in ast.walk(_tree(folder / _CLASSES))
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {
+        group: frozenset(_asked(classes[name], "kwargs", ("get", "pop")))
+        for group, name in GROUPS.items()
+        if name in classes
+    }
+    process = {
+        key
+        for file in _PROCESS
+        for key in (
+            *_asked(_tree(folder / file), "self", ("get_conf",)),
+            *_asked(_tree(folder / file), "self.config", ("get",)),
+        )
+    }
+    return {"": frozenset(process), **found}
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error}); AI_TOOLKIT must name a whole checkout: "
+            "env/create.sh ai-toolkit makes one"
+        ) from None
+
+
+def _asked(tree: ast.AST, owner: str, methods: tuple[str, ...]) -> Iterator[str]:
+    """The names that `owner.method("name", ...)` is called with."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in methods or ast.unparse(node.func.value) != owner:
+            continue
+        if node.args and isinstance(node.args[0], ast.Constant):
+            yield str(node.args[0].value)
+
+
+def _names(tree: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of a passthrough; what stands deeper than a group's key is a value."""
+    for name, value in tree.items():
+        if name in GROUPS:
+            if not isinstance(value, dict):
+                raise ConfigError(f"aitoolkit.{name}: expected keys and values, found {value!r}")
+            yield from (f"{name}.{key}" for key in value)
+        else:
+            yield name
+
+
+def _unknown(name: str, group: str, known: Known) -> str:
+    every = [f"{of}.{key}".lstrip(".") for of, keys in known.items() for key in sorted(keys)]
+    offered = [key for key in every if key not in TAKEN]
+    here = [key for key in offered if key.rpartition(".")[0] == group]
+    near = difflib.get_close_matches(name, here, n=1) or difflib.get_close_matches(
+        name, offered, n=1
+    )
+    hint = f"; did you mean aitoolkit.{near[0]}?" if near else ""
+    return f"aitoolkit.{name}: ai-toolkit has no such key and would ignore it{hint}"

@@ -1,0 +1,127 @@
+"""How a global batch and a mesh divide over ranks; what does not divide is refused."""
+
+from dataclasses import dataclass
+
+from configs.checks.aitoolkit import check_one_rank
+from configs.schema import Finetune, Pretrain, Run
+from configs.yaml12 import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """The share of one rank of replicate x shard x tensor; the ranks of `tensor` share theirs.
+
+    The global batch is data_ranks x micro_batch x accumulation.
+    """
+
+    replicate: int
+    shard: int
+    tensor: int
+    micro_batch: int
+    accumulation: int
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks (or groups of `tensor` ranks) that see images of their own."""
+        return self.replicate * self.shard
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.data_ranks * self.tensor
+
+    @property
+    def noise_count(self) -> int:
+        """K, the microbatches whose gradients are seen apart: one per data rank, or of one rank."""
+        return self.data_ranks if self.data_ranks > 1 else self.accumulation
+
+    @property
+    def noise_batch(self) -> int:
+        """b, the images of each of them."""
+        return self.data_ranks * self.micro_batch * self.accumulation // self.noise_count
+
+
+def check_ranks(config: Run, *, world: int) -> None:
+    """Refuse a number of ranks that the run's work does not divide over."""
+    if isinstance(config, Finetune) and config.engine == "aitoolkit":
+        check_one_rank(world)
+    if isinstance(config, Pretrain | Finetune):
+        divide(config, world=world)
+
+
+def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None) -> Division:
+    """The mesh and the batches of `world` ranks; `ConfigError` says what would fit.
+
+    `tuned` stands for `train.micro_batch: auto` where it was found; until then the largest does.
+    """
+    replicate, shard, tensor = _mesh(config, world)
+    batch, data_ranks = config.train.global_batch, replicate * shard
+    if batch % data_ranks:
+        lower = batch // data_ranks * data_ranks
+        raise ConfigError(
+            f"train.global_batch {batch} does not divide over {data_ranks} data ranks; "
+            f"{f'{lower} or ' if lower else ''}{lower + data_ranks} would"
+        )
+    share = batch // data_ranks
+    asked = config.train.micro_batch
+    micro = (tuned if asked == "auto" else asked) or share
+    if share % micro:
+        raise ConfigError(
+            f"train.micro_batch {micro} does not divide the {share} images of a data rank "
+            f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
+        )
+    division = Division(
+        replicate=replicate,
+        shard=shard,
+        tensor=tensor,
+        micro_batch=micro,
+        accumulation=share // micro,
+    )
+    if isinstance(config, Pretrain) and config.gns.enabled:
+        _check_noise(config, division)
+    return division
+
+
+def _check_noise(config: Pretrain, division: Division) -> None:
+    """Refuse a division whose gradients tell nothing of their noise."""
+    count, batch = division.noise_count, division.noise_batch
+    if count < 2:
+        raise ConfigError(
+            f"gns.enabled compares microbatches, and one rank with train.micro_batch {batch} has "
+            "one a step: set train.micro_batch to half of train.global_batch or less"
+        )
+    if config.gns.bins and division.micro_batch < 2:
+        raise ConfigError(
+            "gns.bins compares images of one microbatch, and train.micro_batch is 1: set it to 2 "
+            "or more, or gns.bins to null"
+        )
+    if config.objective.sampler == "stratified" and batch % config.objective.strata:
+        raise ConfigError(
+            f"gns.enabled needs independent microbatches, and one of {batch} images splits "
+            f"objective.strata {config.objective.strata}; set it to a divisor of {batch}"
+        )
+
+
+def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:
+    """Replicate, shard and tensor degrees, whose product is the world."""
+    if isinstance(config, Finetune):
+        return world, 1, 1
+    layout, heads = config.layout, config.model.heads
+    split = layout.shard * layout.tensor
+    replicate = layout.replicate or world // split
+    if replicate * split != world:
+        raise ConfigError(
+            f"layout: replicate {layout.replicate or 'null'} x shard {layout.shard} x tensor "
+            f"{layout.tensor} does not make {world} ranks; set layout.shard x layout.tensor to a "
+            f"divisor of {world} and layout.replicate to null"
+        )
+    if heads % layout.tensor:
+        raise ConfigError(
+            f"layout.tensor {layout.tensor} does not divide model.heads {heads}: each rank "
+            "computes whole heads"
+        )
+    return replicate, layout.shard, layout.tensor
+
+
+def _nearest(number: int, wish: int) -> int:
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wish))

@@ -1,0 +1,86 @@
+"""What a model folder of Flux in diffusers layout must hold, so that nothing is fetched."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from configs.safetensors_header import read_header
+from configs.yaml12 import ConfigError
+
+_WEIGHTS = {
+    "transformer": "diffusion_pytorch_model",
+    "text_encoder": "model",
+    "text_encoder_2": "model",
+    "vae": "diffusion_pytorch_model",
+}
+_CONFIGS = ("model_index.json", "scheduler/scheduler_config.json")
+# Either all of one set, or all of another.
+_TOKENIZERS = {
+    "tokenizer": (("tokenizer.json",), ("vocab.json", "merges.txt")),
+    "tokenizer_2": (("tokenizer.json",), ("spiece.model",)),
+}
+
+
+def missing(folder: Path) -> list[str]:
+    """What the folder lacks of a whole Flux, by the paths that a download would fill."""
+    return [*_missing(folder)]
+
+
+def _missing(folder: Path) -> Iterator[str]:
+    for name in _CONFIGS:
+        if not (folder / name).is_file():
+            yield name
+    for part, stem in _WEIGHTS.items():
+        if not (folder / part / "config.json").is_file():
+            yield f"{part}/config.json"
+        yield from (f"{part}/{file}" for file in _missing_weights(folder / part, stem))
+    for part, sets in _TOKENIZERS.items():
+        if not any(all((folder / part / file).is_file() for file in files) for files in sets):
+            yield f"{part}/{sets[0][0]}"
+
+
+def _missing_weights(part: Path, stem: str) -> list[str]:
+    index = part / f"{stem}.safetensors.index.json"
+    if not index.is_file():
+        whole = f"{stem}.safetensors"
+        return [] if (part / whole).is_file() else [whole]
+    return [name for name in shards(index) if not (part / name).is_file()]
+
+
+def shards(index: Path) -> list[str]:
+    """The files that an index of sharded weights names."""
+    return sorted({str(name) for name in _json(index).get("weight_map", {}).values()})
+
+
+def check_flux(folder: Path, *, variant: str | None) -> None:
+    """Refuse a folder that is not a whole Flux of the `variant`; None takes any."""
+    lacks = missing(folder)
+    if lacks:
+        raise ConfigError(
+            f"{folder}: not a whole Flux in diffusers layout; missing: {', '.join(lacks)}. Compute "
+            "nodes fetch nothing: copy the whole model folder there, or name another"
+        )
+    asked = _json(folder / "transformer" / "config.json")
+    takes_guidance = bool(asked.get("guidance_embeds", False))
+    found = "dev" if takes_guidance else "schnell"
+    if variant and found != variant:
+        raise ConfigError(
+            f"{folder}: its transformer {'takes' if takes_guidance else 'takes no'} guidance, as "
+            f"{found} does; set the variant to {found}, or name a folder of {variant}"
+        )
+    for part, stem in _WEIGHTS.items():
+        index = folder / part / f"{stem}.safetensors.index.json"
+        names = shards(index) if index.is_file() else [f"{stem}.safetensors"]
+        for name in names:
+            read_header(folder / part / name)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file}: not a JSON object; copy it again")
+    return found

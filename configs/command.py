@@ -1,0 +1,66 @@
+"""The command line of an engine: an attempt at a run, or one of the engine's other commands."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from configs.disk import make_private
+from configs.output import while_read
+from configs.run.folder import RunFolder, open_run
+from configs.schema import Run
+from configs.yaml12 import ConfigError
+
+
+def carry_out_command(
+    arguments: list[str] | None,
+    *,
+    engine: str,
+    about: str | None,
+    commands: Mapping[str, str],
+    module_of: Callable[[RunFolder, Run], str | None],
+) -> int:
+    """Parse the command line of `python -m ENGINE` and carry it out; 0 good, 1 no, 2 misuse.
+
+    `commands` name the module whose `main` is each command; `module_of` names the one whose
+    `attempt` carries out a run, None where the engine does not run its kind. A module is imported
+    when it is asked for, so that help answers at once.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    make_private()
+    try:
+        if arguments and arguments[0] in commands:
+            module = importlib.import_module(commands[arguments[0]])
+            return while_read(lambda: int(module.main(arguments[1:])))
+        parser = argparse.ArgumentParser(
+            prog=f"python -m {engine}",
+            description=about,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("run", type=Path, help="run folder")
+        parser.add_argument("--attempt", type=int, help="its number; the newest by default")
+        options = parser.parse_args(arguments)
+        return _attempt(options.run, options.attempt, engine, module_of)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _attempt(
+    path: Path,
+    number: int | None,
+    engine: str,
+    module_of: Callable[[RunFolder, Run], str | None],
+) -> int:
+    run = open_run(path)
+    attempt = number or max(run.attempts(), default=0)
+    if not attempt or not run.attempt(attempt).is_dir():
+        raise ConfigError(f"{path}: no such attempt; `python -m configs open` begins one")
+    config = run.config(attempt)
+    module = module_of(run, config)
+    if module is None:
+        raise ConfigError(
+            f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
+        )
+    return int(importlib.import_module(module).attempt(run, number=attempt))

@@ -1,0 +1,1 @@
+"""Studies: reading a study file and resolving it to cells."""

@@ -1,0 +1,104 @@
+"""Read a study from its file, or make one of a config with several values for some keys.
+
+`key=v1,v2` gives an axis values, `key=value` sets a key in every cell; a comma in a text is kept
+by quotes, as in `data.path='"/data/a, b"'`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.grid.cells import Cell, is_same, make_cells
+from configs.load import Tree, merge, parse_overrides, read_tree, resolve_study, to_tree
+from configs.schema import Study
+from configs.yaml12 import ConfigError, parse_yaml
+
+# Keys of a study that the command line may set; all others are keys of its cells.
+_OWN = frozenset(["question", "repeats", "order_seed", "throttle", "report"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A study with its cells; `base` in it is absolute."""
+
+    study: Study
+    cells: list[Cell]
+    source: Path
+
+
+def is_study(path: Path, overrides: list[str]) -> bool:
+    """Whether a file is a study, or a config of which the overrides make one."""
+    if path.is_file() and read_tree(path).get("kind") == "study":
+        return True
+    return any(
+        len(values) > 1 or name in ("repeats", "throttle")
+        for name, values in parse_values(overrides).items()
+    )
+
+
+def load_grid(path: Path, overrides: list[str]) -> Grid:
+    """The study in a file, or of a plain config, with its cells; errors name file, cell and key."""
+    values = parse_values(overrides)
+    tree = read_tree(path)
+    if tree.get("kind") == "study":
+        study = _with_values(resolve_study(tree, source=str(path)), values, source=str(path))
+        base = path.parent / str(study.base)
+    else:
+        study = _with_values(Study(base=str(path)), values, source=str(path))
+        base = path
+    ground = read_tree(base)
+    if ground.get("kind") == "study":
+        raise ConfigError(f"{path}: base {base} is a study itself; name a config")
+    study = study.model_copy(update={"base": str(base.resolve())})
+    return Grid(study=study, cells=make_cells(study, ground, source=str(path)), source=path)
+
+
+def parse_values(overrides: list[str]) -> dict[str, list[Any]]:
+    """`["a=1,2", "b=x"]` as `{"a": [1, 2], "b": ["x"]}`; a question is never split."""
+    values = {}
+    for override in overrides:
+        name, _, text = override.partition("=")
+        if "," in text and name != "question":
+            values[name] = list(parse_yaml(f"[{text}]", source=f"{name}= on the command line"))
+        else:
+            values[name] = list(parse_overrides([override]).values())
+    return values
+
+
+def _with_values(study: Study, values: dict[str, list[Any]], *, source: str) -> Study:
+    tree: Tree = to_tree(study)
+    for name, given in values.items():
+        if name in _OWN:
+            if len(given) > 1:
+                raise ConfigError(f"{name}: a study has one; found {', '.join(map(str, given))}")
+            tree[name] = given[0]
+        elif name in ("kind", "base", "set", "axes", "leave_out"):
+            raise ConfigError(f"{name}: is changed in the study's file, {source}, only")
+        elif name in tree["axes"]:
+            tree["axes"] = tree["axes"] | {name: _narrowed(name, tree["axes"][name], given)}
+        elif len(given) > 1:
+            tree["axes"] = tree["axes"] | {name: given}
+        else:
+            tree["set"] = merge(tree["set"], {name: given[0]})
+    tree["leave_out"] = [one for one in tree["leave_out"] if _can_hold(one, tree["axes"], values)]
+    return resolve_study(tree, source=source)
+
+
+def _narrowed(name: str, levels: Any, given: list[Any]) -> Any:
+    if isinstance(levels, list):
+        return given
+    unknown = [label for label in given if label not in levels]
+    if unknown:
+        raise ConfigError(
+            f"{name}={unknown[0]}: no such label of the axis; it has {', '.join(levels)}"
+        )
+    return {label: levels[label] for label in levels if label in given}
+
+
+def _can_hold(condition: Tree, axes: Tree, values: dict[str, list[Any]]) -> bool:
+    """Whether a condition still names levels that there are, after the command line chose some."""
+    for name in set(condition) & set(axes) & set(values):
+        wish = condition[name] if isinstance(condition[name], list) else [condition[name]]
+        if not any(is_same(one, level) for one in wish for level in axes[name]):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""The run folder, its records, and what Slurm and git say about a run."""

@@ -1,0 +1,1 @@
+"""A Flux LoRA trained with diffusers and peft, without ai-toolkit."""

@@ -1,0 +1,106 @@
+"""The command line of what is asked before a job, of a cluster, and after a job's end."""
+
+import argparse
+from pathlib import Path
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add(commands: Commands) -> None:
+    """Add `preflight`, `doctor` and `why`."""
+    _add_preflight(commands)
+    _add_doctor(commands)
+    _add_why(commands)
+
+
+def _add_preflight(commands: Commands) -> None:
+    preflight = commands.add_parser(
+        "preflight",
+        help="what would go wrong with a run, or with anybody's batch script",
+        epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
+    )
+    preflight.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG|RUN|STUDY",
+        help="config, run to resume, or study",
+    )
+    preflight.add_argument("overrides", nargs="*", metavar="key=value", help="what to change of it")
+    preflight.add_argument(
+        "--script", type=Path, metavar="FILE", help="read this sbatch file; nothing is run"
+    )
+    preflight.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
+    preflight.set_defaults(action=_preflight, usage=preflight)
+
+
+def _preflight(options: argparse.Namespace) -> int:
+    if (options.source is None) == (options.script is None):
+        options.usage.error("expected a CONFIG, a RUN, a STUDY, or --script FILE")
+    if options.script:
+        from launch.lint.lint import examine
+        from launch.lint.script import read_script
+
+        return examine(read_script(options.script))
+    from launch.preflight.command import preflight
+
+    return preflight(options.source, options.overrides, site_name=options.site)
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="measure how the cluster behaves by short jobs, and write a site file",
+        epilog="example: python -m launch doctor --partition gpu",
+    )
+    doctor.add_argument("--site", metavar="NAME", help="of the site file; else the cluster's name")
+    doctor.add_argument("--partition", help="where the jobs run; else the default one")
+    doctor.add_argument("--account", help="that the jobs are of, where a site wants one")
+    doctor.add_argument(
+        "--quick", action="store_true", help="without the time limit: 5 s, not 3 min"
+    )
+    doctor.add_argument("--force", action="store_true", help="overwrite the site file")
+    doctor.add_argument(
+        "--patience", type=float, default=30.0, metavar="MIN", help="how long to wait for the queue"
+    )
+    doctor.set_defaults(action=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from launch.doctor.command import doctor
+    from launch.slurm.flags import parse_flags
+
+    named = {"account": options.account, "partition": options.partition}
+    words = [f"--{name}={value}" for name, value in named.items() if value]
+    return doctor(
+        site=options.site,
+        flags=parse_flags(words, source="command line"),
+        quick=options.quick,
+        force=options.force,
+        patience_min=options.patience,
+    )
+
+
+def _add_why(commands: Commands) -> None:
+    why = commands.add_parser(
+        "why",
+        help="what ended a run: the root of it, the evidence, what to type next",
+        epilog="example: python -m launch why logs/RUN",
+    )
+    why.add_argument("name", metavar="RUN|JOB", help="a run's folder, or a job's id")
+    why.add_argument(
+        "--json",
+        dest="form",
+        action="store_const",
+        const="json",
+        default="text",
+        help="a list of verdicts, one per attempt, on stdout",
+    )
+    why.set_defaults(action=_why)
+
+
+def _why(options: argparse.Namespace) -> int:
+    from launch.why.command import why
+
+    return why(options.name, form=options.form)

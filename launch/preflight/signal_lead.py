@@ -1,0 +1,96 @@
+"""Whether the time between --signal and the limit is enough for a step and a save."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from configs.run.folder import RunFolder, find_runs
+from configs.run.records import Record
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
+from launch.preflight.check import Line, failure, passed, warning
+from launch.preflight.forecast import Forecast
+from launch.preflight.storage import checkpoint_bytes
+from launch.preflight.subject import Subject
+
+# Slurm looks at limits every 30 s; what is left is for ranks to agree and leave.
+_SLACK_S = 60.0
+# A shared file system under load: an estimate, for models that were never saved here.
+_BYTES_PER_S = 0.3e9
+_MOST_RUNS = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saves:
+    """The longest mean save and step of earlier runs of a model, in seconds, and their number."""
+
+    runs: int
+    save_s: float
+    step_s: float
+
+
+def lead(subject: Subject, forecast: Forecast) -> Iterator[Line]:
+    """Whether the lead of --signal covers a minute, the slowest step and a save."""
+    if not isinstance(subject.config, Pretrain):
+        return
+    flags, _ = subject.job()
+    found = re.fullmatch(r"(?:\w+:)?\w+(?:@(\d+))?", str(flags.get("signal", "")))
+    if found is None:
+        mend = "keep the template's --signal=B:USR1@180"
+        yield failure("lead time", "no signal is asked for: nothing is saved at the limit", mend)
+        return
+    seconds = float(found[1] or 60)
+    saves = measured(subject)
+    if saves:
+        need = _SLACK_S + saves.step_s + saves.save_s
+        source = f"measured in {saves.runs} earlier runs of this model"
+    elif forecast.parameters is not None:
+        need = _SLACK_S + checkpoint_bytes(subject.config, forecast.parameters) / _BYTES_PER_S
+        source = f"estimated at {_BYTES_PER_S / 1e9:g} GB/s: no run of this model is in LOGS"
+    else:
+        yield warning("lead time", f"{seconds:.0f} s; the time of a save is unknown")
+        return
+    said = f"{seconds:.0f} s before the limit, {need:.0f} s needed ({source})"
+    if seconds >= need:
+        yield passed("lead time", said)
+    else:
+        mend = f"launch submit ... -- --signal=B:USR1@{int(need) + 30}"
+        yield (failure if saves else warning)("lead time", said, mend)
+
+
+def measured(subject: Subject) -> Saves | None:
+    """The saves of the newest runs with the same model and layout."""
+    logs = subject.site.logs
+    runs = find_runs(logs) if logs.is_dir() else []
+    newest = sorted(runs, key=lambda run: run.config_file.stat().st_mtime_ns)[-_MOST_RUNS:]
+    times = [one for run in newest if _is_alike(run, subject) and (one := _times(run))]
+    if not times:
+        return None
+    save_s, step_s = (max(column) for column in zip(*times, strict=True))
+    return Saves(runs=len(times), save_s=save_s, step_s=step_s)
+
+
+def _is_alike(run: RunFolder, subject: Subject) -> bool:
+    try:
+        other = run.config()
+    except ConfigError:
+        return False
+    mine = subject.config
+    return (
+        isinstance(other, Pretrain)
+        and isinstance(mine, Pretrain)
+        and other.model == mine.model
+        and (other.data.size, other.data.channels) == (mine.data.size, mine.data.channels)
+        and (other.train.ema_decay is None) == (mine.train.ema_decay is None)
+    )
+
+
+def _times(run: RunFolder) -> tuple[float, float] | None:
+    """Mean seconds of a save and of a step; clocks are cumulative over attempts."""
+    saves, last = 0, Record()
+    for record in run.records():
+        saves += record.get("event") == "saved"
+        last = record if "save_s" in record and "train_s" in record else last
+    if not saves or not last.get("step"):
+        return None
+    return last["save_s"] / saves, last["train_s"] / last["step"]

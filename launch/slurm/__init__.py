@@ -1,0 +1,1 @@
+"""Slurm's commands and submitit: the only package that runs them."""

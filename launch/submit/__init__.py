@@ -1,0 +1,1 @@
+"""From a config or a study to jobs in the queue."""

@@ -1,0 +1,124 @@
+"""The evidence that faults leave: in records, in the first failing rank's note, in texts."""
+
+from collections.abc import Callable
+
+from configs.attempt import close
+from launch.why.evidence import Scene
+
+CUDA_OOM = r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED"
+HOST_OOM = (
+    close.HOST_OOM + r"|Out Of Memory|DefaultCPUAllocator: |Cannot allocate memory|^MemoryError"
+)
+# The last two are torch's own words for a write that was cut short.
+DISK = (
+    r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]"
+    r"|inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing file"
+)
+GPU_FAULT = (
+    close.NODE_FAULT + r"|double[- ]bit ECC|NVRM: Xid|\bXid \(|CUDA error: an illegal instruction"
+)
+DATA = r"DataLoader worker \(pid.*(Bus error|killed by signal)|UnidentifiedImageError"
+PORT = r"EADDRINUSE|[Aa]ddress already in use"
+# By TERM (15) torchrun itself ends the ranks that are left, by ABRT (6) a process ends itself.
+KILLED = r"Signal (?!15\b|6\b)\d+ \(SIG\w+\) received by PID"
+KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+|\(exitcode: -(?!15\b|6\b)\d+\)"
+HANG = (
+    r"Watchdog caught collective operation timeout|collective operation timeout"
+    r"|Timed out waiting \d+ms for (recv|send)|Wait timeout|Heartbeat monitor timed out"
+)
+LOST_PEERS = (
+    r"Connection (reset|closed) by peer|ncclRemoteError|ncclSystemError|NCCL error"
+    r"|Broken pipe.*gloo|DistBackendError|remote process exited|Socket Timeout|Connection refused"
+)
+
+
+def _failed(scene: Scene) -> bool:
+    """Whether the attempt ended badly: an end in order is not looked through for errors."""
+    return scene.event in ("failed", "")
+
+
+def of_reason(reason: str) -> Callable[[Scene], list[str]]:
+    """Evidence of an end that was recorded with a reason."""
+
+    def find(scene: Scene) -> list[str]:
+        if reason == "config" and scene.run is None:
+            return _refused(scene)
+        return scene.recorded() if _failed(scene) and scene.reason == reason else []
+
+    return find
+
+
+def _refused(scene: Scene) -> list[str]:
+    """Our commands leave with 2 where a person must mend something."""
+    if scene.start is None or scene.start.exit_code != "2:0":
+        return []
+    return [*(str(quote) for text in scene.texts for quote in text.last()), *scene.by_slurm()]
+
+
+def _found(reason: str, pattern: str) -> Callable[[Scene], list[str]]:
+    def find(scene: Scene) -> list[str]:
+        if not _failed(scene):
+            return []
+        quotes = scene.quotes(pattern)
+        return scene.recorded() + quotes if scene.reason == reason else quotes
+
+    return find
+
+
+cuda_oom = _found("oom", CUDA_OOM)
+disk = _found("disk", DISK)
+gpu_fault = _found("node", GPU_FAULT)
+data = _found("data", DATA)
+port_clash = _found("port", PORT)
+lost_peers = _found("nccl", LOST_PEERS)
+
+
+def host_oom(scene: Scene) -> list[str]:
+    """The kernel's, Slurm's or Python's word for it."""
+    killed = scene.by_slurm() if scene.state == "OUT_OF_MEMORY" else []
+    return killed + _found("host_oom", HOST_OOM)(scene)
+
+
+def done(scene: Scene) -> list[str]:
+    """Its own word."""
+    return scene.recorded() if scene.event == "done" else []
+
+
+def skipped(scene: Scene) -> list[str]:
+    """Its study's word."""
+    return scene.recorded() if scene.event == "skipped" else []
+
+
+def killed(scene: Scene) -> list[str]:
+    """A rank that ended by a signal other than torchrun's own."""
+    # The watch for hangs ends the ranks itself.
+    if not _failed(scene) or scene.reason == "hang":
+        return []
+    return scene.quotes(KILLED) or scene.quotes(KILLED_BRIEFLY)
+
+
+def no_progress(scene: Scene) -> list[str]:
+    """The end of attempts without progress, as it was recorded."""
+    stalled = scene.reason == "timeout" and "saved nothing new" in scene.said
+    return scene.recorded() if stalled else []
+
+
+def hang(scene: Scene) -> list[str]:
+    """The watch's word, or that of NCCL's or gloo's own clock."""
+    if not _failed(scene):
+        return []
+    return (scene.recorded() if scene.reason == "hang" else []) + scene.quotes(HANG)
+
+
+def silent_success(scene: Scene) -> list[str]:
+    """A failure for which nothing was wrong but that nothing was said."""
+    return scene.recorded() if scene.event == "failed" and "status 0 and" in scene.said else []
+
+
+def crash(scene: Scene) -> list[str]:
+    """What is left: an exception, or an exit code that is not 0."""
+    if scene.event == "failed":
+        return scene.recorded() + scene.quotes(r"\w+Error: |^Traceback|\(SIGABRT\)")[:1]
+    wrong = scene.state in ("FAILED", "BOOT_FAIL", "DEADLINE")
+    last = [str(quote) for text in scene.texts for quote in text.last()]
+    return last[:1] + scene.by_slurm() if wrong and scene.event in ("", "queued") else []

@@ -1,0 +1,139 @@
+"""`ablation` finds planted effects and interactions from pairs, and doubts odd cells."""
+
+import json
+from itertools import product
+
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis.synthetic_runs import Truth, plant
+
+
+def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, Truth]:
+    """compile +70 %, and bf16 +50 %, which is half as much on top of compile; batch has none."""
+    runs = {}
+    for number, (compiled, precision, batch) in enumerate(
+        product(("false", "true"), ("fp32", "bf16"), (64, 128, 256))
+    ):
+        factor = (1.7 if compiled == "true" else 1) * (1.5 if precision == "bf16" else 1)
+        factor *= 1.25 / 1.5 if (compiled, precision) == ("true", "bf16") else 1
+        if glitch and (compiled, precision, batch) == ("true", "fp32", 256):
+            factor *= 1.55
+        runs[f"cell{number:02d}"] = Truth(
+            seed=number,
+            intervals=60,
+            global_batch=batch,
+            steps_per_s=4 * factor * 64 / batch,
+            overrides=(f"train.compile={compiled}", f"train.precision={precision}"),
+        )
+    return runs
+
+
+@pytest.fixture
+def ablation(tmp_path, capsys):
+    """Plants a study; the exit code, answer and remarks of `ablation --json`."""
+
+    def run(runs: dict[str, Truth], *flags: str, failed: str | None = None):
+        for name, truth in runs.items():
+            folder = plant(tmp_path / name, truth)
+            if name == failed:
+                event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
+                (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+        code = main(["ablation", str(tmp_path), "--json", *flags])
+        output = capsys.readouterr()
+        return code, json.loads(output.out), output.err
+
+    return run
+
+
+def by_factor(answer, metric="images_per_s"):
+    return {e["factor"]: e for e in answer["effects"] if e["metric"] == metric and e["to"] != "256"}
+
+
+def test_main_effects_are_those_planted(ablation):
+    code, answer, _ = ablation(grid())
+    found = by_factor(answer)
+    assert code == 0
+    assert found["train.compile"]["pairs"] == 6
+    assert found["train.compile"]["percent"] == pytest.approx(55.2, abs=2)
+    assert found["train.compile"]["low"] < 55.2 < found["train.compile"]["high"]
+    assert found["train.global_batch"]["percent"] == pytest.approx(0, abs=1)
+
+
+def test_an_interaction_is_the_ratio_of_the_effects(ablation):
+    _, answer, _ = ablation(grid())
+    [found] = [
+        i for i in answer["interactions"]
+        if (i["factor"], i["by"]) == ("train.compile", "train.precision")
+    ]  # fmt: skip
+    assert (found["from"], found["to"]) == ("fp32", "bf16")
+    assert found["percent"] == pytest.approx(100 * (1.25 / 1.5 - 1), abs=3)
+
+
+def test_an_interaction_of_two_levels_each_is_told_once(ablation):
+    _, answer, _ = ablation(grid())
+    pairs = [{i["factor"], i["by"]} for i in answer["interactions"] if "256" not in i.values()]
+    assert pairs.count({"train.compile", "train.precision"}) == 1
+
+
+def test_a_cell_unlike_its_siblings_is_flagged_and_its_influence_told(ablation):
+    runs = {name: truth for name, truth in grid(glitch=True).items()
+            if "train.precision=fp32" in truth.overrides}  # fmt: skip
+    runs |= {f"{name}w": Truth(**{**vars(truth), "overrides": (*truth.overrides, "data.workers=4")})
+             for name, truth in runs.items() if truth.global_batch < 256}  # fmt: skip
+    _, answer, said = ablation(runs)
+    found = by_factor(answer)["train.compile"]
+    assert found["percent"] > 80
+    assert found["median_percent"] == pytest.approx(70, abs=2)
+    assert found["unlike"]
+    assert "unlike its siblings" in said
+    assert abs(found["influence_percent"]) > 5
+
+
+def test_out_of_memory_is_censored_and_not_missing(ablation):
+    _, answer, _ = ablation(grid(), failed="cell02")
+    found = by_factor(answer)["train.compile"]
+    assert found["pairs"] == 5
+    assert found["out_of_memory_from"] == 1
+    assert "out_of_memory_to" not in found
+
+
+def test_factors_that_vary_in_step_are_one(ablation):
+    runs = {f"r{n}": Truth(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
+    _, answer, _ = ablation(runs)
+    assert [effect["factor"] for effect in answer["effects"]] == ["gpu + ranks"]
+
+
+def test_cells_are_paired_only_where_all_else_is_alike(ablation):
+    runs = {"a": Truth(), "b": Truth(ranks=2, overrides=("train.compile=true",)),
+            "c": Truth(ranks=2, overrides=("train.compile=true", "data.workers=2"))}  # fmt: skip
+    code, answer, _ = ablation(runs)
+    assert code == 0
+    pairs = {effect["factor"]: effect["pairs"] for effect in answer["effects"]}
+    assert pairs == {"data.workers": 1, "ranks + train.compile": 1}
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_effects_are_plotted(ablation, tmp_path, suffix):
+    ablation(grid(), "--plot", str(tmp_path / f"x{suffix}"))
+    assert (tmp_path / f"x{suffix}").stat().st_size > 5000
+
+
+def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablation):
+    runs = {}
+    for number, (shard, precision) in enumerate(product((1, 2), ("fp32", "bf16"))):
+        compute = {"fp32": "float32", "bf16": "bfloat16"}[precision]
+        dtypes = {"compute": compute} | ({"gather": compute} if shard > 1 else {})
+        runs[f"cell{number}"] = Truth(
+            seed=number,
+            ranks=2,
+            intervals=60,
+            steps_per_s=4.0 / shard,
+            facts={"dtypes": dtypes},
+            overrides=(f"layout.shard={shard}", f"train.precision={precision}"),
+        )
+    _, answer, _ = ablation(runs)
+    found = by_factor(answer)
+    assert found.keys() == {"layout.shard", "train.precision"}
+    assert found["layout.shard"]["pairs"] == 2
+    assert found["layout.shard"]["percent"] == pytest.approx(-50, abs=3)

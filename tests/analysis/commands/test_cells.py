@@ -1,0 +1,84 @@
+"""`cells`: a study as a table, every cell with its rate over repeats, its speedup and its loss."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis.synthetic_runs import Truth, plant
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Three cells of three repeats: plain, 1.5 times as fast, and as fast with twice the loss."""
+    cells = {
+        "train.compile=false": Truth(steps_per_s=4.0),
+        "train.compile=true": Truth(steps_per_s=6.0),
+        "optimizer.lr=0.5": Truth(loss_scale=2.0),
+    }
+    for number, (key, truth) in enumerate(cells.items()):
+        for repeat in range(3):
+            rate = truth.steps_per_s * (1 + 0.004 * (repeat - 1))
+            planted = Truth(
+                steps_per_s=rate, intervals=300, loss_scale=truth.loss_scale, seed=repeat,
+                overrides=(key,),
+            )  # fmt: skip
+            plant(tmp_path / "study" / f"cell{number}_{repeat}", planted)
+    return tmp_path / "study"
+
+
+def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    assert main(["cells", *words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "NVIDIA A40" in told["on"]
+    return list(told["cells"])
+
+
+def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
+    plain, compiled, odd = rows_of(capsys, str(study))
+    assert [row["runs"] for row in (plain, compiled, odd)] == [3, 3, 3]
+    assert (plain["train.compile"], compiled["train.compile"]) == ("false", "true")
+    assert "speedup" not in plain
+    assert compiled["speedup_low"] < 1.5 < compiled["speedup_high"]
+    assert compiled["speed"] == "faster"
+    assert (compiled["verdict"], odd["verdict"]) == ("same loss", "different")
+    assert odd["loss"] == pytest.approx(2 * plain["loss"], rel=0.02)
+    assert odd["speed"] == "no detectable difference"
+
+
+def test_the_table_is_short_and_names_the_hardware(study, capsys):
+    assert main(["cells", str(study)]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["optimizer.lr", "train.compile", "runs"]
+    assert sum("same loss" in line for line in lines) == 1
+    assert "1.50x [" in lines[1]
+    assert lines[-1].startswith("on gpu NVIDIA A40")
+
+
+def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
+    event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
+    for repeat in range(3):
+        (study / f"cell1_{repeat}" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    failed = rows_of(capsys, str(study))[1]
+    assert failed["ended_early"] == "oom"
+    assert "steps_per_s" not in failed
+    assert "speedup" not in failed
+
+
+def test_cells_that_wait_are_left_out_and_counted(study, capsys):
+    event = {"time": 1.0, "attempt": 1, "event": "queued"}
+    (study / "cell1_2" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    (study / "cell1_2" / "manifest.json").unlink()
+    assert main(["cells", str(study), "--json"]) == 0
+    told = capsys.readouterr()
+    assert [row["runs"] for row in json.loads(told.out)["cells"]] == [3, 2, 3]
+    assert "1 runs have not begun" in told.err
+
+
+def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, capsys):
+    plant(tmp_path / "noise", Truth(intervals=12))
+    config = tmp_path / "noise" / "config.yaml"
+    config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
+    assert main(["cells", str(tmp_path / "noise")]) == 2
+    assert "python -m analysis gns" in capsys.readouterr().err

@@ -1,0 +1,230 @@
+"""Fine-tuning runs in a report: by device and steps, images side by side, nothing mixed."""
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from analysis.__main__ import main
+from analysis.detect.detectors import findings
+from analysis.measure.finetune import drawing_rows, seconds_per_image, speedup_rows, tuning_rows
+from analysis.measure.sample_grid import paint, sample_grids
+from analysis.read.find import read_logs
+from configs.load import merge, resolve, to_tree
+from configs.run.folder import RunFolder
+from configs.yaml12 import dump_yaml
+from tests.analysis.synthetic_runs import Truth, plant
+
+FLUX = ("kind=finetune", "flux.folder=/m", "data.folder=/d", 'sample.prompts=["a thing at sea"]')
+A40, A100 = "NVIDIA A40", "NVIDIA A100-SXM4-80GB"
+
+
+def tuned(folder: Path, *, gpu: str, steps: int, steps_per_s: float, **facts: Any) -> Path:
+    """A run of `steps` steps with samples before the first and after the last."""
+    truth = Truth(
+        steps_per_s=steps_per_s,
+        intervals=steps // 10,
+        global_batch=1,
+        gpu=gpu,
+        overrides=FLUX,
+        facts={"engine": "aitoolkit"} | facts,
+    )
+    plant(folder, truth)
+    for step in (0, steps):
+        save_sample(folder, step)
+    return folder
+
+
+def save_sample(folder: Path, step: int, *, run: str | None = None) -> None:
+    file = RunFolder(folder).prompt_sample(0, step)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    said = PngInfo()
+    if run:
+        said.add_itxt("run", run)
+    Image.fromarray(np.full((32, 32, 3), step % 256, np.uint8)).save(file, pnginfo=said)
+
+
+@pytest.fixture
+def grid_of_runs(tmp_path: Path) -> list[str]:
+    """Study B in small: two GPUs, two numbers of steps."""
+    rates = {A100: 0.5, A40: 0.28}
+    return [
+        str(tuned(tmp_path / f"{gpu[7:11]}-{steps}", gpu=gpu, steps=steps, steps_per_s=rate))
+        for gpu, rate in rates.items()
+        for steps in (500, 2000)
+    ]
+
+
+def test_rates_and_phases_stand_by_device_and_steps_on_one_clock(grid_of_runs: list[str]) -> None:
+    rows = tuning_rows(read_logs(grid_of_runs))
+    assert [(row["device"], row["steps"]) for row in rows] == [
+        (A100, 500), (A100, 2000), (A40, 500), (A40, 2000),
+    ]  # fmt: skip
+    assert {row["clock"] for row in rows} == {"train"}
+    for row in rows:
+        assert row["low"] < row["steps_per_s"] < row["high"]
+        assert row["setup_s"] == pytest.approx(20)
+        assert row["train_s"] + row["data_s"] == pytest.approx(
+            row["steps"] / row["steps_per_s"], rel=0.03
+        )
+
+
+def test_a_speedup_is_of_devices_at_equal_steps_alone(grid_of_runs: list[str]) -> None:
+    rows = speedup_rows(read_logs(grid_of_runs))
+    assert [row["steps"] for row in rows] == [500, 2000]
+    for row in rows:
+        assert row["base"].startswith(A100)
+        assert row["against"].startswith(A40)
+        assert row["low"] < 0.56 < row["high"]
+        assert row["verdict"] == "slower, within-run only"
+        assert "gpu" in row["of"]
+
+
+def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
+    rates = {A100: (0.5, 0.49, 0.51), A40: (0.28, 0.285, 0.275)}
+    folders = [
+        tuned(tmp_path / f"{gpu[7:11]}-{n}", gpu=gpu, steps=500, steps_per_s=rate)
+        for gpu, repeats in rates.items()
+        for n, rate in enumerate(repeats)
+    ]
+    (row,) = speedup_rows(read_logs(list(map(str, folders))))
+    assert row["verdict"] == "slower"
+    assert row["base"].endswith("(+2 alike)")
+    assert row["low"] < 0.56 < row["high"]
+
+
+def test_the_command_prints_the_tables_and_draws_the_samples(
+    grid_of_runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tuning", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
+    runs, speedups = capsys.readouterr().out.strip().split("\n\n")
+    assert runs.count("NVIDIA") == 4
+    assert speedups.count("slower, within-run only") == 2
+    with Image.open(tmp_path / "samples.png") as picture:
+        assert picture.width > 3 * 160
+    assert main(["tuning", *grid_of_runs, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
+
+
+def test_the_command_says_that_nothing_was_fine_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(plant(tmp_path / "run", Truth(intervals=20)))
+    assert main(["tuning", run]) == 1
+    assert main(["tuning", run, "--plot", str(tmp_path / "samples.png")]) == 2
+    assert "no samples to draw" in capsys.readouterr().err
+
+
+def test_the_report_has_the_sections_of_fine_tuning(
+    grid_of_runs: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", *grid_of_runs, "--out", str(out)]) == 0
+    page = out.read_text()
+    for name in ("tuning", "grid", "loss", "speed"):
+        assert f'<section id="{name}">' in page
+    picture = re.search(r'<section id="grid">.*?base64,([^"]*)', page, re.S)
+    assert picture is not None
+    image = Image.open(io.BytesIO(base64.b64decode(picture[1])))
+    # A label, and the steps 0, 500 and 2000; a row for each run.
+    assert image.size == (220 + 3 * 160, 18 + 4 * 160)
+
+
+def test_a_cell_without_an_image_stays_empty(grid_of_runs: list[str]) -> None:
+    (grid,) = sample_grids(read_logs(grid_of_runs)).grids
+    assert grid.text == "a thing at sea"
+    assert grid.steps == (0, 500, 2000)
+    assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 2000]] * 2
+    pixels = np.asarray(Image.open(io.BytesIO(paint(grid))))
+    # The run of 500 steps has none of step 2000, though another one on that GPU does.
+    assert (pixels[18 + 5 : 18 + 155, 220 + 2 * 160 + 5 : 220 + 3 * 160 - 5] == 255).all()
+    assert not (pixels[18 + 5 : 18 + 155, 220 + 160 + 5 : 220 + 2 * 160 - 5] == 255).any()
+
+
+def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
+    grid_of_runs: list[str],
+) -> None:
+    other = RunFolder(Path(grid_of_runs[1]))
+    asked = merge(other.asked(), {"sample.seed": 7})
+    other.config_file.write_text(dump_yaml(to_tree(resolve(asked, source="test"))))
+    save_sample(Path(grid_of_runs[2]), 500, run="somebody-elses")
+    found = sample_grids(read_logs(grid_of_runs))
+    assert [row.label.splitlines()[1] for row in found.grids[0].rows] == ["A100-500", "A40-2000"]
+    assert "differs from A100-500 in sample.seed" in found.refusals[0]
+    assert "step-000000500.png in it was drawn by somebody-elses" in found.refusals[1]
+
+
+def drawn(folder: Path) -> Path:
+    """A run that drew 20 images at 34.0 to 34.4 s each, and waited 40 s for the first."""
+    (folder / "attempts" / "001").mkdir(parents=True)
+    config = {"kind": "infer", "folder": "/m", "prompts": ["a"]}
+    (folder / "config.yaml").write_text(dump_yaml(to_tree(resolve(config, source="test"))))
+    entry = {"attempt": 1, "ranks": 1, "placement": [{"rank": 0, "gpu": A40}]}
+    (folder / "manifest.json").write_text(json.dumps({"attempts": [entry]}))
+    told = [{"event": "started", "step": 0}, {"step": 0, "first_image_s": 40.0, "load_s": 60.0}]
+    told += [{"step": n, "image_s": 34 + 0.1 * (n % 5)} for n in range(1, 21)]
+    told += [{"event": "done", "step": 20}]
+    lines = [{"time": 1e9 + n, "attempt": 1} | one for n, one in enumerate(told)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    images = str(drawn(tmp_path / "infer"))
+    assert main(["report", images, *grid_of_runs, "--out", str(out)]) == 0
+    page = out.read_text()
+    assert f"compared with {Path(grid_of_runs[0]).name}" in page
+    verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
+    assert verdicts is not None
+    assert "infer" not in verdicts[0]
+    assert '<section id="drawing">' in page
+
+
+def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
+    (row,) = drawing_rows(read_logs([str(drawn(tmp_path / "infer"))]))
+    assert row["image_s"] == pytest.approx(34.2)
+    assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
+    assert row["low"] < 34.2 < row["high"]
+
+
+def append(folder: Path, *records: dict[str, Any]) -> None:
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps({"time": 2e9, "attempt": 1} | one) + "\n" for one in records)
+
+
+def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
+    folder = tuned(tmp_path / "run", gpu=A40, steps=200, steps_per_s=1)
+    drawn = {"drawn_images": 5, "drawn_s": 90.0, "first_image_s": 22.0}
+    append(folder, {"step": 0} | drawn, {"step": 100} | drawn)
+    (log,) = read_logs([str(folder)])
+    found = seconds_per_image(log)
+    assert found is not None
+    assert found.value == 17
+
+
+def test_skipped_steps_gaps_and_resumes_are_told(tmp_path: Path) -> None:
+    folder = plant(
+        tmp_path / "run", Truth(intervals=60, resume_at=30, overrides=FLUX, global_batch=1)
+    )
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    kept = [r for r in records if "loss" not in r or r["step"] not in (510, 520)]
+    next(r for r in kept if r.get("step") == 100)["skipped_images"] = 2
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
+    (log,) = read_logs([str(folder)])
+    found = {one.kind: one for one in findings(log)}
+    assert found["skipped"].step == 100
+    assert found["skipped"].detail.startswith("2 images")
+    assert found["gap"].detail == "no record of steps 501 to 529"
+    assert found["resumed"].step == 300
+    assert re.match(
+        r"attempt 2 goes on from step 300 after \d+ s, 5 recorded steps", found["resumed"].detail
+    )

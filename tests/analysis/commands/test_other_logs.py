@@ -1,0 +1,155 @@
+"""What commands say of other people's logs: how they ended, and how they compare."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis import foreign_logs as write
+from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.synthetic_runs import Truth, plant
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("slurmstepd: error: *** JOB 5 ON x1 CANCELLED AT 2026-11-20T07:31:55 ***", "stopped"),
+        ("slurmstepd: error: *** STEP 5.0 ON x CANCELLED AT 2026 DUE TO TIME LIMIT ***",
+         "failed (timeout)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO PREEMPTION ***", "failed (preempted)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO NODE FAILURE ***", "failed (node)"),
+        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO JOB REQUEUE ***", "paused"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "failed (host_oom)"),
+        ("srun: error: x1: task 1: Exited with exit code 3", "failed (crash)"),
+        ("srun: error: x1: task 1: Exited with exit code 1\n"
+         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 432.00 MiB",
+         "failed (oom)"),
+        ("[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
+         "failed (hang)"),
+    ],
+)  # fmt: skip
+def test_how_a_job_ended_is_its_state(line, state, tmp_path, capsys):
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + line.encode())
+    main(["runs", str(tmp_path / "x"), "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["state"] == state
+
+
+def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
+    lines = write.dit(story(n=30)).split(b"\n")
+    lines.insert(9, b"torch.cuda.OutOfMemoryError: CUDA out of memory.")
+    (tmp_path / "x").write_bytes(b"\n".join(lines))
+    main(["runs", str(tmp_path / "x"), "--json"])
+    assert "state" not in json.loads(capsys.readouterr().out)[0]
+
+
+def test_the_ledger_is_a_table_of_files(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story(n=30)))
+    (tmp_path / "b").write_bytes(b"nothing known\n")
+    assert main(["runs", str(tmp_path), "--ledger", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["lines"], row["metrics"], row["unknown"]) for row in found] == [
+        (31, 30, 1),
+        (1, 0, 1),
+    ]
+
+
+def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
+    plant(tmp_path / "ours", Truth())
+    (tmp_path / "theirs").mkdir()
+    for name, (writer, _) in FORMATS.items():
+        (tmp_path / "theirs" / name.replace(" ", "")).write_bytes(writer(story(n=20)))
+    (tmp_path / "model.safetensors").write_bytes(bytes(range(256)) * 100)
+    (tmp_path / "notes.md").write_text("step by step")
+    (tmp_path / "config.yaml").write_text("lr: 1e-4")
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 1 + len(FORMATS)
+    assert {row["format"] for row in found} >= {"ditbench", "DiT", "torchtitan", "tqdm", "MLPerf"}
+
+
+def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.kohya(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[1]
+    assert found["verdict"] == "not compared: bar clock against wall clock"
+    assert "speedup" not in found
+
+
+def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.titan(story(steps_per_s=0.9, seed=1)))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    output = capsys.readouterr().out
+    assert "configs unknown" in output
+    assert "1.80x [1.80, 1.80]" in output
+
+
+def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
+    plant(tmp_path / "a", Truth(steps_per_s=0.5))
+    (tmp_path / "b").write_bytes(write.dit(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["clock"] for row in found] == ["wall", "wall"]
+    assert found[1]["speedup"] == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_study_e_is_14_percent_and_its_configs_unknown(stamped, tmp_path, capsys):
+    for name, words, mfu in (("eager", 1710, 23.5), ("compiled", 1955, 26.9)):
+        seconds = 4 * 2048 / words * np.arange(1, 13)
+        lines = [
+            (write._moment(t, digits=3) + " - root - INFO - " if stamped else "")
+            + f"step: {s}  loss:  3.9053  memory: 36.20GiB(81.50%)  wps: {words:,}  mfu: {mfu}%"
+            for s, t in enumerate(seconds, start=110)
+        ]
+        (tmp_path / name).write_text("\n".join(lines))
+    assert main(["speed", str(tmp_path / "eager"), str(tmp_path / "compiled")]) == 0
+    output = capsys.readouterr().out
+    assert "1.14x" in output
+    assert "configs unknown" in output
+
+
+def test_throughput_of_a_device_and_of_all_are_kept_apart(tmp_path, capsys):
+    line = (
+        "step: {}  loss:  0.1  memory: 40.00GiB(50.00%)  wps: 1,000  mfu: 26.50% "
+        "it/s: 2.1 im/s: 512.00"
+    )
+    (tmp_path / "x").write_text("\n".join(line.format(step) for step in range(20)))
+    main(["runs", str(tmp_path / "x"), "--json"])
+    [found] = json.loads(capsys.readouterr().out)
+    assert found["images_per_s"] == 512
+    assert found["tokens_per_s_per_device"] == 1000
+    assert found["steps_per_s"] == pytest.approx(2.1)
+
+
+def test_losses_of_foreign_logs_are_compared(tmp_path, capsys):
+    for name, seed in (("a", 0), ("b", 1)):
+        (tmp_path / name).write_bytes(write.dit(story(seed=seed)))
+    assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pairs"][0]["verdict"] == "same loss"
+
+
+@pytest.mark.parametrize("data", [b"", bytes(1000), bytes(range(256)) * 50, b"# notes\n"])
+@pytest.mark.parametrize("command", ["runs", "speed", "report"])
+def test_every_command_refuses_a_file_without_a_run(command, data, tmp_path, capsys):
+    (tmp_path / "x").write_bytes(data)
+    out = ["--out", str(tmp_path / "r.html")] if command == "report" else []
+    assert main([command, str(tmp_path / "x"), *out]) == 2
+    assert "no run in it" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "x")
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    assert "neither a file nor a folder" in capsys.readouterr().err
+
+
+def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
+    (tmp_path / "a").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.lightning(story()))
+    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[1]
+    assert found["verdict"] == "not compared: b tells no time"

@@ -1,0 +1,121 @@
+"""`speed` says how fast, by how much, how sure, and what else differs."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis.synthetic_runs import Truth, plant
+
+KEYS = {
+    "run", "clock", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
+    "speedup", "speedup_low", "speedup_high", "verdict",
+}  # fmt: skip
+
+
+@pytest.fixture
+def speed(tmp_path, capsys):
+    """Plants runs by name and gives the rows of `speed --json` on them."""
+
+    def run(*flags: str, **truths: Truth):
+        folders = [str(plant(tmp_path / name, truth)) for name, truth in truths.items()]
+        assert main(["speed", *folders, *flags]) == 0
+        return capsys.readouterr()
+
+    return run
+
+
+def rows(output):
+    return json.loads(output.out)
+
+
+def test_json_is_the_documented_contract(speed):
+    base, other = rows(speed("--json", a=Truth(), b=Truth(steps_per_s=8, seed=1)))
+    assert set(base) == KEYS - {"speedup", "speedup_low", "speedup_high"}
+    assert set(other) == KEYS
+    assert base["verdict"] == "baseline"
+    assert base["clock"] == "train"
+    assert base["images_per_s"] == pytest.approx(256, rel=0.01)
+
+
+def test_a_planted_speedup_lies_in_its_interval(speed):
+    found = rows(speed("--json", a=Truth(), b=Truth(steps_per_s=7.72, seed=1)))[1]
+    assert found["speedup_low"] <= 1.93 <= found["speedup_high"]
+    assert found["verdict"] == "faster, within-run only"
+
+
+def test_equal_runs_are_not_told_apart(speed):
+    found = rows(speed("--json", a=Truth(), b=Truth(seed=3)))[1]
+    assert found["verdict"] == "no detectable difference, within-run only"
+
+
+def test_few_intervals_are_undetermined_but_have_a_rate(speed):
+    base, few = rows(speed("--json", a=Truth(), b=Truth(intervals=5)))
+    assert few["verdict"] == "undetermined"
+    assert few["steps_per_s"] == pytest.approx(4, rel=0.05)
+    assert "speedup_low" not in few
+    assert base["verdict"] == "baseline"
+
+
+def test_a_larger_batch_is_compared_by_images(speed):
+    large = Truth(global_batch=128, seed=1)
+    found = rows(speed("--json", a=Truth(), b=large))[1]
+    assert found["speedup"] == pytest.approx(2, rel=0.02)
+
+
+def test_the_table_shows_the_speedup_with_its_interval(speed):
+    output = speed(a=Truth(), b=Truth(steps_per_s=7.72, seed=0))
+    assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
+    assert "where the time went" in output.out
+
+
+def test_one_difference_gives_a_speedup_of_it(speed):
+    output = speed(a=Truth(), b=Truth(overrides=("train.compile=true",), seed=1))
+    assert "b against a: speedup of train.compile: false -> true" in output.out
+
+
+def test_two_differences_are_refused_the_words(speed):
+    output = speed(a=Truth(), b=Truth(overrides=("train.compile=true",), gpu="NVIDIA A100"))
+    assert "2 things differ (train.compile, gpu): no speedup of any one of them" in output.out
+    assert "speedup of train.compile" not in output.out
+
+
+def test_what_was_asked_of_the_cluster_is_listed_but_no_cause(speed):
+    output = speed(a=Truth(), b=Truth(overrides=("resources.hours=9.0",), ranks=2))
+    assert "speedup of ranks: 1 -> 2" in output.out
+    assert "resources.hours" in output.out
+
+
+def test_repeats_are_pooled_into_arms_when_asked(speed):
+    slow = {f"a{i}": Truth(seed=i) for i in range(3)}
+    fast = {f"b{i}": Truth(seed=i, steps_per_s=5, gpu="NVIDIA A100") for i in range(3)}
+    found = rows(speed("--json", "--arms", **slow, **fast))
+    assert [row["run"] for row in found] == ["a0 (+2 alike)", "b0 (+2 alike)"]
+    assert found[1]["verdict"] == "faster"
+    assert found[1]["speedup_low"] <= 1.25 <= found[1]["speedup_high"]
+
+
+def test_without_arms_repeats_stand_alone_and_a_remark_says_so(speed):
+    output = speed("--json", a=Truth(), b=Truth(seed=1), c=Truth(gpu="NVIDIA A100"))
+    assert len(rows(output)) == 3
+    assert "--arms pools them" in output.err
+
+
+def test_csv_holds_the_same_rows(speed):
+    output = speed("--csv", a=Truth(), b=Truth(seed=1))
+    found = list(csv.DictReader(io.StringIO(output.out)))
+    assert [row["run"] for row in found] == ["a", "b"]
+    assert set(found[0]) == KEYS | {"mfu", "hfu", "mfu_naive_6n"}
+
+
+def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):
+    plant(tmp_path / "a", Truth())
+    empty = plant(tmp_path / "b", Truth())
+    (empty / "metrics.jsonl").write_text("")
+    assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
+    output = capsys.readouterr()
+    assert rows(output)[1] == {"run": "b", "clock": "train", "verdict": "undetermined"}
+    assert "b: no two steps in one attempt" in output.err

@@ -1,0 +1,182 @@
+"""`quality` finds when a target was reached, what that is made of, and the critical batch size."""
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.measure.time_to_target import olympic, parse_target
+from analysis.stats.critical_batch import critical_batch
+from tests.analysis import foreign_logs as write
+from tests.analysis.synthetic_runs import START, Truth, plant
+
+E_MIN, B_CRIT = 20_000, 200
+
+
+def truth(batch: int, *, seed: int = 0, target: float = 0.25, **changes) -> Truth:
+    """A run that reaches the target after E_MIN (1 + B / B_CRIT) images, but for its seed."""
+    needed = E_MIN * (1 + batch / B_CRIT) * np.exp(0.01 * np.random.default_rng(seed).normal())
+
+    def loss(step):
+        return target * (needed / (step * batch)) ** 0.3
+
+    return Truth(
+        global_batch=batch,
+        loss=loss,
+        loss_noise=0.001,
+        seed=seed,
+        intervals=int(2.5 * needed / batch / 2),
+        every=2,
+        **changes,
+    )
+
+
+@pytest.fixture
+def quality(tmp_path, capsys):
+    """Plants runs by name; the exit code and answer of `quality --json`, and the remarks."""
+
+    def run(*runs: Truth, target: str = "loss<=0.25"):
+        for number, one in enumerate(runs):
+            plant(tmp_path / f"run{number}", one)
+        code = main(["quality", str(tmp_path), "--target", target, "--json"])
+        output = capsys.readouterr()
+        return code, json.loads(output.out), output.err
+
+    return run
+
+
+def test_the_samples_to_the_target_are_those_planted(quality):
+    code, found, _ = quality(truth(64, cv=1e-9))
+    [group] = found["groups"]
+    assert code == 0
+    assert group["samples_to_target"] == pytest.approx(E_MIN * (1 + 64 / B_CRIT), rel=0.03)
+    assert group["images_per_s"] == pytest.approx(256, rel=0.01)
+    expected = (group["samples_to_target"] / 256 + 20) / 60
+    assert group["minutes"] == pytest.approx(expected, rel=0.01)
+
+
+def test_the_critical_batch_size_lies_in_its_interval(quality):
+    runs = [truth(batch, seed=s) for batch in (64, 128, 256, 512) for s in range(3)]
+    _, found, _ = quality(*runs)
+    assert [group["runs"] for group in found["groups"]] == [3, 3, 3, 3]
+    assert found["b_crit"] == pytest.approx(B_CRIT, rel=0.1)
+    assert found["b_crit_low"] <= B_CRIT <= found["b_crit_high"]
+
+
+def test_a_speedup_is_the_product_of_its_parts(quality):
+    _, found, _ = quality(truth(64), truth(256, ranks=4, steps_per_s=3))
+    group = found["groups"][1]
+    parts = ("throughput_gain", "statistical_efficiency", "availability_gain")
+    assert group["speedup"] == pytest.approx(np.prod([group[part] for part in parts]))
+    assert group["throughput_gain"] == pytest.approx(3, rel=0.02)
+    assert group["statistical_efficiency"] == pytest.approx(
+        (1 + 64 / 200) / (1 + 256 / 200), rel=0.05
+    )
+
+
+def test_a_target_that_is_never_reached_is_said_and_exits_1(quality):
+    code, found, said = quality(truth(64), target="loss<=0.001")
+    assert code == 1
+    assert found["groups"][0]["missed"] == 1
+    assert "run0: never reached loss<=0.001" in said
+
+
+def test_an_evaluation_is_a_target(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth(intervals=20))
+    with (run / "metrics.jsonl").open("a") as file:
+        for step, accuracy in ((50, 0.5), (100, 0.75), (150, 0.8)):
+            record = {"time": START + step, "attempt": 1, "step": step, "images": step * 64}
+            file.write(json.dumps(record | {"eval_accuracy": accuracy}) + "\n")
+    main(["quality", str(run), "--target", "eval_accuracy>=0.7", "--json"])
+    assert json.loads(capsys.readouterr().out)["groups"][0]["samples_to_target"] == 6400
+
+
+def test_mlperf_runs_are_timed_from_their_run_start(tmp_path, capsys):
+    def entry(ms, key, value, **metadata):
+        return ":::MLLOG " + json.dumps(
+            {"time_ms": 1_700_000_000_000 + ms, "key": key, "value": value, "metadata": metadata}
+        )
+
+    for seed in range(5):
+        lines = [
+            entry(0, "global_batch_size", 512),
+            entry(1000, "run_start", None),
+            entry(1000, "tracked_stats", {"train_loss": 1.9}, step=1, samples_count=512),
+            entry(61_000 + seed, "eval_accuracy", 0.65, samples_count=5120),
+            entry(121_000 + seed, "eval_accuracy", 0.71, samples_count=10_240),
+            entry(122_000, "run_stop", None, status="success"),
+        ]
+        (tmp_path / f"result_{seed}.txt").write_text("\n".join(lines))
+    assert main(["quality", str(tmp_path), "--target", "eval_accuracy>=0.7", "--json"]) == 0
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert group["global_batch"] == 512
+    assert group["runs"] == 5
+    assert group["minutes"] == pytest.approx(2, abs=1e-3)
+    assert group["samples_to_target"] == 10_240
+
+
+def test_the_olympic_mean_drops_the_best_and_the_worst():
+    assert olympic(np.array([1.0, 2.0, 3.0, 100.0])) == 2.5
+    assert olympic(np.array([1.0, 3.0])) == 2.0
+
+
+@pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", ""])
+def test_a_target_that_is_none_is_misuse(text, tmp_path, capsys):
+    run = str(plant(tmp_path / "a", Truth(intervals=20)))
+    assert main(["quality", run, "--target", text]) == 2
+    with pytest.raises(ValueError, match="expected"):
+        parse_target(text)
+
+
+def test_a_metric_that_is_not_recorded_is_misuse(tmp_path, capsys):
+    run = str(plant(tmp_path / "a", Truth(intervals=20)))
+    assert main(["quality", run, "--target", "fid<=10"]) == 2
+    assert "records no fid" in capsys.readouterr().err
+
+
+def test_the_mlperf_flux_reference_has_its_critical_batch_size():
+    means = {512: 7.235, 1024: 8.493, 2048: 10.355, 4096: 15.349}
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(20)
+    noise = (noise - noise.mean()) / noise.std()
+    samples = {batch: mean * 1e6 * (1 + 0.03 * noise) for batch, mean in means.items()}
+    found = critical_batch(samples)
+    assert found.value == pytest.approx(2711, rel=0.03)
+    assert found.low < 2711 < found.high
+    assert found.high - found.low < 300
+
+
+def coverage(cases: int) -> float:
+    rng = np.random.default_rng(1)
+
+    def covers() -> bool:
+        samples = {
+            b: E_MIN * (1 + b / B_CRIT) * (1 + 0.03 * rng.standard_normal(6))
+            for b in (50, 100, 200, 400, 800)
+        }
+        found = critical_batch(samples)
+        return found.low <= B_CRIT <= found.high
+
+    return float(np.mean([covers() for _ in range(cases)]))
+
+
+def test_the_interval_of_the_critical_batch_covers_it_in_a_small_draw():
+    assert coverage(60) >= 0.85
+
+
+@pytest.mark.long
+def test_the_interval_of_the_critical_batch_covers_it():
+    assert 0.9 <= coverage(1000) <= 0.98
+
+
+def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth())
+    (tmp_path / "b.csv").write_bytes(write.lightning(write.story()))
+    assert (
+        main(["quality", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]) == 0
+    )
+    told = capsys.readouterr()
+    assert [group["runs"] for group in json.loads(told.out)["groups"]] == [1]
+    assert "left out: " in told.err
+    assert "b.csv: records no time or no images beside its loss" in told.err

@@ -1,0 +1,137 @@
+"""The detectors see what was planted, and next to nothing in clean runs."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.detect.detectors import findings
+from analysis.read.run_folder import read_ours
+from analysis.read.run_log import RunLog
+from configs.run.folder import RunFolder
+from tests.analysis.synthetic_runs import Truth, plant
+
+KINDS = ("stall", "spike", "divergence", "rate drop", "clock jump", "nan")
+
+
+def clean(folder, seed: int) -> RunLog:
+    """A clean run: noise, some autocorrelation, warm-up, outliers, saves; no two alike."""
+    rng = np.random.default_rng(seed)
+    truth = Truth(
+        seed=seed,
+        intervals=int(rng.integers(80, 300)),
+        cv=float(rng.uniform(0.005, 0.03)),
+        rho=float(rng.uniform(0, 0.4)),
+        warmup=float(rng.choice([0, 0.1])),
+        outliers=float(rng.choice([0, 0.05])),
+        save_every=int(rng.choice([0, 20])),
+        loss_noise=float(rng.uniform(0.002, 0.03)),
+    )
+    return read_ours(RunFolder(plant(folder / f"clean{seed}", truth)))
+
+
+def spoil(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
+    """The run with one thing gone wrong in its second half."""
+    n = len(log)
+    at = int(rng.integers(n // 2, n - 25))
+    values = {name: column.copy() for name, column in log.values.items()}
+    step_s = float(np.median(np.diff(values["train_s"])))
+    if kind == "stall":
+        values["train_s"][at:] += step_s * rng.uniform(10, 100)
+        values["time"][at:] = (
+            values["time"][at:] + step_s * 0 + (values["train_s"][at] - log.values["train_s"][at])
+        )
+    elif kind == "spike":
+        values["loss"][at : at + int(rng.integers(1, 4))] *= rng.uniform(1.6, 10)
+    elif kind == "divergence":
+        values["loss"][at:] *= np.linspace(1.2, rng.uniform(2, 10), n - at)
+    elif kind == "rate drop":
+        more = np.cumsum(np.diff(values["train_s"], prepend=values["train_s"][0])[at:])
+        values["train_s"][at:] += more * rng.uniform(0.1, 0.5)
+        values["time"] = values["time"] + (values["train_s"] - log.values["train_s"])
+    elif kind == "clock jump":
+        values["time"][at:] -= rng.uniform(10, 4000) + step_s
+    elif kind == "nan":
+        return replace(
+            log, events=({"event": "failed", "reason": "nan", "attempt": 1, "time": 0.0},)
+        )
+    return replace(log, values=values)
+
+
+def scores(cases: int, folder) -> tuple[int, dict[str, tuple[float, float]]]:
+    """False alarms among `cases` clean runs, and (precision, recall) by kind."""
+    rng = np.random.default_rng(0)
+    runs = [clean(folder, seed) for seed in range(cases)]
+    alarms = sum(bool(findings(log)) for log in runs)
+    said: list[tuple[str, set[str]]] = [
+        (kind, {finding.kind for finding in findings(spoil(log, kind, rng))})
+        for kind in KINDS
+        for log in runs
+    ]
+    table = {}
+    for kind in KINDS:
+        hits = sum(kind in found for planted, found in said if planted == kind)
+        false = sum(kind in found for planted, found in said if planted != kind)
+        table[kind] = (hits / max(1, hits + false), hits / cases)
+    return alarms, table
+
+
+def test_detectors_are_right_in_a_small_draw(tmp_path):
+    alarms, table = scores(15, tmp_path)
+    assert alarms <= 1
+    assert all(precision >= 0.9 and recall >= 0.9 for precision, recall in table.values()), table
+
+
+@pytest.mark.long
+def test_detectors_have_precision_and_recall_of_95_of_100(tmp_path):
+    alarms, table = scores(200, tmp_path)
+    assert alarms <= 2
+    assert all(precision >= 0.95 and recall >= 0.95 for precision, recall in table.values()), table
+
+
+def test_what_is_found_names_its_step_and_line_and_exits_1(tmp_path, capsys):
+    run = plant(tmp_path / "a", Truth())
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    record = json.loads(lines[120])
+    lines[120] = json.dumps(record | {"loss": record["loss"] * 5})
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    assert main(["runs", str(run), "--detect", "--json"]) == 1
+    [found] = json.loads(capsys.readouterr().out)
+    assert (found["finding"], found["step"], found["line"]) == ("spike", record["step"], 121)
+
+
+def test_a_nan_that_a_foreign_log_prints_is_found(tmp_path, capsys):
+    lines = [f"iter {i}: loss {'nan' if i > 90 else 3.0}, time 100.0ms" for i in range(100)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    assert main(["runs", str(tmp_path / "x"), "--detect", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["line"] == 92
+
+
+@pytest.fixture
+def pair(tmp_path):
+    plant(tmp_path / "a", Truth())
+    plant(tmp_path / "b", Truth(steps_per_s=3.6, seed=1))
+    return [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [("speedup<0.97", 1), ("speedup_high < 0.85", 0), ("speedup>=0.8", 1),
+     ("verdict==slower, within-run only", 1), ("verdict==faster", 0), ("run!=a", 1)],
+)  # fmt: skip
+def test_a_condition_is_an_exit_code(pair, condition, code):
+    assert main(["speed", *pair, "--json", "--fail-if", condition]) == code
+
+
+@pytest.mark.parametrize("condition", ["speedup", "speedup<x", "colour<1", "run<3", ""])
+def test_a_condition_that_is_none_is_misuse(pair, condition, capsys):
+    assert main(["speed", *pair, "--fail-if", condition]) == 2
+    assert "--fail-if" in capsys.readouterr().err
+
+
+def test_a_condition_on_what_is_absent_is_said_to_be_undecided(tmp_path, capsys):
+    runs = [str(plant(tmp_path / name, Truth(intervals=5))) for name in "ab"]
+    assert main(["speed", *runs, "--fail-if", "speedup_high<0.97"]) == 0
+    assert "not decided: speedup_high<0.97" in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""The cache of `runs` is never wrong: changed files, changed code and rubbish are read anew."""
+
+import json
+import os
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.measure import cache
+from analysis.read import run_folder
+from tests.analysis.synthetic_runs import Truth, plant
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    """Three settled runs in a folder."""
+    monkeypatch.setattr(cache, "SETTLED_S", 0.0)
+    for number in range(3):
+        plant(tmp_path / f"run{number}", Truth(intervals=20, seed=number))
+    return tmp_path
+
+
+@pytest.fixture
+def runs(logs, capsys, monkeypatch):
+    """The rows of `runs --json`, and how many folders were read for them."""
+    read = []
+    original = run_folder.read_records
+    monkeypatch.setattr(
+        run_folder, "read_records", lambda path: read.append(path) or original(path)
+    )
+
+    def call(*paths: str):
+        read.clear()
+        assert main(["runs", *(paths or [str(logs)]), "--json"]) in (0, 1)
+        return json.loads(capsys.readouterr().out), len(read)
+
+    return call
+
+
+def test_a_second_call_reads_nothing_and_says_the_same(runs):
+    first, reads = runs()
+    again, rereads = runs()
+    assert (reads, rereads) == (3, 0)
+    assert again == first
+
+
+def test_a_run_that_has_gone_on_is_read_anew(runs, logs):
+    runs()
+    record = {"time": 1_700_009_999.0, "attempt": 1, "event": "failed", "reason": "oom"}
+    with (logs / "run1" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    found, reads = runs()
+    assert reads == 1
+    assert [row["state"] for row in found] == ["done", "failed (oom)", "done"]
+
+
+def test_a_change_of_equal_length_and_time_is_seen(runs, logs):
+    file = logs / "run1" / "metrics.jsonl"
+    runs()
+    before = file.stat()
+    file.write_text(file.read_text().replace('"done"', '"nope"'))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found, reads = runs()
+    assert reads == 1
+    assert found[1]["state"] == "started"
+
+
+def test_new_changes_of_an_attempt_and_new_manifests_are_seen(runs, logs):
+    runs()
+    (logs / "run0" / "attempts" / "001" / "overrides.yaml").write_text("train: {steps: 999}\n")
+    (logs / "run2" / "manifest.json").write_text("{}")
+    found, reads = runs()
+    assert reads == 2
+    assert found[0]["steps"] == 999
+    assert "ranks" not in found[2]
+
+
+def test_other_code_trusts_nothing(runs, monkeypatch):
+    runs()
+    monkeypatch.setattr(cache, "code", lambda: "other")
+    assert runs()[1] == 3
+
+
+def test_what_was_touched_moments_ago_is_not_kept(runs, monkeypatch):
+    monkeypatch.setattr(cache, "SETTLED_S", 60.0)
+    runs()
+    assert runs()[1] == 3
+
+
+@pytest.mark.parametrize("rubbish", ["", "[", "[]", '{"runs": 1}', '{"code": "x", "runs": {}}'])
+def test_a_damaged_cache_is_replaced(runs, logs, rubbish):
+    runs()
+    (logs / cache.NAME).write_text(rubbish)
+    assert runs()[1] == 3
+    assert runs()[1] == 0
+
+
+def test_a_folder_that_cannot_be_written_is_read_all_the_same(runs, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(cache, "replace_file", refuse)
+    assert runs()[1] == 3
+    assert runs()[1] == 3
+
+
+def test_the_cache_is_for_its_owner_only(runs, logs):
+    runs()
+    assert (logs / cache.NAME).stat().st_mode & 0o077 == 0

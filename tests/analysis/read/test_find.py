@@ -1,0 +1,38 @@
+"""A study's folder is read as its cells: what was made of them is no run of somebody else's."""
+
+from pathlib import Path
+
+from analysis.read.find import read_all
+from analysis.read.machine import machine
+from configs.load import resolve, to_tree
+from configs.run.folder import RunFolder
+from configs.run.records import RecordWriter
+from configs.run.study_folder import Row, StudyFolder
+from configs.yaml12 import dump_yaml
+
+
+def test_only_the_cells_of_a_study_are_read(tmp_path: Path) -> None:
+    study = StudyFolder(tmp_path / "study-1")
+    run = RunFolder(study.cell("bs8"))
+    run.attempt(1).mkdir(parents=True)
+    run.config_file.write_text(dump_yaml(to_tree(resolve({}, source="x"))))
+    writer = RecordWriter(run.path, attempt=1)
+    writer.event("started", step=0)
+    for step in (1, 2, 3):
+        writer.write(step=step, images=8 * step, loss=1.0, train_s=0.1 * step)
+    writer.event("done", step=3)
+    writer.close()
+    report = "run,step,loss,images_per_s\nbs8,1,1.0,80\nbs8,2,1.0,80\nbs8,3,1.0,80\n"
+    (tmp_path / "elsewhere").mkdir()
+    for folder in (study.path, tmp_path / "elsewhere"):
+        (folder / "report.csv").write_text(report)
+    row = Row(index=0, order=0, cell="bs8", repeat=1, shape="s", digest="", levels={"a": 8})
+    assert len(read_all([str(study.path)]).logs) == 2
+    study.write_rows([row])
+    assert [log.name for log in read_all([str(study.path)]).logs] == ["bs8"]
+    assert len(read_all([str(tmp_path / "elsewhere")]).logs) == 1
+
+
+def test_when_an_attempt_ran_is_no_fact_of_its_machine() -> None:
+    facts = {"attempt": 1, "time": 1.0, "began": 2.0, "ended": 3.0, "ranks": 2}
+    assert machine(facts) == machine({"ranks": 2})

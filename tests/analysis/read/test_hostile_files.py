@@ -1,0 +1,158 @@
+"""Damaged and hostile files: never a crash, never unbounded, never a number that was not there."""
+
+import gzip
+import random
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.read import Unreadable
+from analysis.read.find import read_logs
+from tests.analysis import foreign_logs as write
+from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.synthetic_runs import Truth, plant
+
+HOSTILE = [
+    b"\x00" * 40, b"\xff\xfe" * 20, b"\x1b]0;title\x07\x1b[31m", b"<script>alert(1)</script>",
+    b"=cmd|' /C calc'!A0", b"9" * 400, b"1e999", b"nan", b"-inf", b"\r\r\r\n", b"[" * 3000,
+    b"{'loss': " + b"(" * 500 + b"}", b":::MLLOG {" + b'{"a":' * 2000,
+    b"| 5/10 [99:99:99<00:01, 0.00s/it, loss=1]", b"2023-99-99 99:99:99",
+    b"(step=-1) Train Loss: x", b"step: 99999999999999999999", b"\xe2\x80\xae", b"step,loss\n",
+    b'"', b"\x1f\x8b\x08",
+]  # fmt: skip
+
+QUESTIONS = [
+    ["runs"], ["runs", "--detect"], ["runs", "--ledger"], ["speed"], ["speed", "--arms"], ["loss"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
+    ["quality", "--target", "loss<=1"], ["profile"],
+]  # fmt: skip
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    """The bytes with one to six cuts, copies, flips, swaps or insertions of hostile text."""
+    for _ in range(rng.randint(1, 6)):
+        at, to = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+        to = min(to, at + 400)
+        piece = data[at:to]
+        data = {
+            "cut": lambda at=at, to=to, data=data: data[:at] + data[to:],
+            "copy": lambda at=at, piece=piece, data=data: data[:at] + piece + data[at:],
+            "flip": lambda at=at, to=to, data=data: (
+                data[:at]
+                + bytes(b ^ (1 << rng.randrange(8)) for b in data[at:to][:9])
+                + data[at + 9 :]
+            ),
+            "hostile": lambda at=at, data=data: data[:at] + rng.choice(HOSTILE) + data[at:],
+            "end": lambda at=at, data=data: data[: max(at, 1)],
+        }[rng.choice(["cut", "copy", "flip", "hostile", "end"])]() or b"x"
+    return data
+
+
+def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
+    rng = random.Random(seed)
+    # Few lines are read one by one, many at once.
+    originals = [writer(story(n=n)) for writer, _ in FORMATS.values() for n in (25, 90)]
+    originals += [gzip.compress(originals[0])]
+    write.database(story(n=25), tmp_path / "db")
+    originals.append((tmp_path / "db").read_bytes())
+    for number in range(count):
+        path = tmp_path / f"{number % 2}"
+        path.write_bytes(mutate(rng.choice(originals), rng))
+        pair = [str(path), str(tmp_path / "1")] if number else [str(path)]
+        assert main([*rng.choice(QUESTIONS), *pair]) in (0, 1, 2)
+        output = capsys.readouterr()
+        assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
+
+
+def test_mutated_logs_are_survived_in_a_small_draw(tmp_path, capsys):
+    survive(120, tmp_path, capsys, seed=0)
+
+
+@pytest.mark.long
+def test_ten_thousand_mutated_logs_are_survived(tmp_path, capsys):
+    survive(10_000, tmp_path, capsys, seed=1)
+
+
+def mutated_runs(count: int, tmp_path, capsys, *, seed: int) -> None:
+    rng = random.Random(seed)
+    good, bad = (plant(tmp_path / name, Truth(intervals=25)) for name in ("good", "bad"))
+    files = {name: (bad / name).read_bytes() for name in
+             ("metrics.jsonl", "config.yaml", "manifest.json")}  # fmt: skip
+    for _ in range(count):
+        name = rng.choice(["metrics.jsonl", "metrics.jsonl", "config.yaml", "manifest.json"])
+        (bad / name).write_bytes(mutate(files[name], rng))
+        assert main([*rng.choice(QUESTIONS), str(good), str(bad)]) in (0, 1, 2)
+        output = capsys.readouterr()
+        assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
+        (bad / name).write_bytes(files[name])
+
+
+def test_mutated_run_folders_are_survived_in_a_small_draw(tmp_path, capsys):
+    mutated_runs(60, tmp_path, capsys, seed=2)
+
+
+@pytest.mark.long
+def test_a_thousand_mutated_run_folders_are_survived(tmp_path, capsys):
+    mutated_runs(1000, tmp_path, capsys, seed=3)
+
+
+def test_a_line_of_a_megabyte_costs_nothing_but_itself(tmp_path):
+    lines = write.dit(story(n=30)).split(b"\n")
+    lines.insert(10, b"x" * 1_000_000)
+    lines.insert(20, b"| 1/2 [" * 100_000)
+    (tmp_path / "x").write_bytes(b"\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert len(log) == 30
+    assert log.line[-1] == len(lines)
+
+
+def test_a_file_without_an_end_of_line_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("analysis.read.text.chunks.PIECE", 1000)
+    monkeypatch.setattr("analysis.read.text.chunks.LONGEST_LINE", 3000)
+    (tmp_path / "x").write_bytes(write.ai_toolkit(story(n=300)) + b"y" * 10_000)
+    [log] = read_logs([str(tmp_path / "x")])
+    assert len(log) == 300
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 60, 1000])
+def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
+    (tmp_path / "x").write_bytes(write.titan_by_four_ranks(story(n=40)))
+    [whole] = read_logs([str(tmp_path / "x")])
+    monkeypatch.setattr("analysis.read.text.chunks.PIECE", size * 10)
+    [pieces] = read_logs([str(tmp_path / "x")])
+    assert pieces.step.tolist() == whole.step.tolist()
+    assert pieces.line.tolist() == whole.line.tolist()
+    assert pieces.column("loss").tolist() == whole.column("loss").tolist()
+
+
+def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
+    data = bytearray(write.tensorboard(story(n=50)))
+    data[len(data) // 2] ^= 4
+    (tmp_path / "x").write_bytes(data)
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.column("loss") == pytest.approx(story(n=50).loss[: len(log)])
+    assert 20 < len(log) < 30
+    assert "is damaged" in log.remarks[0]
+
+
+def test_a_damaged_database_is_named(tmp_path):
+    write.database(story(n=25), tmp_path / "db")
+    data = bytearray((tmp_path / "db").read_bytes())
+    data[100:400] = b"\xff" * 300
+    (tmp_path / "db").write_bytes(data)
+    with pytest.raises(Unreadable, match=r"db: "):
+        read_logs([str(tmp_path / "db")])
+
+
+def test_a_database_whose_schema_is_no_text_is_named(tmp_path):
+    write.database(story(n=25), tmp_path / "db")
+    data = (tmp_path / "db").read_bytes()
+    (tmp_path / "db").write_bytes(data.replace(b"CREATE TABLE metrics", b"CREATE TABL\xe5 metrics"))
+    with pytest.raises(Unreadable, match=r"a damaged database"):
+        read_logs([str(tmp_path / "db")])
+
+
+def test_a_cut_gzip_is_named(tmp_path):
+    (tmp_path / "x").write_bytes(gzip.compress(write.dit(story(n=300)))[:-500])
+    with pytest.raises(Unreadable, match="x: cannot be read"):
+        read_logs([str(tmp_path / "x")])

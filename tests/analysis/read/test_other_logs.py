@@ -1,0 +1,191 @@
+"""Other people's logs are found by content, read whole, and every number keeps its line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from analysis.measure.speed import measure
+from analysis.read import Unreadable
+from analysis.read.find import read_logs
+from analysis.read.text.ledger import read_ledger
+from tests.analysis import foreign_logs as write
+from tests.analysis.foreign_logs import FORMATS, story
+
+
+def read(path):
+    [log] = read_logs([str(path)])
+    return log
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_steps_and_losses_are_those_planted(name, tmp_path):
+    told = story()
+    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    log = read(tmp_path / "x")
+    if not name.startswith("HF console"):
+        assert log.step.tolist() == told.step.tolist()
+    assert log.column("loss") == pytest.approx(told.loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, clock) in FORMATS.items() if clock])
+def test_the_rate_is_the_planted_one_on_a_named_clock(name, tmp_path):
+    (tmp_path / "x").write_bytes(FORMATS[name][0](story()))
+    found = measure(read(tmp_path / "x"), clock=None)
+    assert found.clock == FORMATS[name][1]
+    assert found.steps_per_s.value == pytest.approx(0.5, rel=0.005)
+    assert found.steps_per_s.low <= 0.5 * 1.002
+    assert found.steps_per_s.high >= 0.5 * 0.998
+
+
+@pytest.mark.parametrize("name", ["DiT", "torchtitan", "nanoGPT", "Megatron", "MLPerf", "csv"])
+def test_every_number_keeps_its_line(name, tmp_path):
+    told = story(n=20)
+    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    lines = (tmp_path / "x").read_text().split("\n")
+    log = read(tmp_path / "x")
+    assert all(str(step) in lines[line - 1] for step, line in zip(log.step, log.line, strict=True))
+
+
+def test_ai_toolkits_database_is_read(tmp_path):
+    told = story()
+    write.database(told, tmp_path / "loss_log.db")
+    log = read(tmp_path / "loss_log.db")
+    assert log.column("loss") == pytest.approx(told.loss)
+    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
+
+
+def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
+    for step in range(0, 5000, 250):
+        for number in range(2):
+            (
+                tmp_path / f"{1_700_000_000_000 + step * 2000 + number}__{step:09d}_{number}.jpg"
+            ).touch()
+    log = read(tmp_path)
+    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=1e-3)
+
+
+def test_composers_batches_are_counted_through_its_epochs(tmp_path):
+    told = story(n=40, every=1)
+    (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(told, epoch=15))
+    log = read(tmp_path / "x")
+    assert log.step.tolist() == told.step.tolist()
+    assert log.line.tolist() == [5 + 3 * row for row in range(40)]
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "HF console", "MLPerf", "nanoGPT", "DiT"])
+@pytest.mark.parametrize("prefix", ["[rank{}]:", "{}: ", "[RANK {}] 2024-01-01 00:00:{:02d} "])
+def test_of_ranks_that_print_the_same_one_is_read(name, prefix, tmp_path):
+    lines = FORMATS[name][0](story(n=40)).replace(b"0: :::", b":::").split(b"\n")
+    told = [prefix.format(r, r).encode() + line for line in lines for r in (1, 0, 2)]
+    (tmp_path / "x").write_bytes(b"\n".join(told))
+    log = read(tmp_path / "x")
+    assert log.column("loss") == pytest.approx(story(n=40).loss, rel=1e-3)
+    assert any("3 ranks print; rank 0 is read" in remark for remark in log.remarks)
+
+
+def test_a_stamp_before_a_printed_dict_is_its_time(tmp_path):
+    lines = [f"2024-01-01 00:{i:02d}:00 {{'loss': 1.5, 'step': {i}}}" for i in range(50)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    assert measure(read(tmp_path / "x"), clock="wall").steps_per_s.value == pytest.approx(
+        1 / 60, rel=0.01
+    )
+
+
+def test_gzip_is_unpacked(tmp_path):
+    (tmp_path / "x").write_bytes(gzip.compress(write.dit(story())))
+    assert len(read(tmp_path / "x")) == 300
+
+
+def test_a_bar_of_a_download_is_not_the_training(tmp_path):
+    download = b"model: 50%|#####     | 5/900 [00:01<00:02, 3.0it/s]\r" * 3
+    (tmp_path / "x").write_bytes(download + write.ai_toolkit(story(n=50)))
+    assert len(read(tmp_path / "x")) == 50
+
+
+def test_lines_out_of_order_are_put_in_order(tmp_path):
+    lines = write.titan(story(n=30)).split(b"\n")
+    lines[10], lines[11] = lines[11], lines[10]
+    (tmp_path / "x").write_bytes(b"\n".join(lines))
+    log = read(tmp_path / "x")
+    assert log.step.tolist() == story(n=30).step.tolist()
+    assert log.attempts == 1
+
+
+def test_a_step_that_falls_is_a_new_attempt_whose_steps_stand(tmp_path):
+    first = write.dit(story(n=30)).split(b"\n")
+    later = story(n=40)
+    again = write.dit(write.Story(
+        step=later.step[20:], seconds=later.seconds[20:] + 9999, loss=later.loss[20:] + 1
+    )).split(b"\n")  # fmt: skip
+    (tmp_path / "x").write_bytes(b"\n".join(first + again))
+    log = read(tmp_path / "x")
+    assert log.attempts == 2
+    assert log.step.tolist() == later.step.tolist()
+    assert log.attempt.tolist() == [1] * 20 + [2] * 20
+    assert (log.column("loss")[20:] > 1).all()
+
+
+def test_a_restart_from_the_beginning_is_another_run(tmp_path):
+    again = write.Story(
+        step=story(n=20).step, seconds=story(n=20).seconds + 9999, loss=story(n=20).loss
+    )
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + write.dit(again))
+    assert [(log.name, len(log)) for log in read_logs([str(tmp_path / "x")])] == [
+        ("x#1", 30),
+        ("x#2", 20),
+    ]
+
+
+def test_a_truncated_last_line_costs_only_itself(tmp_path):
+    (tmp_path / "x").write_bytes(write.dit(story(n=30))[:-60])
+    assert len(read(tmp_path / "x")) == 29
+
+
+def test_the_loss_over_bars_is_aligned_with_a_bar(tmp_path):
+    told = story(n=40)
+    bars = write.kohya(told).split(b"\r")
+    dicts = write.trainer_console(told).split(b"\n")
+    pairs = [b"\n".join(pair) for pair in zip(bars, dicts, strict=True)]
+    (tmp_path / "x").write_bytes(b"\n".join(pairs).replace(b"avr_loss", b"x"))
+    assert read(tmp_path / "x").step.tolist() == told.step.tolist()
+
+
+def test_the_ledger_adds_up(tmp_path):
+    noise = b"\nWARNING: something\n\nwho knows what this is\nTraceback (most recent call last):\n"
+    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + noise)
+    ledger = read_ledger(tmp_path / "x")
+    assert (ledger.metrics, ledger.events, ledger.noise, ledger.unknown) == (30, 1, 2, 2)
+    assert ledger.lines == 35
+    assert ledger.sample == "[2023-11-14 22:13:20] Dataset contains 1,281,167 images"
+
+
+def test_a_file_that_is_no_log_is_misuse(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(range(256)) * 50)
+    with pytest.raises(Unreadable, match="no run in it"):
+        read_logs([str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize(
+    ("head", "seconds"),
+    [
+        ("[2023-05-16 08:53:04] ", 1684227184.0),
+        ("0: [rank0]:2024-11-27 14:29:40,378 - root - INFO - ", 1732717780.378),
+        ("2024-11-27T14:29:40.378123 ", 1732717780.378123),
+        ("11/27/2024 14:29:40 - INFO - ", 1732717780.0),
+        ("2024-13-27 14:29:40 ", None),
+        ("2024-11-27 25:29:40 ", None),
+        ("", None),
+    ],
+)
+def test_time_stamps_are_read_alike_alone_and_among_others(head, seconds, tmp_path):
+    lines = [f"{head}step: {step}  loss: 1.5" for step in range(1, 20)]
+    lines.insert(5, "2024-01-01 00:00:00 another line")
+    lines[9] = "longer " + lines[9]
+    (tmp_path / "x").write_text("\n".join(lines))
+    times = read(tmp_path / "x").column("time")
+    assert len(times) == 19
+    if seconds is None:
+        assert np.isnan(times).all()
+    else:
+        assert times == pytest.approx(seconds, abs=1e-6)

@@ -1,0 +1,96 @@
+"""Intervals cover the planted truth as often as they claim."""
+
+import numpy as np
+import pytest
+
+from analysis.stats.intervals import (
+    autocorrelation_time,
+    mean_interval,
+    median_interval,
+    ratio_interval,
+    repeats_ratio,
+)
+from tests.analysis.synthetic_runs import noise
+
+
+def coverage(cases: int, n: int, rho: float, *, interval, seed: int = 0) -> float:
+    rng = np.random.default_rng(seed)
+    found = [interval(1 + 0.03 * noise(rng, n, rho=rho)) for _ in range(cases)]
+    return float(np.mean([one.low is not None and one.low <= 1 <= one.high for one in found]))
+
+
+@pytest.mark.parametrize("interval", [median_interval, mean_interval])
+def test_intervals_cover_the_truth_in_a_small_draw(interval):
+    assert 0.90 <= coverage(300, 500, 0.3, interval=interval) <= 0.99
+    assert coverage(300, 200, 0.5, interval=interval) >= 0.88
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("interval", [median_interval, mean_interval])
+@pytest.mark.parametrize(("n", "rho"), [(500, 0.0), (500, 0.3), (1000, 0.15), (3000, 0.3)])
+def test_95_percent_intervals_cover_the_truth_in_93_to_97_of_100(interval, n, rho):
+    assert 0.93 <= coverage(2000, n, rho, interval=interval) <= 0.97
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("interval", [median_interval, mean_interval])
+def test_half_autocorrelated_short_series_are_covered_in_90_of_100(interval):
+    assert coverage(2000, 200, 0.5, interval=interval) >= 0.90
+
+
+@pytest.mark.long
+def test_the_interval_of_a_ratio_covers_it():
+    rng = np.random.default_rng(1)
+
+    def covers() -> bool:
+        a, b = (median_interval(1 + 0.03 * noise(rng, 500, rho=0.3)) for _ in "ab")
+        found = ratio_interval(a, b)
+        return found.low <= 1 <= found.high
+
+    assert 0.93 <= np.mean([covers() for _ in range(2000)]) <= 0.97
+
+
+def test_autocorrelation_time_is_that_of_the_process():
+    rng = np.random.default_rng(2)
+    for rho in (0.0, 0.3, 0.6):
+        found = np.mean([autocorrelation_time(noise(rng, 2000, rho=rho)) for _ in range(20)])
+        assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
+
+
+def test_few_values_have_no_interval():
+    assert median_interval(np.arange(1.0, 6.0)).low is None
+    assert mean_interval(np.arange(1.0, 6.0)).low is None
+
+
+def test_the_interval_of_a_series_that_wanders_is_its_range():
+    found = median_interval(np.linspace(1, 2, 200))
+    assert (found.low, found.high) == (1, 2)
+
+
+def test_a_drifting_gap_is_not_noise():
+    rng = np.random.default_rng(3)
+    drift = np.linspace(0.02, 0.06, 300)
+    found = mean_interval(drift + 0.001 * rng.standard_normal(300))
+    assert found.low <= 0.04 <= found.high
+    assert found.high - found.low < 0.001
+
+
+def regressions_found(pairs: int, *, slower: float, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+
+    def is_found() -> bool:
+        base, other = np.exp(0.01 * rng.standard_normal((2, 5)))
+        found = repeats_ratio(other / (1 + slower), base)
+        return found.high < 1
+
+    return float(np.mean([is_found() for _ in range(pairs)]))
+
+
+def test_five_runs_per_arm_find_a_3_percent_regression_and_seldom_invent_one():
+    assert regressions_found(400, slower=0.03, seed=4) >= 0.9
+    assert regressions_found(400, slower=0.0, seed=5) <= 0.05
+
+
+def test_repeats_against_a_single_run_have_an_interval_and_two_single_runs_have_none():
+    assert repeats_ratio(np.array([2.0]), np.array([1.0, 1.01, 0.99])).low is not None
+    assert repeats_ratio(np.array([2.0]), np.array([1.0])).low is None

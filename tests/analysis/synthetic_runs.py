@@ -1,0 +1,155 @@
+"""Run folders with a planted truth: a known rate, warm-up, outliers, pauses, resumes and loss."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.signal import lfilter
+
+from analysis.stats.intervals import Floats
+from configs.load import merge, parse_overrides, resolve, to_tree
+from configs.yaml12 import dump_yaml
+
+START = 1_700_000_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What a planted run is like. Times in seconds; shares of the intervals; `cv` is of one."""
+
+    steps_per_s: float = 4.0
+    intervals: int = 200
+    every: int = 10
+    global_batch: int = 64
+    cv: float = 0.02
+    rho: float = 0.0
+    warmup: float = 0.0
+    warmup_slower: float = 0.5
+    outliers: float = 0.0
+    outliers_slower: tuple[float, float] = (1.3, 4.0)
+    data: float = 0.1
+    save_every: int = 0
+    save_s: float = 3.0
+    setup_s: float = 20.0
+    queue_s: float = 60.0
+    resume_at: int | None = None
+    lost_intervals: int = 5
+    loss: Callable[[Floats], Floats] = lambda step: 0.2 + 0.8 / np.sqrt(1 + step / 20)
+    loss_noise: float = 0.01
+    loss_scale: float = 1.0
+    ranks: int = 1
+    gpu: str = "NVIDIA A40"
+    facts: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    seed: int = 0
+
+
+def noise(rng: np.random.Generator, n: int, *, rho: float) -> Floats:
+    """Stationary AR(1) noise [n] of variance 1."""
+    innovations = rng.standard_normal(n + 100) * np.sqrt(1 - rho * rho)
+    return np.asarray(lfilter([1.0], [1.0, -rho], innovations)[100:])
+
+
+def durations(truth: Truth, rng: np.random.Generator) -> Floats:
+    """Seconds of each interval [n]: lognormal-like noise about the planted rate."""
+    n = truth.intervals
+    factor = np.exp(truth.cv * noise(rng, n, rho=truth.rho))
+    slow = rng.random(n) < truth.outliers
+    factor[slow] *= rng.uniform(*truth.outliers_slower, int(slow.sum()))
+    factor[: int(truth.warmup * n)] *= 1 + truth.warmup_slower
+    return factor * truth.every / truth.steps_per_s
+
+
+def plant(folder: Path, truth: Truth) -> Path:
+    """Write a run folder of a planted run; the folder."""
+    (folder / "attempts" / "001").mkdir(parents=True)
+    steps = truth.intervals * truth.every
+    asked = [f"train.steps={steps}", f"log.every={truth.every}", f"seed={truth.seed}"]
+    asked += [f"train.global_batch={truth.global_batch}", *truth.overrides]
+    config = resolve(merge({}, parse_overrides(asked)), source="planted")
+    (folder / "config.yaml").write_text(dump_yaml(to_tree(config)))
+    attempts = [1] if truth.resume_at is None else [1, 2]
+    place = {
+        "node": "n1",
+        "host": "n1",
+        "threads": 8 // truth.ranks,
+        "gpu": truth.gpu,
+        "gpu_memory_gb": 48.0,
+    }
+    places = [{"rank": rank, **place} for rank in range(truth.ranks)]
+    facts = {"placement": places, "ranks": truth.ranks, "commit": "0" * 40, "host": folder.name}
+    facts |= truth.facts
+    manifest = {"run": folder.name, "attempts": [{"attempt": a, **facts} for a in attempts]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    lines = (json.dumps(record) for record in _records(truth))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def losses(truth: Truth) -> Floats:
+    """The planted losses [n]; runs of one seed share their noise, as runs of one seed do."""
+    rng = np.random.default_rng([truth.seed, 1])
+    step = np.arange(1, truth.intervals + 1) * float(truth.every)
+    scatter = 1 + truth.loss_noise * noise(rng, truth.intervals, rho=truth.rho)
+    return truth.loss_scale * truth.loss(step) * scatter
+
+
+def _records(truth: Truth) -> list[dict[str, Any]]:
+    """The run's records; a resume loses `lost_intervals` and does them again."""
+    spent = durations(truth, np.random.default_rng([truth.seed, 0]))
+    teller = _Teller(truth=truth, now=START, losses=losses(truth))
+    teller.say(event="queued")
+    teller.start(step=0, after=truth.queue_s)
+    crash = truth.intervals if truth.resume_at is None else truth.resume_at + truth.lost_intervals
+    clocks = dict(teller.spent)
+    for index in range(min(crash, truth.intervals)):
+        if index == truth.resume_at:
+            clocks = dict(teller.spent)
+        teller.train(index, spent[index])
+    if truth.resume_at is not None:
+        teller.spent |= clocks
+        teller.start(step=truth.resume_at * truth.every, after=30.0)
+        for index in range(truth.resume_at, truth.intervals):
+            teller.train(index, spent[index])
+    teller.say(event="done", step=truth.intervals * truth.every)
+    return teller.records
+
+
+@dataclass(kw_only=True)
+class _Teller:
+    """A run that tells its records while its clocks run."""
+
+    truth: Truth
+    now: float
+    losses: Floats
+    attempt: int = 0
+    spent: dict[str, float] = field(
+        default_factory=lambda: {"train_s": 0.0, "data_s": 0.0, "save_s": 0.0, "setup_s": 0.0}
+    )
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def say(self, **fields: Any) -> None:
+        self.records.append({"time": round(self.now, 6), "attempt": self.attempt} | fields)
+
+    def start(self, *, step: int, after: float) -> None:
+        self.now += after
+        self.attempt += 1
+        self.say(event="started", step=step)
+        self.now += self.truth.setup_s
+        self.spent["setup_s"] += self.truth.setup_s
+
+    def train(self, index: int, seconds: float) -> None:
+        truth, step = self.truth, (index + 1) * self.truth.every
+        self.now += seconds
+        self.spent["train_s"] += seconds
+        self.spent["data_s"] += seconds * truth.data
+        clocks = {name: round(value, 6) for name, value in self.spent.items()}
+        loss = float(self.losses[index])
+        self.say(step=step, images=step * truth.global_batch, loss=loss, **clocks)
+        if truth.save_every and (index + 1) % truth.save_every == 0:
+            self.now += truth.save_s
+            self.spent["save_s"] += truth.save_s
+            self.say(event="saved", step=step)

@@ -1,0 +1,138 @@
+"""What ai-toolkit would ignore or lose is refused before anything is queued."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.checks.aitoolkit import check_aitoolkit
+from configs.checks.aitoolkit_keys import TAKEN, known_keys, read_keys
+from configs.checks.batch import check_ranks
+from configs.load import resolve
+from configs.schema import Finetune
+from configs.yaml12 import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a checkout the shipped list counts."""
+    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+
+
+def config(passed: dict[str, Any], **changes: Any) -> Finetune:
+    tree = {
+        "kind": "finetune",
+        "flux": {"folder": "/m"},
+        "data": {"folder": "/d"},
+        "sample": {"prompts": ["a"]},
+        "aitoolkit": passed,
+    }
+    found = resolve(tree | changes, source="test")
+    assert isinstance(found, Finetune)
+    return found
+
+
+def test_keys_that_only_ai_toolkit_has_pass() -> None:
+    passed = {
+        "performance_log_every": 50,
+        "train": {"noise_offset": 0.1, "cache_text_embeddings": True},
+        "model": {"low_vram": True},
+        "datasets": {"flip_x": True},
+    }
+    check_aitoolkit(config(passed))
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        ({"train": {"noise_ofset": 1}}, "did you mean aitoolkit.train.noise_offset?"),
+        ({"low_vram": True}, "did you mean aitoolkit.model.low_vram?"),
+        ({"train": {"steps": 5}}, "aitoolkit.train.steps: remove it and set train.steps"),
+        ({"training_seed": 5}, "aitoolkit.training_seed: remove it and set seed"),
+        ({"train": 5}, "aitoolkit.train: expected keys and values, found 5"),
+        ({"dataset": {}}, "aitoolkit.dataset: ai-toolkit has no such key"),
+    ],
+)
+def test_an_unknown_key_and_one_of_ours_are_refused_with_the_mend(
+    passed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_aitoolkit(config(passed))
+    assert said in str(refused.value)
+
+
+def test_what_is_taken_are_keys_that_it_has() -> None:
+    known = known_keys()
+    for name in TAKEN:
+        group, _, key = name.rpartition(".")
+        assert key in known[group], name
+
+
+def test_keys_are_read_from_the_source_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {
+        "toolkit/config_modules.py": "class TrainConfig:\n"
+        "    def __init__(self, **kwargs):\n"
+        "        self.a = kwargs.get('brand_new', kwargs.pop('old', 1))\n"
+        "        other = {}.get('no_key')\n",
+        "jobs/process/BaseProcess.py": "self.get_conf('name', 1)",
+        "jobs/process/BaseTrainProcess.py": "",
+        "jobs/process/BaseSDTrainProcess.py": "self.get_conf(\n    'adapter', None)",
+        "extensions_built_in/sd_trainer/SDTrainer.py": "",
+        "extensions_built_in/sd_trainer/DiffusionTrainer.py": "self.config.get('db')",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = read_keys(tmp_path)
+    assert found[""] == {"name", "adapter", "db"}
+    assert found["train"] == {"brand_new", "old"}
+    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
+    check_aitoolkit(config({"train": {"brand_new": 1}}))
+    (tmp_path / "toolkit/config_modules.py").write_text("def broken(:")
+    with pytest.raises(ConfigError, match="AI_TOOLKIT must name a whole checkout"):
+        check_aitoolkit(config({"train": {"brand_new": 1}}))
+
+
+def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="never adds up the gradients of ranks"):
+        check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
+    check_ranks(config({}, engine="aitoolkit"), world=1)
+    check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
+
+
+def test_an_image_that_it_would_pass_over_is_refused(tmp_path: Path) -> None:
+    for name in ("one.png", "two.bmp"):
+        (tmp_path / name).touch()
+    asked = {"data": {"folder": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=r"two\.bmp: ai-toolkit reads"):
+        check_aitoolkit(config({}, engine="aitoolkit", **asked))
+    check_aitoolkit(config({}, engine="embedded", **asked))
+
+
+def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
+    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    with pytest.raises(ConfigError, match=r"lora\.alpha 8: ai-toolkit takes the rank"):
+        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **asked))
+    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **asked))
+
+
+def test_an_assistant_without_the_layer_that_tells_its_rank_is_refused(tmp_path: Path) -> None:
+    header = {"transformer.x.lora_A.weight": {"dtype": "F32", "shape": [], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
+    with pytest.raises(ConfigError, match=r"by which ai-toolkit knows its rank"):
+        check_aitoolkit(config({}, flux=flux, **asked))
+
+
+def test_a_broken_checkout_is_told_before_anything_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
+    asked = {"data": {"folder": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=r"no checkout of ai-toolkit.*env/create.sh ai-toolkit"):
+        check_aitoolkit(config({}, engine="aitoolkit", **asked))
+    check_aitoolkit(config({}, engine="auto", **asked))

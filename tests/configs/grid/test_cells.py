@@ -1,0 +1,215 @@
+"""A study becomes cells: strictly resolved, named safely, refused with file, cell and key."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.__main__ import main
+from configs.grid.cell_names import LONGEST, cell_names, repeat_name
+from configs.grid.study_file import Grid, is_study, load_grid
+from configs.yaml12 import ConfigError, dump_yaml
+
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@pytest.fixture
+def study(tmp_path: Path):
+    """Writes a study over a small base beside it; its file."""
+    (tmp_path / "base.yaml").write_text("train: {steps: 10, global_batch: 8}\n")
+
+    def write(**keys: Any) -> Path:
+        file = tmp_path / "my-study.yaml"
+        file.write_text(dump_yaml({"kind": "study", "base": "base.yaml", **keys}))
+        return file
+
+    return write
+
+
+def names(grid: Grid) -> list[str]:
+    return [cell.name for cell in grid.cells]
+
+
+def refused(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_grid(path, list(overrides))
+    return str(caught.value)
+
+
+def test_cells_are_every_combination_in_the_order_of_the_axes(study) -> None:
+    grid = load_grid(
+        study(
+            axes={
+                "layout": {"ddp": {"layout.shard": 1}, "fsdp": {"layout": {"shard": 8}}},
+                "train.global_batch": [64, 128],
+                "train.compile": [False, True],
+            },
+            set={"resources.gpus_per_node": 8, "model": {"depth": 2}},
+            question="Why?",
+        ),
+        [],
+    )
+    assert names(grid) == [
+        "ddp_bs64_cfalse", "ddp_bs64_ctrue", "ddp_bs128_cfalse", "ddp_bs128_ctrue",
+        "fsdp_bs64_cfalse", "fsdp_bs64_ctrue", "fsdp_bs128_cfalse", "fsdp_bs128_ctrue",
+    ]  # fmt: skip
+    last = grid.cells[-1].config
+    assert (last.layout.shard, last.train.global_batch, last.train.compile) == (8, 128, True)
+    assert (last.model.depth, last.train.steps, last.question) == (2, 10, "Why?")
+    assert grid.cells[-1].levels == {
+        "layout": "fsdp", "train.global_batch": 128, "train.compile": True,
+    }  # fmt: skip
+
+
+def test_leave_out_matches_labels_values_lists_and_keys_of_the_base(study) -> None:
+    axes = {"train.global_batch": [8, 16, 32], "seed": [0, 1], "m": {"s": {"model.depth": 1},
+            "l": {"model.depth": 9}}}  # fmt: skip
+    out = [{"train.global_batch": [8, 16], "seed": 1}, {"model.depth": 9, "seed": 0}]
+    assert names(load_grid(study(axes=axes, leave_out=out), [])) == [
+        "bs8_s0_s", "bs16_s0_s", "bs32_s0_s", "bs32_s1_s", "bs32_s1_l",
+    ]  # fmt: skip
+
+
+def test_what_is_left_out_by_its_levels_need_not_be_valid(study) -> None:
+    axes = {"model.patch": [2, 3], "data.size": [8]}
+    grid = load_grid(study(axes=axes, leave_out=[{"model.patch": 3}]), [])
+    assert names(grid) == ["ps2_size-8"]
+
+
+def test_true_is_not_1(study) -> None:
+    axes = {"train.compile": [True, False], "seed": [1, 0]}
+    assert names(load_grid(study(axes=axes, leave_out=[{"train.compile": True}]), [])) == [
+        "cfalse_s1", "cfalse_s0",
+    ]  # fmt: skip
+    assert "axis seed has no level True" in refused(study(axes=axes, leave_out=[{"seed": True}]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"axes": {"train.stps": [1]}}, "cell stps-1: unknown key train.stps; did you mean "
+         "train.steps?"),
+        ({"axes": {"train.steps": [1, "x"]}}, "cell steps-x: train.steps (steps): expected a valid "
+         "integer, found the text 'x'"),
+        ({"axes": {"train.steps": 5}}, "train.steps: expected [values]"),
+        ({"axes": {"train.steps": []}}, "train.steps: expected [values]"),
+        ({"axes": {"a": [{"train.steps": 5}]}}, "a: several keys at once need a label"),
+        ({"axes": {"a": {"x": 5}}}, "a: 'x' is a label, and needs the keys that it sets"),
+        ({"axes": {"a b": [1]}}, "'a b' is no name of a key"),
+        ({"axes": {"$(touch x)": [1]}}, "is no name of a key"),
+        ({"axes": {"order": {"x": {"seed": 1}}}}, "order is a column of cells.tsv already"),
+        ({"axes": {"seed": [1]}, "set": {"seed": 2}}, "seed is set by axis seed and by set"),
+        ({"axes": {"seed": [1], "a": {"x": {"seed": 2}}}}, "set by axis a and by axis seed"),
+        ({"axes": {"kind": ["encode"]}}, "kind is one for all cells of a study"),
+        ({"axes": {"seed": [1, 1]}}, "are the same config"),
+        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "seed has no level 2; it has 1"),
+        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is neither an axis nor a key; "
+         "did you mean seed?"),
+        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 1}]}, "leaves out every cell"),
+        ({"axes": {"seed": [1]}, "leave_out": [{}]}, "would leave out every cell"),
+        ({"axes": {"seed": [*range(200)], "train.steps": [*range(1, 100)]}}, "make 19800 cells"),
+        ({"repeats": 0}, "repeats: expected greater than or equal to 1"),
+        ({"axis": {}}, "unknown key axis; did you mean axes?"),
+        ({"base": "bass.yaml"}, "bass.yaml: no such file; did you mean"),
+        ({"base": "my-study.yaml"}, "is a study itself"),
+        ({"base": None}, "base must name a config"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_the_mend(keys: dict[str, Any], message: str, study) -> None:
+    said = refused(study(**keys))
+    assert message in said
+    assert "my-study.yaml" in said or "bass.yaml" in said
+
+
+def test_check_says_of_a_study_whether_all_its_cells_are_valid(study, capsys) -> None:
+    assert main(["check", str(study(axes={"seed": [1, 2]}))]) == 0
+    assert main(["check", str(study(axes={"model.patch": [2, 3]}))]) == 2
+    assert "cell ps3: data.size 8 is not a multiple of model.patch 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(Path("configs/studies").glob("*.yaml")), ids=str)
+def test_a_shipped_study_is_valid_and_opens_with_a_comment(path: Path) -> None:
+    assert load_grid(path, []).study.question
+    assert path.read_text().startswith("# ")
+
+
+def test_a_study_is_no_config_of_a_run(study, capsys) -> None:
+    assert main(["show", str(study())]) == 2
+    assert "a study of many runs" in capsys.readouterr().err
+
+
+def test_the_command_line_narrows_axes_and_adds_some(study) -> None:
+    file = study(
+        axes={"m": {"s": {"model.depth": 1}, "l": {"model.depth": 9}}, "seed": [0, 1]},
+        leave_out=[{"m": "l", "seed": 1}],
+    )
+    grid = load_grid(file, ["m=s", "optimizer.lr=1e-4,3e-4", "train.steps=3", "repeats=4"])
+    assert names(grid) == ["s_s0_lr0.0001", "s_s0_lr0.0003", "s_s1_lr0.0001", "s_s1_lr0.0003"]
+    assert {cell.config.train.steps for cell in grid.cells} == {3}
+    assert grid.study.repeats == 4
+    assert names(load_grid(file, ["seed=7,8"])) == ["s_s7", "s_s8", "l_s7", "l_s8"]
+    assert "no such label of the axis; it has s, l" in refused(file, "m=x")
+    assert "is changed in the study's file" in refused(file, "axes=3")
+    assert "a study has one" in refused(file, "repeats=3,4")
+
+
+def test_several_values_make_a_study_of_a_plain_config(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("train: {steps: 10}\n")
+    assert not is_study(file, ["train.steps=5", 'data.path="/a, b"', "question=Why, oh why?"])
+    assert is_study(file, ["train.steps=5,6"])
+    assert is_study(file, ["repeats=2"])
+    grid = load_grid(file, ["train.steps=5,6", "seed=3", "question=Why, oh why?"])
+    assert names(grid) == ["steps-5", "steps-6"]
+    assert [cell.config.seed for cell in grid.cells] == [3, 3]
+    assert grid.cells[0].config.question == "Why, oh why?"
+
+
+# Names.
+TEXTS = st.text(max_size=60) | st.sampled_from(
+    ["$(touch hacked)", "a;b", "-x", "--help", "%j", "..", ".", "", "a\nb", "a\tb", "x" * 300,
+     "#SBATCH --uid=0", "é", "A", "a", "a_b", "a-b", "a b", "CON", "1", "true", "\x00", "`id`"]
+)  # fmt: skip
+VALUES = TEXTS | st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none()
+COMBINATIONS = st.lists(
+    st.fixed_dictionaries({"layout": TEXTS, "train.global_batch": VALUES, "model.mlp": VALUES}),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda levels: dump_yaml(levels),
+)
+
+
+def check_names(combinations: list[dict[str, Any]]) -> None:
+    found = cell_names(combinations, labelled=frozenset(["layout"]))
+    runs = [repeat_name(name, repeat) for name in found for repeat in (1, 2, 12)]
+    assert all(SAFE.fullmatch(name) and len(name) <= LONGEST + 4 for name in runs)
+    assert len({name.casefold() for name in runs}) == len(runs)
+
+
+@settings(max_examples=200, deadline=None)
+@given(COMBINATIONS)
+def test_names_are_safe_and_differ_whatever_the_values(combinations: list[dict[str, Any]]) -> None:
+    check_names(combinations)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None)
+@given(COMBINATIONS)
+def test_ten_thousand_names_are_safe_and_differ(combinations: list[dict[str, Any]]) -> None:
+    check_names(combinations)
+
+
+def test_a_name_does_not_change_with_what_else_the_study_holds() -> None:
+    cells = [{"train.global_batch": 8, "a": "x/y"}, {"train.global_batch": 16, "a": "z"}]
+    both = cell_names(cells, labelled=frozenset())
+    assert [cell_names([cell], labelled=frozenset())[0] for cell in cells] == both
+
+
+def test_a_path_is_named_by_its_end() -> None:
+    paths = [{"run": f"/scratch/{user}/study-1120/cells/false_long"} for user in ("a", "b")]
+    first, second = cell_names(paths, labelled=frozenset())
+    assert first.startswith("run-false-long-")
+    assert first != second

@@ -1,0 +1,80 @@
+"""Records are appended whole, and read back in spite of what a crash left."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from configs.run.records import RecordWriter, Superseded, read_records, state, valid
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "attempts" / "001").mkdir(parents=True)
+    return tmp_path
+
+
+def lines(run: Path) -> list[dict]:
+    return [record for _, record in read_records(run / "metrics.jsonl")]
+
+
+def test_a_record_has_a_time_an_attempt_and_what_is_known(run: Path) -> None:
+    writer = RecordWriter(run, attempt=1)
+    writer.write(step=5, loss=0.1 + 0.2, gpu_gb=None, grad_norm=float("nan"))
+    record = lines(run)[0]
+    assert record.pop("time") > 1e9
+    assert record == {"attempt": 1, "step": 5, "loss": 0.30000000000000004}
+
+
+def test_opening_closes_a_torn_last_line(run: Path) -> None:
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
+    RecordWriter(run, attempt=1).write(step=3, loss=1.0)
+    assert [record["step"] for record in lines(run)] == [1, 3]
+    assert (run / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_an_attempt_writes_nothing_after_a_newer_one_has_begun(run: Path) -> None:
+    writer = RecordWriter(run, attempt=1)
+    writer.write(step=1)
+    (run / "attempts" / "002").mkdir()
+    with pytest.raises(Superseded):
+        writer.write(step=2)
+    with pytest.raises(Superseded):
+        writer.event("saved")
+    assert len(lines(run)) == 1
+
+
+def test_rubbish_between_records_is_passed_over(run: Path) -> None:
+    (run / "metrics.jsonl").write_bytes(b'{"step": 1}\n\xff\x00\n[1]\n\n{"step": 2}\n')
+    assert [record["step"] for record in lines(run)] == [1, 2]
+
+
+def test_the_state_is_the_last_event_that_is_a_state() -> None:
+    events = ["queued", "started", "saved", "evaluated"]
+    assert state([{"event": name} for name in events])["event"] == "started"
+    assert state([]) is None
+
+
+def test_what_a_resume_did_again_is_read_once_from_the_newest_attempt() -> None:
+    first = [{"event": "started", "step": 0, "attempt": 1}]
+    first += [{"step": step, "loss": 1.0, "attempt": 1} for step in (10, 20, 30)]
+    second = [{"event": "started", "step": 20, "attempt": 2}]
+    assert [r["step"] for r in valid(first + second)] == [10, 20]
+    second += [{"step": step, "loss": 2.0, "attempt": 2} for step in (30, 40)]
+    assert [(r["step"], r["attempt"]) for r in valid(first + second)] == [
+        (10, 1),
+        (20, 1),
+        (30, 2),
+        (40, 2),
+    ]
+
+
+def test_an_evaluation_stands_beside_the_step_that_it_is_of() -> None:
+    records = [{"step": 10, "loss": 1.0}, {"step": 10, "images": 5, "recognised": 0.9}]
+    assert len(valid(records)) == 2
+
+
+def test_a_line_is_json_that_any_reader_takes(run: Path) -> None:
+    RecordWriter(run, attempt=1).event("failed", reason="nan", message='a "quote"\nand a line')
+    (line,) = (run / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["message"] == 'a "quote"\nand a line'

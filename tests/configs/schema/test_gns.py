@@ -1,0 +1,61 @@
+"""What a config that measures its gradients' noise may ask, and the microbatches it compares."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.checks.batch import divide
+from configs.load import load
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
+
+CONFIG = Path("configs/pretrain/digits.yaml")
+
+
+def config_of(*keys: str) -> Pretrain:
+    config = load(CONFIG, ["gns.enabled=true", "gns.bins=4", *keys])
+    assert isinstance(config, Pretrain)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        (["train.micro_batch=null"], "has one a step"),
+        (["train.micro_batch=1"], "set it to 2"),
+        (["train.micro_batch=8", "objective.sampler=stratified"], "divisor of 8"),
+    ],
+)
+def test_microbatches_that_tell_nothing_are_refused(keys: list[str], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        divide(config_of(*keys), world=1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        (["layout.tensor=2"], "set layout.tensor to 1"),
+        (["model.conditioning=in_context"], "gns.bins to null"),
+        (["gns.bins=null", "gns.whole_every=5"], "set gns.bins"),
+    ],
+)
+def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        config_of(*keys)
+
+
+@pytest.mark.parametrize(
+    ("world", "keys", "microbatches"),
+    [
+        (1, ["train.micro_batch=16"], (4, 16)),
+        (4, [], (4, 16)),
+        (4, ["train.micro_batch=8"], (4, 16)),
+        (4, ["layout.shard=2"], (4, 16)),
+        (2, ["layout.shard=2", "train.micro_batch=8"], (2, 32)),
+    ],
+)
+def test_microbatches_are_the_shares_of_ranks_or_those_of_the_only_one(
+    world: int, keys: list[str], microbatches: tuple[int, int]
+) -> None:
+    division = divide(config_of(*keys), world=world)
+    assert (division.noise_count, division.noise_batch) == microbatches

@@ -1,0 +1,112 @@
+"""What is done with each command of README and docs: executed here, or by which other test.
+
+Patterns match whole commands. `EXECUTED` takes neither a cluster nor minutes (test_executed.py);
+`MINUTES` is executed one by one in test_minutes.py; the other two name, as `file::function`, the
+test that carries out a command of that very form.
+"""
+
+import re
+
+EXECUTED = (
+    r"python -m (?:analysis|configs) .+",
+    r"python -m launch (?:plan|preflight|why|tail) .+",
+    r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
+    r"python -m launch submit .+ --dry-run",
+    r"python -m (?:train forecast|finetune doctor) .+",
+    r"python -m tests\.slurm\.failure_table .+",
+    r"source env/activate\.sh",
+    r"git clone .+",
+)
+MINUTES = (
+    r"make (?:demo|demo-lora|test)",
+    r"make study NAME=[a-e]-\w+-small",
+    r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
+    r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
+    r"python -m train (?:doctor|score|export|gns|sample|fid) .+",
+    r"python -m finetune tiny .+",
+    r"torchrun .+",
+    r"for seed in .+",
+    r"python -m benchmarks\..+",
+    r"tensorboard .+",
+)
+# Needs a cluster: run by these on the one-machine Slurm.
+ON_A_CLUSTER = {
+    r"sbatch (?:--nodes=2 --gpus-per-node=a40:2|\.\.\.) jobs/pretrain\.sbatch \S+": (
+        "tests/slurm/test_pretrain.py::test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end"
+    ),
+    r"sbatch .*jobs/encode\.sbatch \S+": (
+        "tests/slurm/test_other_kinds.py::test_images_are_encoded_and_trained_on"
+    ),
+    r"sbatch .*jobs/sample\.sbatch logs/RUN num=50000": (
+        "tests/slurm/test_other_kinds.py::test_a_run_is_sampled_on_two_gpus"
+    ),
+    r"sbatch .*jobs/infer\.sbatch logs/RUN": (
+        "tests/slurm/test_other_kinds.py::test_images_are_drawn_from_a_fine_tuning"
+    ),
+    r"sbatch .*jobs/finetune\.sbatch configs/finetune/\S+": (
+        "tests/slurm/test_finetune.py::"
+        "test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit"
+    ),
+    r"sbatch .*jobs/finetune\.sbatch \S+ engine=aitoolkit": (
+        "tests/slurm/test_aitoolkit.py::"
+        "test_a_time_limit_saves_and_requeues_it_and_it_goes_on_from_there"
+    ),
+    r"env/interactive\.sh a100 2": (
+        "tests/slurm/test_salloc.py::"
+        "test_the_session_is_an_allocation_with_the_environment_activated"
+    ),
+    r"python -m launch submit configs/pretrain/\S+ resources\.gpu=a40": (
+        "tests/slurm/test_launch.py::test_a_launched_run_on_two_nodes_of_two_gpus_reaches_done"
+    ),
+    r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
+        "tests/slurm/test_other_kinds.py::test_the_launcher_takes_a_config_about_a_run"
+    ),
+    r"python -m launch submit (?:configs/studies/\S+|STUDY .+)": (
+        "tests/slurm/test_studies.py::"
+        "test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict"
+    ),
+    r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
+        "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
+    ),
+    r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
+        "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
+    ),
+    r"python -m launch doctor.*": (
+        "tests/slurm/test_doctor.py::test_it_answers_for_this_cluster_and_leaves_no_job"
+    ),
+    r"make study NAME=(?:layouts|[a-e]|[a-e]-small)": (
+        "tests/slurm/test_five_studies.py::test_a_small_study_ends_with_a_report_of_every_grid"
+    ),
+}
+ELSEWHERE = {
+    r"LOCAL_NODES=2 bash jobs/pretrain\.sbatch \S+": (
+        "tests/jobs/test_body.py::test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder"
+    ),
+    r"bash jobs/pretrain\.sbatch logs/\S+ train\.steps=1000": (
+        "tests/jobs/test_body.py::"
+        "test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on"
+    ),
+    r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (
+        "tests/launch/submit/test_local.py::test_a_study_runs_cell_by_cell_and_is_reported_on"
+    ),
+    r"env/create\.sh": "tests/env/test_create.py::test_a_second_time_changes_nothing",
+    r"AI_TOOLKIT=\S+ env/create\.sh ai-toolkit": (
+        "tests/env/test_create.py::"
+        "test_a_checkout_that_is_there_gets_a_virtualenv_of_what_it_asks_for"
+    ),
+    r"AI_TOOLKIT=\S+ python -m pytest .+": (
+        "tests/finetune/aitoolkit/test_real_aitoolkit.py::"
+        "test_it_does_the_job_of_the_same_yaml_as_the_embedded_engine"
+    ),
+    r"python -m pytest tests/slurm/test_matrix\.py .+": (
+        "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
+    ),
+    r"python -m pytest tests/train/engine/test_kills\.py": (
+        "tests/train/engine/test_kills.py::test_200_kills_change_no_loss"
+    ),
+}
+
+
+def matching(command: str, patterns: tuple[str, ...] | dict[str, str]) -> list[str]:
+    """The patterns of a class that a command matches whole."""
+    return [pattern for pattern in patterns if re.fullmatch(pattern, command)]

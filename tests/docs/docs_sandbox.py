@@ -1,0 +1,190 @@
+"""A folder in which the commands of README and docs find what they speak of, planted or made.
+
+Of the tree it has configs, jobs and env by links, and a copy of docs, which commands write to.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from analysis.archive import pack
+from configs.run.folder import ROOT, RunFolder, find_runs
+from configs.run.study_folder import Row, StudyFolder
+from configs.yaml12 import dump_yaml
+from tests.analysis.audit.test_aitoolkit_folder import write_run
+from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
+from tests.analysis.commands.test_gns import planted as plant_noise
+from tests.analysis.commands.test_profile import EVENTS
+from tests.analysis.foreign_logs import story, titan
+from tests.analysis.synthetic_runs import Truth, plant
+
+SCRIPT = """#!/bin/bash
+#SBATCH --gpus-per-node=a40:1
+python train.py
+"""
+MATRIX = """<testsuite><testcase name="test_a_lost_node_costs_at_most_one_save_interval[4 ranks]">
+<properties><property name="ended" value="done"/><property name="lost" value="25"/></properties>
+</testcase></testsuite>
+"""
+
+
+def build(folder: Path, commands: Iterable[str]) -> Path:
+    """Make the world in which these commands can be typed."""
+    for name in ("configs", "jobs", "env"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    spoken = "\n".join(commands)
+    logs = folder / "logs"
+    for name in ("A", "B", "RUN", "digits-1120-093000-1a2b"):
+        plant_run(logs / name, seed=len(name))
+    for name in set(re.findall(r"logs/([\w.-]+-(?:ID|1120-093000-1a2b))\b", spoken)):
+        if not (logs / name).exists():
+            shutil.copytree(template(folder, name), logs / name)
+    plant_branches(logs / "STUDY")
+    plant_noise(logs / "STUDY" / "cells" / "uniform_s0", steps=60)
+    for name in set(re.findall(r"[\w./-]+\.tar\.xz", spoken)):
+        if not (file := folder / name).exists():
+            pack(study := template(folder, file.name), list(find_runs(study)), file)
+    plant_tunings(logs)
+    write_run(folder / "output" / "my_lora")
+    plant_files(folder)
+    return folder
+
+
+def plant_run(folder: Path, *, seed: int) -> Path:
+    """A run of which everything can be asked: noise, validation, a profile."""
+    plant_noise(folder, steps=60, seed=seed)
+    evaluate(folder)
+    (folder / "profile" / "attempt-001").mkdir(parents=True)
+    trace = folder / "profile" / "attempt-001" / "trace-0.json"
+    trace.write_text(json.dumps({"traceEvents": EVENTS}))
+    (folder / "attempts" / "001" / "output.log").write_text("step 60\n")
+    return folder
+
+
+def evaluate(folder: Path) -> None:
+    """Let every fifth record of a run be followed by one of its validation loss."""
+    file = RunFolder(folder).metrics_file
+    lines: list[dict[str, Any]] = []
+    for line in map(json.loads, file.read_text().splitlines()):
+        lines.append(line)
+        if "loss" in line and len(lines) % 6 == 0:
+            kept = {key: line[key] for key in ("time", "attempt", "step", "images")}
+            lines.append(kept | {"validation_loss": line["loss"]})
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def template(folder: Path, name: str) -> Path:
+    """A study of the kind that its name promises; of one kind all are alike."""
+    start = next((start for start in KINDS if name.startswith(start)), "")
+    if not (study := folder / "templates" / (start or "grid")).exists():
+        KINDS.get(start, plant_grid)(study)
+    return study
+
+
+def plant_grid(folder: Path) -> Path:
+    """Three cells, twice each: plain, compiled, and plain again."""
+    cells: dict[str, dict[str, Any]] = {}
+    for repeat, second in enumerate(("", "_2")):
+        for cell, compiled in (("A", False), ("B", True), ("CELL", False)):
+            rate, batch = 6.0 if compiled else 4.0, 32 if cell == "CELL" else 64
+            name = f"{cell}{second}"
+            asked = (f"train.compile={str(compiled).lower()}",)
+            truth = Truth(
+                intervals=40, steps_per_s=rate, overrides=asked, seed=repeat, global_batch=batch
+            )
+            evaluate(plant(StudyFolder(folder).cell(name), truth))
+            cells[name] = {"train.compile": compiled, "train.global_batch": batch}
+    (folder / "cells" / "CELL" / "attempts" / "001" / "output.log").write_text("step 400\n")
+    return as_study(folder, cells)
+
+
+def plant_branches(folder: Path) -> Path:
+    """Four batches, twice each, that reach a validation loss of 0.5 by their critical batch."""
+    cells: dict[str, dict[str, Any]] = {}
+    for seed in (0, 1):
+        for batch in (16, 32, 64, 128):
+            pace = batch / (1 + batch / 50)
+            truth = Truth(
+                intervals=60, global_batch=batch, seed=seed,
+                loss=lambda step, pace=pace: 0.2 + 0.8 / np.sqrt(1 + step * pace / 600),
+            )  # fmt: skip
+            name = f"bs{batch}_s{seed}"
+            evaluate(plant(StudyFolder(folder).cell(name), truth))
+            cells[name] = {"train.global_batch": batch, "seed": seed}
+    return as_study(folder, cells)
+
+
+def plant_noises(folder: Path) -> Path:
+    """Two measurements of a gradient's noise."""
+    for name in ("b16", "b32"):
+        plant_noise(StudyFolder(folder).cell(name), steps=40)
+    return as_study(folder, {"b16": {"batch": 16}, "b32": {"batch": 32}})
+
+
+def plant_lengths(folder: Path) -> Path:
+    """Fine-tuning runs of two lengths, on two GPUs."""
+    cells: dict[str, dict[str, Any]] = {}
+    for gpu, label, rate in ((A40, "a40", 0.28), (A100, "a100", 0.5)):
+        for steps in (300, 600):
+            name = f"{label}-{steps}"
+            tuned(StudyFolder(folder).cell(name), gpu=gpu, steps=steps, steps_per_s=rate)
+            cells[name] = {"resources.gpu": label, "train.steps": steps}
+    return as_study(folder, cells)
+
+
+def plant_drawings(folder: Path) -> Path:
+    """Drawings by the LoRAs of two runs."""
+    for name in ("short", "long"):
+        drawn(StudyFolder(folder).cell(name))
+    return as_study(folder, {"short": {"run": "short"}, "long": {"run": "long"}})
+
+
+def as_study(folder: Path, cells: dict[str, dict[str, Any]]) -> Path:
+    """Write down what a study's folder says of its cells."""
+    axes = {key: list({str(one[key]): one[key] for one in cells.values()}.values())
+            for key in next(iter(cells.values()))}  # fmt: skip
+    StudyFolder(folder).study_file.write_text(dump_yaml({"kind": "study", "axes": axes}))
+    StudyFolder(folder).write_rows(
+        Row(index=n, order=n, cell=cell, repeat=1, shape="s", digest="", levels=levels)
+        for n, (cell, levels) in enumerate(cells.items())
+    )
+    return folder
+
+
+def plant_tunings(logs: Path) -> None:
+    """Runs of a LoRA on two GPUs, and drawings from them."""
+    for gpu, label, rate in ((A40, "a40", 0.28), (A100, "a100", 0.5)):
+        tuned(logs / f"{label}-500", gpu=gpu, steps=500, steps_per_s=rate)
+        drawn(logs / f"infer-{label}")
+
+
+def plant_files(folder: Path) -> None:
+    """What is no run: a table, logs of torchtitan, a script, captioned images, tests' results."""
+    rows = "".join(f"{batch},{6000 * (1 + batch / 100):.0f}\n" for batch in (64, 128, 256, 512))
+    (folder / "table.csv").write_text(f"global_batch,samples\n{rows}")
+    for name, seed in (("eager", 0), ("compiled", 1)):
+        (folder / f"{name}.log").write_bytes(titan(story(seed=seed)))
+    (folder / "my.sbatch").write_text(SCRIPT)
+    (folder / "matrix.xml").write_text(MATRIX)
+    for place, size in (("subject", 512), ("imagenet/train/cat", 64)):
+        (images := folder / "data" / place).mkdir(parents=True)
+        for number in range(6):
+            pixels = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(images / f"{number}.png")
+            if place == "subject":
+                (images / f"{number}.txt").write_text(f"[trigger], number {number}\n")
+
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "b-lora": plant_lengths,
+    "b-draw": plant_drawings,
+    "c-branches": plant_branches,
+    "c-": plant_noises,
+}

@@ -1,0 +1,141 @@
+"""The unmodified ai-toolkit, where `AI_TOOLKIT` names it, on a tiny random Flux."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from diffusers import FluxPipeline
+from safetensors.torch import load_file
+
+from configs.checks.aitoolkit_keys import known_keys, read_keys
+from configs.run.folder import RunFolder, find_runs
+from configs.run.records import valid
+from finetune.aitoolkit.checkpoint import metadata_step
+from finetune.tiny_flux import make
+from tests.finetune.aitoolkit_runs import events, steps, wait_for, write_job
+from tests.real_runs import body, clean_environment, newest_run
+
+AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not AI_TOOLKIT, reason="AI_TOOLKIT names no checkout of ai-toolkit"),
+]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A config that both engines take, with its model and images beside it."""
+    folder = tmp_path_factory.mktemp("job")
+    make(folder / "tiny")
+    return write_job(folder / "job.yaml", folder / "tiny")
+
+
+@pytest.fixture(scope="module")
+def done(job: Path) -> RunFolder:
+    """The job done by ai-toolkit."""
+    logs = job.parent / "done"
+    body(job, "engine=aitoolkit", logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
+    return newest_run(logs)
+
+
+def test_the_shipped_list_of_keys_is_that_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AI_TOOLKIT")
+    assert known_keys() == read_keys(Path(AI_TOOLKIT))
+
+
+def test_it_does_the_job_of_the_same_yaml_as_the_embedded_engine(
+    job: Path, done: RunFolder
+) -> None:
+    logs = job.parent / "embedded"
+    body(job, "engine=embedded", logs=logs, job="finetune")
+    other = newest_run(logs)
+    for run in (done, other):
+        assert events(run, "done")[0]["step"] == 12
+        assert len([r for r in steps(run) if "loss" in r]) >= 11
+        for prompt in range(2):
+            assert run.prompt_sample(prompt, 0).is_file()
+            assert run.prompt_sample(prompt, 12).is_file()
+    assert done.manifest()["attempts"][0]["engine"] == "aitoolkit"
+    ours, theirs = (load_file(run.lora / "step-000000012.safetensors") for run in (other, done))
+    assert {name: tensor.shape for name, tensor in ours.items()} == {
+        name: tensor.shape for name, tensor in theirs.items()
+    }
+
+
+def test_its_first_step_is_unlogged_and_scheduled_saves_are_a_step_late(done: RunFolder) -> None:
+    assert [r["step"] for r in steps(done) if "loss" not in r] == [1]
+    assert [r["step"] for r in events(done, "saved")] == [6, 11, 12]
+    assert [metadata_step(file) for file in sorted(done.lora.iterdir())] == [5, 10, 12]
+    last = events(done, "done")[0]
+    assert all(last[f"{name}_s"] > 0 for name in ("setup", "load", "cache", "train", "save"))
+
+
+def test_its_lora_is_read_by_diffusers(job: Path, done: RunFolder) -> None:
+    pipeline = FluxPipeline.from_pretrained(job.parent / "tiny" / "model")
+    pipeline.load_lora_weights(str(done.lora / "step-000000012.safetensors"))
+    assert pipeline.get_list_adapters()
+
+
+@contextmanager
+def started(job: Path, logs: Path, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The job begun, and ended at the latest behind the `with`."""
+    logs.mkdir()
+    with (logs / "out").open("wb") as out:
+        running = subprocess.Popen(
+            ["bash", "jobs/finetune.sbatch", str(job), "engine=aitoolkit", *overrides],
+            env=clean_environment(LOGS=str(logs), AI_TOOLKIT=AI_TOOLKIT),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            # torchrun ends its rank at that, and the rank takes ai-toolkit with it.
+            os.killpg(running.pid, signal.SIGINT)
+            os.killpg(running.pid, signal.SIGINT)
+            running.wait(60)
+
+
+def test_a_signal_stops_it_saved_and_it_goes_on_from_the_newest_whole_checkpoint(
+    job: Path, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    with started(job, logs, "train.steps=100000", "sample.every=null") as running:
+        wait_for(lambda: [r for run in find_runs(logs) for r in events(run, "saved")], timeout=120)
+        run = newest_run(logs)
+        wait_for(lambda: any(r["step"] >= 8 for r in steps(run)), timeout=60)
+        running.send_signal(signal.SIGUSR1)
+        assert running.wait(120) == 0
+    paused = events(run, "paused")[0]["step"]
+    assert paused == events(run, "saved")[-1]["step"] >= 8
+    names = sorted(path.name for path in run.checkpoints.glob("step-*"))
+    assert names[-1] == f"step-{paused:09d}"
+    # As it stands, ai-toolkit would take the file whose inode changed last, here the oldest.
+    for name in names[:-1]:
+        (run.checkpoints / name / "lora.safetensors").chmod(0o640)
+    older = int(names[-2].removeprefix("step-"))
+    os.truncate(run.checkpoints / names[-1] / "lora.safetensors", 1000)
+    body(run.path, f"train.steps={paused}", logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
+    assert events(run, "started")[1]["step"] == older
+    assert (run.checkpoints / f"{names[-1]}.damaged").is_dir()
+    stands = [r["step"] for r in valid(run.records()) if "drawn_images" not in r]
+    assert sorted(stands) == list(range(1, paused + 1))
+    assert events(run, "done")[0]["step"] == paused
+    seeds = [
+        json.loads((run.attempt(n) / "aitoolkit" / "config.json").read_text())["config"]["process"][
+            0
+        ]["training_seed"]
+        for n in (1, 2)
+    ]
+    assert seeds[0] != seeds[1]
+    # It said itself which file it took up; the optimizer beside it is of the same save.
+    said = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
+    assert f"lora_{older:09d}.safetensors ####" in said
+    assert "Loading optimizer state" in said

@@ -1,0 +1,166 @@
+"""A stand-in for ai-toolkit's run.py: its table, log and files as described, and no training.
+
+It follows what is known of the real one (tests/finetune/aitoolkit/test_real_aitoolkit.py runs
+that): its first step is not logged, scheduled saves come a step before they count, TERM ends it
+unsaved.
+"""
+
+import json
+import os
+import sqlite3
+import struct
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+PROCESS = json.loads(Path(sys.argv[1]).read_text())["config"]["process"][0]
+NAME = json.loads(Path(sys.argv[1]).read_text())["config"]["name"]
+TRAIN, SAVE, SAMPLE = PROCESS["train"], PROCESS["save"], PROCESS["sample"]
+ROOT = Path(PROCESS["training_folder"]) / NAME
+STEP_S = float(os.environ.get("STAND_IN_STEP_S", "0.05"))
+FAILURE = os.environ.get("STAND_IN_FAILURE", "")
+
+
+class Left(Exception):
+    pass
+
+
+class Job:
+    def __init__(self) -> None:
+        self.row = sqlite3.connect(PROCESS["sqlite_db_path"], timeout=30, isolation_level=None)
+        self.id = os.environ["AITK_JOB_ID"]
+
+    def tell(self, status: str, info: str) -> None:
+        self.row.execute(
+            "UPDATE Job SET status = ?, info = ? WHERE id = ?", (status, info, self.id)
+        )
+
+    def step(self, step: int) -> None:
+        self.row.execute("UPDATE Job SET step = ? WHERE id = ?", (str(step), self.id))
+
+    def maybe_leave(self) -> None:
+        asked = self.row.execute("SELECT return_to_queue FROM Job WHERE id = ?", (self.id,))
+        if asked.fetchone()[0] == 1:
+            self.tell("queued", "Job queued")
+            raise Left
+
+    def is_save_asked(self) -> bool:
+        asked = self.row.execute("SELECT save_now FROM Job WHERE id = ?", (self.id,)).fetchone()[0]
+        if asked == 1:
+            self.row.execute("UPDATE Job SET save_now = ? WHERE id = ?", ("0", self.id))
+        return bool(asked == 1)
+
+
+def loss_log() -> sqlite3.Connection:
+    log = sqlite3.connect(ROOT / "loss_log.db", timeout=30, isolation_level=None)
+    log.executescript(
+        "PRAGMA journal_mode=WAL;"
+        "CREATE TABLE IF NOT EXISTS steps (step INTEGER PRIMARY KEY, wall_time REAL NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS metric_keys "
+        "(key TEXT PRIMARY KEY, first_seen_step INTEGER, last_seen_step INTEGER);"
+        "CREATE TABLE IF NOT EXISTS metrics (step INTEGER NOT NULL, key TEXT NOT NULL, "
+        "value_real REAL, value_text TEXT, PRIMARY KEY (step, key));"
+    )
+    return log
+
+
+def log_step(log: sqlite3.Connection, step: int, *, is_skipped: bool) -> None:
+    log.execute("BEGIN")
+    log.execute("INSERT INTO steps VALUES (?, ?)", (step, time.time()))
+    rate = 0.0 if is_skipped else TRAIN["lr"]
+    log.execute("INSERT INTO metrics VALUES (?, 'learning_rate', ?, NULL)", (step, rate))
+    if not is_skipped:
+        log.execute("INSERT INTO metrics VALUES (?, 'loss/loss', ?, NULL)", (step, 1 / (1 + step)))
+    log.execute("COMMIT")
+
+
+def save(job: Job, done: int, *, step: int | None) -> None:
+    """`done` is what the metadata say, `step` what the name does."""
+    job.maybe_leave()
+    job.tell("running", "Saving model")
+    number = "" if step is None else f"_{step:09d}"
+    header = json.dumps({
+        "__metadata__": {"training_info": json.dumps({"step": done, "epoch": 0})},
+        "transformer.x.lora_A.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+    }).encode()  # fmt: skip
+    content = struct.pack("<Q", len(header)) + header + struct.pack("<f", done)
+    (ROOT / f"{NAME}{number}.safetensors").write_bytes(content)
+    with zipfile.ZipFile(ROOT / "optimizer.pt", "w") as file:
+        file.writestr("step", str(done))
+    job.maybe_leave()
+    job.tell("running", "Training")
+
+
+def sample(job: Job, step: int) -> None:
+    total = len(SAMPLE["prompts"])
+    (ROOT / "samples").mkdir(exist_ok=True)
+    job.maybe_leave()
+    job.tell("running", f"Generating images - 0/{total}")
+    for number in range(total):
+        time.sleep(0.005)
+        name = f"{int(time.time() * 1000)}__{step:09d}_{number}.{SAMPLE['format']}"
+        (ROOT / "samples" / name).write_bytes(f"{SAMPLE['prompts'][number]} at {step}".encode())
+        job.maybe_leave()
+        job.tell("running", f"Generating images - {number + 1}/{total}")
+    job.maybe_leave()
+    job.tell("running", "Training")
+
+
+def begin(job: Job) -> int:
+    """What precedes training; the step that it goes on from."""
+    ROOT.mkdir(parents=True, exist_ok=True)
+    for info in ("Starting", "Loading model", "Loading transformer", "Quantizing transformer"):
+        job.maybe_leave()
+        job.tell("running", info)
+        time.sleep(0.01)
+    found = max(ROOT.glob(f"{NAME}*.safetensors"), key=os.path.getctime, default=None)
+    step = 0
+    if found is not None:
+        print(f"#### IMPORTANT RESUMING FROM {found} ####")
+        content = found.read_bytes()
+        header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
+        step = json.loads(header["__metadata__"]["training_info"])["step"]
+    step = TRAIN.get("start_step", step)
+    job.tell("running", "Loading dataset")
+    time.sleep(0.01)
+    job.step(step)
+    job.tell("running", "Training")
+    if step <= 1:
+        sample(job, step)
+    return int(step)
+
+
+def train(job: Job) -> None:
+    start, log = begin(job), loss_log()
+    for step in range(start, TRAIN["steps"]):
+        time.sleep(STEP_S)
+        if f"oom at {step}" == FAILURE:
+            raise RuntimeError("OOM during training step 3 times in a row, aborting training")
+        if f"hang at {step}" == FAILURE:
+            time.sleep(60)
+        if step != start:
+            if SAVE["save_every"] and step % SAVE["save_every"] == 0:
+                save(job, step, step=step)
+            if SAMPLE["sample_every"] and step % SAMPLE["sample_every"] == 0:
+                sample(job, step)
+            log_step(log, step, is_skipped=f"skip {step}" == FAILURE)
+        job.step(step + 1)
+        job.maybe_leave()
+        if job.is_save_asked():
+            save(job, step + 1, step=step + 1)
+    save(job, TRAIN["steps"], step=None)
+    sample(job, TRAIN["steps"])
+    job.tell("completed", "Training completed")
+
+
+if __name__ == "__main__":
+    print(json.dumps(dict(os.environ)))
+    the_job = Job()
+    try:
+        train(the_job)
+    except Left:
+        sys.exit("Error running job: Job returning to queue")
+    except RuntimeError as error:
+        the_job.tell("error", str(error))
+        raise

@@ -1,0 +1,130 @@
+"""Order, times, sizes and the loss are what their formulas say."""
+
+import math
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finetune.native.draws import draw, flow_time, sample_shift
+from finetune.native.loss import Batch, losses
+from finetune.native.order import Order
+from finetune.native.pictures import fitted_size
+from finetune.native.pipeline import Canvas, starting_noise
+
+SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
+
+
+@given(sizes=SIZES, batch=st.integers(1, 5), seed=st.integers(0, 9), epoch=st.integers(0, 3))
+def test_an_epoch_shows_every_item_and_a_batch_holds_one_size(
+    sizes: list[tuple[int, int]], batch: int, seed: int, epoch: int
+) -> None:
+    order = Order(sizes, seed=seed, global_batch=batch)
+    first = epoch * order.steps_per_epoch + 1
+    batches = [order.batch(first + step) for step in range(order.steps_per_epoch)]
+    assert all(len(each) == batch for each in batches)
+    assert all(len({sizes[item] for item in each}) == 1 for each in batches)
+    seen = Counter(item for each in batches for item in each)
+    assert set(seen) == set(range(len(sizes)))
+    # Only what fills up the last batch of a size is seen again.
+    assert sum(seen.values()) - len(sizes) < batch * len(set(sizes))
+
+
+def test_order_and_draws_depend_on_seed_and_number_alone() -> None:
+    one, two = (Order([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
+    assert [one.batch(step) for step in (9, 1)] == [two.batch(step) for step in (1, 9)][::-1]
+    asked = {"shape": (16, 4, 4), "timesteps": "sigmoid", "dropout": 0.5}
+    a, b, c = (draw(0, number, **asked) for number in (5, 5, 6))
+    assert a.t == b.t
+    assert (a.noise == b.noise).all()
+    assert a.t != c.t
+
+
+def test_times_have_the_densities_that_are_asked_for() -> None:
+    middles = [(k + 0.5) / 1000 for k in range(1000)]
+    sigmoid = [flow_time(u, "sigmoid", tokens=1) for u in middles]
+    logits = torch.tensor([math.log(t / (1 - t)) for t in sigmoid])
+    assert logits.mean().item() == pytest.approx(0, abs=1e-6)
+    assert logits.std().item() == pytest.approx(1, abs=0.01)
+    assert flow_time(0.3, "linear", tokens=1) == 0.3
+    a = math.exp(sample_shift(4096))
+    assert math.log(a) == pytest.approx(1.15)
+    assert flow_time(0.5, "shift", tokens=4096) == pytest.approx(a / (a + 1))
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"),
+    [
+        (1024, 1024, (512, 512)),
+        (2000, 1000, (640, 384)),
+        (1000, 2000, (384, 640)),
+        (400, 300, (384, 320)),
+        (30, 30, (64, 64)),
+    ],
+)
+def test_images_keep_their_shape_and_are_never_enlarged(
+    width: int, height: int, expected: tuple[int, int]
+) -> None:
+    assert fitted_size(width, height, resolution=512, bucket=64) == expected
+
+
+@given(width=st.integers(16, 4000), height=st.integers(16, 4000), resolution=st.integers(64, 1024))
+def test_fitted_sizes_are_whole_tokens_within_the_area(
+    width: int, height: int, resolution: int
+) -> None:
+    size = fitted_size(width, height, resolution=resolution, bucket=64)
+    assert all(side % 64 == 0 and side > 0 for side in size)
+    assert size[0] * size[1] <= resolution**2 or min(size) == 64
+
+
+class Perfect(torch.nn.Module):
+    """Knows the noise and the latent, and answers with a velocity that is off by `off`."""
+
+    def __init__(self, batch: Batch, off: float) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(guidance_embeds=True)
+        self._batch, self._off = batch, off
+        self.given: dict[str, Any] = {}
+
+    def forward(self, **given: Any) -> tuple[torch.Tensor]:
+        self.given = given
+        v = self._batch.noise - self._batch.latent
+        count, channels, height, width = v.shape
+        # Tokens run along rows; within one, channels before the 2 x 2 of their places.
+        tokens = v.reshape(count, channels, height // 2, 2, width // 2, 2)
+        packed = tokens.permute(0, 2, 4, 1, 3, 5).reshape(count, -1, channels * 4)
+        return (packed + self._off,)
+
+
+def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
+    batch = Batch(
+        latent=torch.randn(2, 16, 4, 6),
+        noise=torch.randn(2, 16, 4, 6),
+        t=torch.tensor([0.25, 1.0]),
+        prompt=torch.zeros(2, 5, 8),
+        pooled=torch.zeros(2, 3),
+    )
+    network = Perfect(batch, off=0.5)
+    assert torch.allclose(losses(network, batch), torch.tensor([0.25, 0.25]))  # type: ignore[arg-type]
+    given = network.given
+    assert given["hidden_states"].shape == (2, 6, 64)
+    assert given["img_ids"].shape == (6, 3)
+    assert given["img_ids"][:, 1:].tolist() == [
+        [row, column] for row in (0, 1) for column in (0, 1, 2)
+    ]
+    assert given["guidance"].tolist() == [1, 1]
+    # At t = 1 the input is the noise itself.
+    assert torch.equal(given["hidden_states"][1, 0, :4], batch.noise[1, 0, :2, :2].flatten())
+
+
+def test_the_noise_of_a_seed_is_drawn_on_the_cpu_and_fits_the_canvas() -> None:
+    canvas = Canvas(width=64, height=32, steps=1, guidance=1.0)
+    noise = starting_noise(7, canvas)
+    assert noise.shape == (1, 16, 4, 8)
+    assert noise.device.type == "cpu"
+    assert torch.equal(noise, starting_noise(7, canvas))
+    assert not torch.equal(noise, starting_noise(8, canvas))

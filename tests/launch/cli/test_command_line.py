@@ -1,0 +1,98 @@
+"""The command line: its flags are frozen, and help answers at once."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import ROOT
+from launch.__main__ import parse, parser
+
+
+def flags(command: argparse.ArgumentParser) -> list[str]:
+    return sorted(word for action in command._actions for word in action.option_strings)
+
+
+def test_these_are_all_its_flags() -> None:
+    (commands,) = (
+        action.choices
+        for action in parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    assert {name: flags(command) for name, command in commands.items()} == {
+        "submit": [
+            "--dry-run", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
+            "--site", "-h",
+        ],
+        "status": ["--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
+        "cancel": ["--help", "-h"],
+        "tail": ["--help", "--lines", "-h", "-n"],
+        "plan": ["--help", "--json", "--no-forecast", "-h"],
+        "rerun": ["--help", "--site", "-h"],
+        "preflight": ["--help", "--script", "--site", "-h"],
+        "doctor": [
+            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
+            "-h",
+        ],
+        "why": ["--help", "--json", "-h"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "submit c.yaml a=1 b=2 --dry-run -- --hold",
+        "submit --dry-run c.yaml a=1 b=2 -- --hold",
+        "submit c.yaml --dry-run a=1 b=2 -- --hold",
+        "submit c.yaml a=1 --dry-run b=2 -- --hold",
+    ],
+)
+def test_changes_may_stand_on_both_sides_of_a_flag(line: str) -> None:
+    options = parse(line.split())
+    assert (options.source, options.overrides) == (Path("c.yaml"), ["a=1", "b=2"])
+    assert (options.how, options.flags) == ("dry", ["--hold"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["submit c.yaml --fast", "status --json --csv", "cancel", "tail a b", "status -- --x", ""],
+)
+def test_misuse_is_said_with_exit_code_2(line: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(line.split())
+    assert ended.value.code == 2
+    assert "usage: python -m launch" in capsys.readouterr().err
+
+
+def test_help_shows_an_example_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from launch.__main__ import parse\n"
+        "try: parse(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'numpy', 'submitit', 'pydantic', 'yaml'} & set(sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "python -m launch submit configs/pretrain/" in answer.stdout
+    assert answer.stdout.endswith("\n[]\n")
+
+
+def test_submitting_imports_no_torch() -> None:
+    code = (
+        "import sys, launch.submit.run, launch.status.state, launch.status.tail\n"
+        "print('torch' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == "False\n"
+
+
+def test_only_the_executor_imports_submitit() -> None:
+    imports = ("import submitit", "from submitit")
+    files = (ROOT / "launch").rglob("*.py")
+    found = [file for file in files if any(word in file.read_text() for word in imports)]
+    assert found == [ROOT / "launch" / "slurm" / "executor.py"]

@@ -1,0 +1,157 @@
+"""Batch scripts are read: what is right raises no alarm, and what is found says where it stands."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import ROOT
+from launch.lint.lint import findings
+from launch.lint.script import parse_script, read_script
+
+Launch = Callable[..., tuple[int, str, str]]
+
+ONE_NODE = """\
+#!/bin/bash
+#SBATCH --job-name=train -N 1
+#SBATCH --gres=gpu:1
+#SBATCH -c 8 --mem=32G
+#SBATCH -o train-%j.out
+#SBATCH -t 1-00:00:00
+
+module load cuda   # whatever it brings
+source ~/venv/bin/activate
+cd "$SLURM_SUBMIT_DIR"
+python train.py --lr 1e-4
+"""
+TWO_NODES = """\
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=a100:4
+#SBATCH --cpus-per-task=32
+#SBATCH --mem=200G
+#SBATCH --time=12:00:00
+#SBATCH --signal=B:USR1@180
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -uo pipefail
+
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK OMP_NUM_THREADS=8
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+[[ -n $head ]] || exit 1
+port=$((20000 + SLURM_JOB_ID % 12000))
+paused=
+on_warning() {
+  paused=yes
+  kill -USR1 "$pid"
+}
+trap on_warning USR1
+trap 'kill -TERM "$pid"' TERM
+
+srun bash -c 'trap "" USR1 TERM; exec torchrun --nnodes=2 --nproc-per-node=4 \\
+  --rdzv-backend=c10d --rdzv-endpoint="$0" --rdzv-id="$SLURM_JOB_ID-a" train.py' "$head:$port" &
+pid=$!
+status=0
+while kill -0 "$pid" 2>/dev/null; do
+  wait "$pid"
+  status=$?
+done
+if [[ -n $paused ]]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"
+"""
+ASKS_FIRST = """\
+#!/bin/bash -l
+#SBATCH --nodes 2 --gres gpu:4
+#SBATCH --ntasks-per-node 1
+#SBATCH --cpus-per-task 32   # all of them
+#SBATCH --mem\t200G
+set -Eeuo pipefail
+export OMP_NUM_THREADS=8
+head=$(srun --ntasks=1 -w "$(hostname)" hostname --ip-address 2>&1 | tail -n1)
+srun -c "$SLURM_CPUS_PER_TASK" torchrun --nnodes "$SLURM_NNODES" --nproc_per_node 4 \\
+  --rdzv_id $RANDOM --rdzv_backend c10d --rdzv_endpoint "$head:$((20000 + RANDOM % 9999))" train.py
+echo over
+"""
+BY_A_HERE_DOCUMENT = """\
+#!/bin/bash -e
+#SBATCH --ntasks=64 --mem-per-cpu=2G
+#SBATCH --cpus-per-task=1
+cat >hosts.py <<'END'
+#SBATCH --nodes=2
+MASTER_PORT=29500
+END
+export SRUN_CPUS_PER_TASK=1
+srun python hosts.py 2>&1
+echo over
+"""
+
+
+def rules(text: str) -> list[str]:
+    found = findings(parse_script(text, path=Path("my.sbatch")))
+    return [f"{one.number}: {one.rule.name}" for one in found]
+
+
+@pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES, ASKS_FIRST])
+def test_a_good_script_raises_no_alarm(text: str) -> None:
+    assert rules(text) == []
+
+
+def test_a_here_document_is_no_part_of_the_script() -> None:
+    assert rules(BY_A_HERE_DOCUMENT) == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "jobs").glob("*.sbatch")))
+def test_our_own_jobs_raise_no_alarm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = findings(read_script(ROOT / "jobs" / name))
+    assert [one.rule.name for one in found if one.rule.level == "warning"] == []
+
+
+def test_findings_are_printed_line_by_line_with_their_mend(launch: Launch, tmp_path: Path) -> None:
+    script = tmp_path / "my.sbatch"
+    script.write_text(ONE_NODE.replace("cd ", "export MASTER_PORT=29500\ncd "))
+    code, out, err = launch("preflight", "--script", script)
+    assert (code, err) == (1, "1 warnings, 0 remarks\n")
+    first, second = out.splitlines()
+    assert first.startswith(f"{script}:10: warning: a fixed port: ")
+    assert second.startswith("    mend: port=$((20000 + ")
+
+
+def test_a_remark_is_no_failure(launch: Launch, tmp_path: Path) -> None:
+    script = tmp_path / "my.sbatch"
+    script.write_text(ONE_NODE.replace(" --mem=32G", ""))
+    assert launch("preflight", "--script", script)[0] == 0
+
+
+def test_a_script_that_is_not_there_is_said_so(launch: Launch, tmp_path: Path) -> None:
+    code, _, err = launch("preflight", "--script", tmp_path / "none.sbatch")
+    assert code == 2
+    assert "none.sbatch: cannot be read: No such file or directory" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("torchrun --master-port 29500 a.py", "fixed-port"),
+        ("torchrun --rdzv_endpoint=$HEAD:29400 a.py", "fixed-port"),
+        ("accelerate launch --main_process_port=29500 a.py", "fixed-port"),
+        ("python a.py --dist-url tcp://$HEAD:23456", "fixed-port"),
+        ("MASTER_ADDR=$(hostname -i) || MASTER_ADDR=127.0.0.1", "localhost-fallback"),
+        ("python -m torch.distributed.run a.py", "omp-threads"),
+        ("cd $(dirname $(realpath ${BASH_SOURCE[0]}))", "spool-path"),
+        ("torchrun --rdzv-backend=c10d --rdzv-id=$ID --node_rank=$SLURM_NODEID a.py", "node-rank"),
+        ('srun $ARGS bash -c "$COMMAND"', "srun-cpus"),
+        ("state=$(sacct -j 7 --json | jq .)", "json-output"),
+    ],
+)
+def test_other_spellings_of_a_mistake_are_known(line: str, rule: str) -> None:
+    text = ONE_NODE.replace('cd "$SLURM_SUBMIT_DIR"\npython train.py --lr 1e-4', line)
+    assert f"10: {rule}" in rules(text)
+
+
+def test_a_short_warning_is_remarked() -> None:
+    text = TWO_NODES.replace("USR1@180", "USR1@20")
+    assert rules(text) == ["8: short-warning"]

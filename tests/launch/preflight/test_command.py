@@ -1,0 +1,298 @@
+"""Every check of preflight answers pass, warn or fail, each with its mend."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.load import load, to_tree
+from configs.run.folder import ROOT, make_run
+from configs.run.records import RecordWriter
+from configs.schema import Pretrain
+from launch.preflight import forecast, machine, request, signal_lead, storage
+from launch.preflight.check import Line, failure
+from launch.preflight.command import checks, show
+from launch.preflight.forecast import Forecast
+from launch.preflight.storage import Room, rooms
+from launch.preflight.subject import Subject, subject
+from tests.launch.conftest import DIGITS
+
+Launch = Callable[..., tuple[int, str, str]]
+Command = Callable[[str, str], Path]
+
+SBATCH = "[[ $* == --test-only ]] && exit 0; exit 1"
+SINFO = "echo 'gpu*|2-00:00:00|1-infinite'"
+SMALL = Forecast(parameters=1_000_000, gpus={})
+
+
+@pytest.fixture
+def slurm(command: Command) -> None:
+    """A cluster of one partition that takes what it is asked for."""
+    command("sbatch", SBATCH)
+    command("sinfo", SINFO)
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch is imported by the tests that are about it; it takes seconds."""
+    if "torch" not in request.node.name:
+        script = machine._TORCH.replace("sys, torch; print(torch.__version__", "sys; print('2.0'")
+        assert script != machine._TORCH
+        monkeypatch.setattr(machine, "_TORCH", script)
+
+
+def of(*overrides: str, source: Path = DIGITS) -> Subject:
+    return subject(source, list(overrides), site_name=None)
+
+
+def only(lines: list[Line]) -> Line:
+    (line,) = lines
+    return line
+
+
+def test_a_config_that_can_run_passes_line_by_line_torch_too(
+    launch: Launch, slurm: None, site: Path
+) -> None:
+    site.mkdir()
+    code, out, err = launch("preflight", DIGITS, "resources.gpu=a40")
+    assert code == 0, out
+    lines = [line.split(maxsplit=2) for line in out.splitlines()]
+    assert {level for level, *_ in lines} == {"pass"}, out
+    topics = [line[6:18].strip() for line in out.splitlines()]
+    assert topics == [
+        "batch", "data", "partition", "gpu flags", "modules", "virtualenv", "logs", "storage",
+        "lead time", "gpu memory",
+    ]  # fmt: skip
+    assert err == "10 pass, 0 warn, 0 fail\n"
+
+
+def test_what_the_cluster_refuses_fails_with_its_mend(launch: Launch, command: Command) -> None:
+    command("sbatch", "echo 'sbatch: error: invalid gres' >&2; exit 1")
+    command("sinfo", SINFO)
+    code, out, _ = launch("preflight", DIGITS, "resources.hours=72")
+    assert code == 1
+    assert "fail  partition     partition gpu allows 48:00:00, not 72:00:00: lower" in out
+    assert "fail  gpu flags     sbatch: error: invalid gres" in out
+    out = launch("preflight", DIGITS)[1]
+    assert "pass  partition     allows 04:00:00 on 1 nodes" in out
+    assert "fail  gpu flags     sbatch refuses --nodes=1 --gpus-per-node=1" in out
+    assert "mend: change resources.gpu" in out
+
+
+def test_without_slurm_the_cluster_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = of()
+    monkeypatch.setenv("PATH", "/nowhere")
+    line = only([*request.partition(one)])
+    assert (line.level, line.said) == ("warn", "no Slurm here to ask")
+
+
+def test_a_config_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
+    code, out, _ = launch("preflight", DIGITS, "train.stps=1")
+    assert code == 1
+    assert out.startswith("fail  config")
+    assert "did you mean train.steps?" in out
+
+
+def test_a_batch_and_a_path_that_do_not_fit_fail(launch: Launch, slurm: None) -> None:
+    config = ROOT / "configs" / "pretrain" / "cifar10.yaml"
+    data = "data.path=/no/such/folder"
+    code, out, _ = launch("preflight", config, data, "resources.nodes=3", "train.global_batch=256")
+    assert code == 1
+    assert "fail  batch" in out
+    assert "fail  data          data.path /no/such/folder: no such folder; make it or name" in out
+
+
+def test_a_broken_site_fails(
+    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("VENV", str(tmp_path))
+    out = launch("preflight", DIGITS)[1]
+    assert f"fail  virtualenv    no virtualenv in {tmp_path}; make it with env/create.sh" in out
+
+
+def test_a_virtualenv_without_torch_fails(
+    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    (folder / "activate").write_text(f'PATH="{folder}:$PATH"\n')
+    monkeypatch.setenv("VENV", str(tmp_path))
+    out = launch("preflight", DIGITS)[1]
+    assert "fail  virtualenv    torch cannot be imported: ModuleNotFoundError" in out
+
+
+@pytest.mark.parametrize(
+    ("module", "level"),
+    [
+        ("() { echo 'ERROR: Unable to locate a modulefile for gcc' >&2\n}", "fail"),
+        ("() { :\n}", "pass"),
+    ],
+)
+def test_modules_of_the_site_are_loaded(
+    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch, module: str, level: str
+) -> None:
+    monkeypatch.setenv("BASH_FUNC_module%%", module)
+    out = launch("preflight", DIGITS, "--site", "carc-discovery")[1]
+    assert f"{level}  modules " in out
+
+
+def test_a_folder_of_runs_that_cannot_be_made_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
+    line = only([*storage.logs(of())])
+    assert (line.level, line.mend) == ("fail", "set LOGS to a folder that can be written")
+
+
+def test_a_folder_of_runs_that_is_not_there_is_warned_of(site: Path) -> None:
+    line = only([*storage.logs(of())])
+    assert line.level == "warn"
+    assert f"mkdir -p {site}" in line.mend
+
+
+def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
+    with_average, without = of().config, of("train.ema_decay=null").config
+    assert isinstance(with_average, Pretrain)
+    assert isinstance(without, Pretrain)
+    assert storage.checkpoint_bytes(with_average, 1000) == 16_000
+    assert storage.checkpoint_bytes(without, 1000) == 12_000
+
+
+@pytest.mark.parametrize(
+    ("room", "level"),
+    [
+        (Room(teller="a quota", size=64_000_000, files=None), "pass"),
+        (Room(teller="a quota", size=63_999_999, files=None), "fail"),
+        (Room(teller="a quota", size=None, files=12), "pass"),
+        (Room(teller="a quota", size=None, files=11), "fail"),
+    ],
+)
+def test_one_more_checkpoint_than_are_kept_must_fit(
+    monkeypatch: pytest.MonkeyPatch, room: Room, level: str
+) -> None:
+    monkeypatch.setattr(storage, "rooms", lambda folder: iter([room]))
+    line = only([*storage.room(of("checkpoint.keep=3"), SMALL)])
+    assert line.level == level
+    if level == "fail":
+        assert "a quota leaves" in line.said
+
+
+def test_quotas_are_read(command: Command, tmp_path: Path) -> None:
+    command("lfs", 'echo "$5 [1000]* 900 2000 - 50 0 60 -"')
+    command("quota", "printf 'Disk quotas for user a:\\n/dev/x 500 0 700 0 10 0 0 0\\n'")
+    disk, lustre, quota = rooms(tmp_path)
+    assert disk.size is not None
+    assert (lustre.size, lustre.files) == (1000 * 1024, 10)
+    assert (quota.size, quota.files) == (200 * 1024, None)
+
+
+def test_the_lead_is_held_against_measured_saves(site: Path) -> None:
+    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
+    writer = RecordWriter(run.path, attempt=1)
+    writer.event("saved", step=10)
+    writer.event("saved", step=20)
+    writer.write(step=20, loss=1.0, train_s=100.0, save_s=300.0)
+    writer.close()
+    line = only([*signal_lead.lead(of(), SMALL)])
+    # 60 s, a step of 5 s, a save of 150 s; the template asks for 180 s.
+    assert line.level == "fail"
+    assert "215 s needed (measured in 1 earlier runs of this model)" in line.said
+    assert "--signal=B:USR1@245" in line.mend
+    other = only([*signal_lead.lead(of("model.depth=2"), SMALL)])
+    assert other.level == "pass"
+    assert "no run of this model is in LOGS" in other.said
+
+
+def test_a_save_that_is_estimated_too_long_is_a_warning() -> None:
+    line = only([*signal_lead.lead(of(), Forecast(parameters=7_000_000_000, gpus={}))])
+    assert line.level == "warn"
+
+
+FITS = {"fits": True, "gib": {"total": 3.0}, "capacity_gib": 44.7}
+TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "mend": "train.micro_batch=8"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "level", "mend"),
+    [
+        ({"a40": FITS}, "pass", ""),
+        ({"a40": TIGHT}, "fail", "train.micro_batch=8"),
+        ({"a40": TIGHT, "h100": FITS}, "warn", "set resources.gpu to one of h100, or"),
+        ({}, "warn", ""),
+    ],
+)
+def test_the_memory_of_the_gpu_is_forecast(
+    gpus: dict[str, dict[str, object]], level: str, mend: str
+) -> None:
+    line = only([*forecast.memory(of(), Forecast(parameters=1, gpus=gpus, remark="no such GPU"))])
+    assert line.level == level
+    assert line.mend.startswith(mend)
+
+
+def test_a_forecast_that_cannot_be_made_is_unknown() -> None:
+    told = forecast.ask(of("resources.gpu=abacus"))
+    assert told.parameters is None
+    assert "abacus" in told.remark
+    line = only([*storage.room(of(), told)])
+    assert (line.level, "unknown" in line.said) == ("warn", True)
+
+
+def test_a_run_is_checked_as_it_would_be_resumed(launch: Launch, slurm: None, site: Path) -> None:
+    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
+    code, out, _ = launch("preflight", run.path, "train.steps=5000")
+    assert code == 0, out
+    code, out, _ = launch("preflight", run.path, "optimizer.lr=1")
+    assert code == 1
+    assert "optimizer.lr: cannot change when digits-1 is resumed" in out
+
+
+def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
+    launch: Launch, slurm: None, site: Path
+) -> None:
+    site.mkdir()
+    grid = ("train.global_batch=64,65,66", "resources.nodes=1,2", "resources.gpu=a40")
+    code, out, err = launch("preflight", DIGITS, *grid, "checkpoint.keep=1")
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == "pass  study         6 cells, 2 shapes"
+    fails = [line for line in lines if line.startswith("fail")]
+    assert len(fails) == 1
+    assert "train.global_batch 65 does not divide over 2 data ranks" in fails[0]
+    assert sum("gpu flags" in line for line in lines) == 2
+    assert sum("virtualenv" in line for line in lines) == 1
+    # Three runs of a shape, each with one save kept and one being written.
+    assert sum("6 checkpoints of" in line for line in lines) == 2
+    assert "1 fail" in err
+
+
+def test_a_study_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
+    code, out, _ = launch("preflight", DIGITS, "train.stps=1,2")
+    assert code == 1
+    assert out.count("\n") == 1
+    assert out.startswith("fail  config")
+
+
+def test_variables_that_override_a_plain_sbatch_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, slurm: None
+) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "other")
+    levels = {line.topic: line.level for line in checks(of())}
+    assert levels["environment"] == "warn"
+
+
+def test_a_line_holds_no_escape_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show([failure("data", "\x1b[2J\nevil")]) == 1
+    assert capsys.readouterr().out == "fail  data          ?[2J evil\n"
+
+
+def test_a_config_and_a_script_are_not_asked_at_once(launch: Launch) -> None:
+    for words in ((), (DIGITS, "--script", "x")):
+        with pytest.raises(SystemExit) as end:
+            launch("preflight", *words)
+        assert end.value.code == 2

@@ -1,0 +1,72 @@
+"""Flags come from the template, the site and the command line, and inject nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import ROOT
+from configs.yaml12 import ConfigError
+from launch.slurm import duration
+from launch.slurm.flags import parse_flags, spell, template_flags
+
+
+def test_words_are_flags_and_back() -> None:
+    words = ["--time=04:00:00", "--requeue", "--comment=a=b; $(c)", "--export="]
+    flags = parse_flags(words, source="here")
+    assert flags == {"time": "04:00:00", "requeue": True, "comment": "a=b; $(c)", "export": ""}
+    assert spell(flags) == words
+
+
+@pytest.mark.parametrize("word", ["-p", "gpu", "--", "--Time=1", "-p gpu", "--a b", ""])
+def test_what_is_no_flag_is_refused_by_its_source(word: str) -> None:
+    with pytest.raises(ConfigError, match=r"^env/sites/x\.sh: .* is no flag"):
+        parse_flags([word], source="env/sites/x.sh")
+
+
+@pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "a\rb", "a\x00b", "a\\b", "a\x1b[31m"])
+def test_a_value_that_could_end_its_directive_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="--comment holds characters"):
+        parse_flags([f"--comment={value}"], source="here")
+
+
+def test_the_templates_directives_are_read_up_to_its_first_command(tmp_path: Path) -> None:
+    template = tmp_path / "x.sbatch"
+    template.write_text("#!/bin/bash\n# About.\n#SBATCH --time=1\n\n#SBATCH --requeue\nset -e\n")
+    assert template_flags(template) == {"time": "1", "requeue": True}
+    template.write_text("#!/bin/bash\nset -e\n#SBATCH --time=1\n")
+    assert template_flags(template) == {}
+
+
+def test_every_template_can_be_replayed() -> None:
+    templates = sorted((ROOT / "jobs").glob("*.sbatch"))
+    assert templates
+    for template in templates:
+        flags = template_flags(template)
+        assert {"output", "open-mode", "signal", "time"} <= set(flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30", 1800),
+        ("30:15", 1815),
+        ("1:30:15", 5415),
+        ("2-00:00:00", 172800),
+        ("1-6", 108000),
+        ("1-6:30", 109800),
+        ("infinite", None),
+        ("UNLIMITED", None),
+        ("", None),
+    ],
+)
+def test_slurms_ways_to_write_a_time_are_read(text: str, expected: int | None) -> None:
+    assert duration.seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("hours", "spelled"),
+    [(4, "04:00:00"), (0.5, "00:30:00"), (0.001, "00:01:00"), (1.01, "01:01:00"), (72, "72:00:00")],
+)
+def test_hours_are_written_as_whole_minutes(hours: float, spelled: str) -> None:
+    assert duration.spell(hours * 3600) == spelled
+    assert duration.seconds(spelled) is not None

@@ -1,0 +1,169 @@
+"""How runs stand: the record first, Slurm where it has no end. The Slurm here is made of shell."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from configs.load import load, to_tree
+from configs.run.folder import RunFolder, make_run
+from configs.run.records import RecordWriter
+from launch.status import submitted_jobs
+from launch.table import text
+from tests.launch.conftest import DIGITS
+
+SQUEUE_KNOWS_NOTHING = "exit 0"
+
+
+def a_run(*events: str, job: str | None = "7", begun: bool = True, **fields: object) -> RunFolder:
+    """A run with these events of its first attempt, submitted as `job`."""
+    run = make_run("digits", to_tree(load(DIGITS, ["train.steps=600"])))
+    if job:
+        submitted_jobs.keep_text(run, job, "#!/bin/bash\n")
+    if begun:
+        run.attempt(1).mkdir()
+        run.note(1, slurm={"job": job, "nodelist": "n[1-2]"} if job else None)
+    writer = RecordWriter(run.path, attempt=1)
+    for event in events:
+        writer.event(event, **(fields if event == events[-1] else {}))
+    writer.close()
+    return run
+
+
+def row(launch, run: RunFolder) -> dict[str, object]:
+    code, said, _ = launch("status", run.path, "--json")
+    assert code == 0
+    (one,) = json.loads(said)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("events", "begun", "squeue", "state", "why"),
+    [
+        (["queued"], False, "7|PENDING||Resources", "queued", "Resources"),
+        (["queued"], True, "7|RUNNING|n1|None", "starting", None),
+        (["queued", "started"], True, "7|RUNNING|n[1-2]|None", "running", None),
+        (["started"], True, "7|COMPLETING|n1|None", "completing", None),
+        (["started", "paused"], True, "7|PENDING||BeginTime", "paused, then requeued", "BeginTime"),
+        (["started"], True, "7|PENDING||BeginTime", "started, then requeued", "BeginTime"),
+        (["started"], True, "7|NODE_FAIL|n1|None", "started, then ended", "its job is NODE_FAIL"),
+        (["queued"], False, "", "queued, then lost", "Slurm no longer knows the job"),
+        (["queued"], False, "7|PENDING||Nodes a|b", "queued", "Nodes a|b"),
+    ],
+)
+def test_a_record_without_an_end_is_completed_by_squeue(
+    events: list[str], begun: bool, squeue: str, state: str, why: str | None, launch, command
+) -> None:
+    command("squeue", f"echo '{squeue}'")
+    command("sacct", "exit 1")
+    one = row(launch, a_run(*events, begun=begun))
+    assert (one["state"], one.get("why"), one["job"]) == (state, why, "7")
+
+
+def test_a_job_that_squeue_forgot_is_looked_up_in_the_accounting(launch, command) -> None:
+    command("squeue", "exit 0")
+    command("sacct", "echo '7|CANCELLED by 1000|n1'")
+    one = row(launch, a_run("queued", "started"))
+    assert (one["state"], one["why"], one["nodes"]) == (
+        "started, then ended", "its job is CANCELLED", "n1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("event", ["done", "stopped", "skipped"])
+def test_a_record_with_an_end_asks_nobody(event: str, launch, command) -> None:
+    command("squeue", "exit 99")
+    one = row(launch, a_run("started", event, step=600))
+    assert (one["state"], one["steps"], one["nodes"]) == (event, "600/600", "n[1-2]")
+
+
+def test_a_failed_run_says_its_reason(launch) -> None:
+    one = row(launch, a_run("started", "failed", reason="nan"))
+    assert (one["state"], one["why"]) == ("failed", "nan")
+
+
+def test_a_run_of_this_machine_is_told_by_its_record_alone(launch, command) -> None:
+    command("squeue", "exit 99")
+    assert row(launch, a_run("queued", "started", job=None))["state"] == "started"
+
+
+def test_slurm_is_asked_once_for_all_runs(launch, command, tmp_path: Path, site: Path) -> None:
+    command("squeue", f"echo \"$@\" >>{tmp_path}/asked; echo '7|PENDING||None'; echo '8|RUNNING||'")
+    command("sacct", "exit 1")
+    a_run("queued", begun=False)
+    a_run("started", job="8")
+    code, said, _ = launch("status")
+    assert code == 0
+    states = [line.split()[1] for line in said.splitlines()]
+    assert (states[0], sorted(states[1:])) == ("state", ["queued", "running"])
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    assert "--jobs=7,8,1 " in asked
+
+
+@pytest.mark.parametrize("squeue", ["echo down >&2; exit 1", "exec /nowhere/squeue"])
+def test_a_silent_slurm_leaves_the_record(squeue: str, launch, command) -> None:
+    command("squeue", squeue)
+    run = a_run("queued", begun=False)
+    code, said, remarks = launch("status", run.path, "--json")
+    assert (code, json.loads(said)[0]["state"]) == (0, "queued")
+    assert "Slurm is not asked" in remarks
+
+
+def test_outer_settings_of_squeue_do_not_reach_it(
+    launch, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("squeue", 'echo "7|PENDING||${SQUEUE_STATES-}${SBATCH_X-}${SLURM_JOB_ID-}$SLURM_CONF"')
+    for name in ("SQUEUE_STATES", "SBATCH_X", "SLURM_JOB_ID", "SLURM_CONF"):
+        monkeypatch.setenv(name, name)
+    assert row(launch, a_run("queued", begun=False))["why"] == "SLURM_CONF"
+
+
+def test_a_folder_without_runs_gives_no_rows_and_a_missing_one_is_misuse(
+    launch, tmp_path: Path
+) -> None:
+    assert launch("status", tmp_path) == (0, "", "")
+    code, _, remarks = launch("status", tmp_path / "nope")
+    assert (code, "no such folder" in remarks) == (2, True)
+
+
+def test_a_pending_job_is_cancelled_and_its_run_stopped(launch, command, tmp_path: Path) -> None:
+    command("squeue", "echo '7|PENDING||Priority'")
+    command("scancel", f'echo "$@" >>{tmp_path}/cancelled')
+    run = a_run("queued", begun=False)
+    code, said, _ = launch("cancel", run.path)
+    assert (code, said) == (0, f"{run.path}: job 7 cancelled; stopped\n")
+    assert (tmp_path / "cancelled").read_text() == "7\n"
+    assert [record["event"] for record in run.records()] == ["queued", "stopped"]
+
+
+def test_a_running_job_is_cancelled_and_writes_its_own_end(launch, command) -> None:
+    command("squeue", "echo '7|RUNNING|n1|None'")
+    command("scancel", "exit 0")
+    run = a_run("queued", "started")
+    assert launch("cancel", run.path)[0] == 0
+    assert [record["event"] for record in run.records()] == ["queued", "started"]
+
+
+def test_a_run_in_a_session_is_stopped_and_the_session_is_not(launch, command) -> None:
+    command("scancel", "exit 99")
+    run = a_run("started", job=None)
+    run.note(1, slurm={"job": "9"})
+    assert launch("cancel", run.path)[0] == 0
+    assert run.stop_file.exists()
+
+
+def test_what_has_ended_is_not_cancelled(launch, command) -> None:
+    command("scancel", "exit 99")
+    run = a_run("started", "done")
+    code, said, remarks = launch("cancel", run.path)
+    assert (code, said, remarks) == (0, "", f"{run.path}: done already\n")
+
+
+def test_a_refusal_of_scancel_is_passed_on(launch, command) -> None:
+    command("squeue", "echo '7|RUNNING|n1|None'")
+    command("scancel", "echo 'Access/permission denied' >&2; exit 1")
+    code, _, remarks = launch("cancel", a_run("started").path)
+    assert (code, remarks) == (1, "scancel 7: Access/permission denied\n")
+
+
+def test_a_table_shows_control_characters_spelled() -> None:
+    assert text([{"run": "a\x1b[31mb", "steps": 3}]) == "run         steps\na\\x1b[31mb  3"

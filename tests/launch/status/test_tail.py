@@ -1,0 +1,87 @@
+"""`tail` follows a run from the queue to its end."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.load import load, to_tree
+from configs.run.folder import RunFolder, make_run
+from configs.run.records import RecordWriter
+from launch.slurm.client import Refused
+from launch.status import submitted_jobs, tail
+from launch.status.tail import follow
+from tests.launch.conftest import DIGITS
+
+
+@pytest.fixture
+def run(site: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    monkeypatch.setattr(tail, "POLL_S", 0.01)
+    run = make_run("digits", to_tree(load(DIGITS)))
+    submitted_jobs.keep_text(run, "7", "#!/bin/bash\n")
+    record(run, "queued")
+    return run
+
+
+def record(run: RunFolder, event: str, **fields: str) -> None:
+    writer = RecordWriter(run.path, attempt=max(run.attempts(), default=1))
+    writer.event(event, **fields)
+    writer.close()
+
+
+def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
+    run: RunFolder, command, capfdbinary
+) -> None:
+    command("squeue", "echo '7|PENDING||Resources'")
+    output = run.path.parent / f"{run.name}-7.out"
+
+    def live() -> None:
+        time.sleep(0.1)
+        output.write_text("the job begins\n")
+        time.sleep(0.1)
+        run.attempt(1).mkdir()
+        run.note(1, slurm={"job": "7"})
+        (run.attempt(1) / "output.log").write_text("step 1\n")
+        record(run, "started")
+        time.sleep(0.1)
+        with (run.attempt(1) / "output.log").open("a") as file:
+            file.write("step 2\n")
+        record(run, "done")
+
+    life = threading.Thread(target=live)
+    life.start()
+    end = follow(run, lines=20)
+    life.join()
+    said = capfdbinary.readouterr()
+    assert said.out == b"the job begins\nstep 1\nstep 2\n"
+    assert b"job 7 waits: Resources\n" in said.err
+    assert end.event == "done"
+
+
+def test_only_the_last_lines_of_what_was_there_are_printed(run: RunFolder, capfdbinary) -> None:
+    run.attempt(1).mkdir()
+    (run.attempt(1) / "output.log").write_text("".join(f"line {i}\n" for i in range(100)))
+    record(run, "failed", reason="nan")
+    assert follow(run, lines=2).event == "failed"
+    assert capfdbinary.readouterr().out == b"line 98\nline 99\n"
+
+
+def test_a_run_that_failed_before_it_started_shows_why(run: RunFolder, launch) -> None:
+    run.attempt(1).mkdir()
+    (run.attempt(1) / "output.log").write_text("no module named torch\n")
+    record(run, "failed", reason="crash")
+    code, said, remarks = launch("tail", run.path)
+    assert (code, said) == (1, "no module named torch\n")
+    assert remarks.endswith(f"failed: {run.path}\n")
+
+
+def test_a_job_that_died_silently_ends_it(run: RunFolder, command) -> None:
+    command("squeue", "echo '7|NODE_FAIL|n1|None'")
+    with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
+        follow(run, lines=20)
+
+
+def test_a_folder_that_is_no_run_is_misuse(launch, tmp_path: Path) -> None:
+    code, _, remarks = launch("tail", tmp_path)
+    assert (code, "not a run's folder" in remarks) == (2, True)

@@ -1,0 +1,169 @@
+"""`status` as people watch it: pace, time to go, a view that redraws, holds that it shortens."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import RunFolder
+from configs.run.records import RecordWriter
+from launch.__main__ import main
+from launch.status.holds import Holds
+from launch.status.pace import Pace
+from launch.status.state import Overview, overview
+from launch.status.watch import Log, watch
+from tests.launch.status.test_state import a_run, row
+
+
+def steps(run: RunFolder, *times: tuple[float, int], attempt: int = 1) -> None:
+    """Step records at these (seconds, step)."""
+    with run.metrics_file.open("a") as file:
+        for at, step in times:
+            record = {"time": at, "attempt": attempt, "step": step, "images": step, "loss": 1.0}
+            file.write(json.dumps(record) + "\n")
+
+
+def test_pace_is_that_of_the_newest_records_of_the_newest_attempt() -> None:
+    pace = Pace()
+    assert pace.steps_per_s is None
+    for at, step in [(0.0, 0), (1.0, 1000)]:
+        pace.take({"time": at, "attempt": 1, "step": step})
+    for i in range(100):
+        pace.take({"time": 50.0 + i, "attempt": 2, "step": 1000 + i * (1 if i < 50 else 4)})
+    assert pace.steps_per_s == pytest.approx(4)
+    assert pace.eta_s(step=2000, steps=2400) == 100
+    assert pace.eta_s(step=2400, steps=2000) == 0
+    assert pace.eta_s(step=None, steps=10) is None
+
+
+def test_a_running_run_shows_its_pace_and_what_it_has_to_go(launch, command) -> None:
+    command("squeue", "echo '7|RUNNING|n1|None'")
+    run = a_run("started")
+    steps(run, (100.0, 100), (110.0, 120))
+    one = row(launch, run)
+    assert (one["steps"], one["steps_per_s"], one["eta_s"]) == ("120/600", 2.0, 240)
+    _, said, _ = launch("status", run.path)
+    assert said.splitlines()[0].split()[2:5] == ["steps", "steps/s", "eta"]
+    assert said.splitlines()[1].split()[3:5] == ["2", "00:04:00"]
+
+
+def test_a_run_that_does_not_run_shows_no_pace(launch, command) -> None:
+    command("squeue", "echo '7|PENDING||BeginTime'")
+    run = a_run("started")
+    steps(run, (100.0, 100), (110.0, 120))
+    assert "steps_per_s" not in row(launch, run)
+
+
+def watched(run: RunFolder, *, end_after_s: float) -> tuple[str, int]:
+    """What `status RUN` shows on a terminal, of a run that ends meanwhile; its exit code."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "launch", "status", str(run.path)]
+    wide = os.environ | {"COLUMNS": "300"}
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=wide)
+    os.close(theirs)
+    time.sleep(end_after_s)
+    writer = RecordWriter(run.path, attempt=1)
+    writer.event("done", step=600)
+    writer.close()
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:
+        # What reads from a terminal whose other end is closed.
+        pass
+    return shown.decode(), process.wait(timeout=30)
+
+
+def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: Path) -> None:
+    command("squeue", f"echo x >>{tmp_path}/asked; echo '7|PENDING||BeginTime'")
+    command("scontrol", f'echo "$@" >>{tmp_path}/updates')
+    run = a_run("started", "paused")
+    steps(run, (100.0, 100))
+    shown, code = watched(run, end_after_s=2.5)
+    first, last = shown.split("\x1b[3A\x1b[J")
+    assert "paused, then requeued" in first
+    assert "job 7 was held after its requeue: it may begin in 5 s" in first
+    assert "done" in last
+    assert code == 0
+    assert (tmp_path / "updates").read_text() == "update jobid=7 StartTime=now+5\n"
+    assert (tmp_path / "asked").read_text() == "x\n"
+
+
+def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
+    command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command("squeue", "exit 0")
+    runs = [a_run("started", job=None), a_run("started", "failed", job=None, reason="nan")]
+    ended = [RecordWriter(runs[0].path, attempt=1)]
+
+    def summary(now: Overview) -> list[str]:
+        return [", ".join(one.event for one in now.standings)]
+
+    def pause(seconds: float) -> None:
+        assert seconds == 10
+        if pauses.pop():
+            ended[0].event("done", step=600)
+
+    pauses = [True, False]
+    now = watch([run.path for run in runs], on=Log(), summaries=summary, pause=pause)
+    said = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["started, failed", "done, failed"]
+    assert [one.event for one in now.standings] == ["done", "failed"]
+    assert launched(runs, "--wait") == 1
+    assert launched(runs[:1], "--wait") == 0
+
+
+def launched(runs: list[RunFolder], *words: str) -> int:
+    return main(["status", *(str(run.path) for run in runs), *words])
+
+
+@pytest.mark.parametrize(
+    ("events", "squeue"),
+    [
+        (["queued"], "7|PENDING||BeginTime"),
+        (["started", "paused"], "7|PENDING||Resources"),
+        (["started"], "7|RUNNING|n1|None"),
+    ],
+)
+def test_only_the_hold_after_a_requeue_is_shortened(
+    events: list[str], squeue: str, command, tmp_path: Path
+) -> None:
+    command("squeue", f"echo '{squeue}'")
+    command("scontrol", f"touch {tmp_path}/updated")
+    now = overview([a_run(*events).path])
+    assert Holds().shorten(now.standings, now.jobs or {}) == []
+    assert not (tmp_path / "updated").exists()
+
+
+def test_a_site_that_forbids_it_is_named_once(command) -> None:
+    command("squeue", "echo '7|PENDING||BeginTime'")
+    command("scontrol", "echo 'Access denied' >&2; exit 1")
+    now = overview([a_run("started").path])
+    holds = Holds()
+    (said,) = holds.shorten(now.standings, now.jobs or {})
+    assert "this site lets nobody end that" in said
+    assert holds.shorten(now.standings, now.jobs or {}) == []
+
+
+def test_status_tells_what_the_hours_went_to(launch) -> None:
+    run = a_run("started")
+    began = next(iter(run.records()))["time"]
+    run.note(1, began=began - 3600, ended=began + 7200, slurm={"job": "7"})
+    clocks = {"train_s": 5400.0, "data_s": 900.0}
+    writer = RecordWriter(run.path, attempt=1)
+    writer.write(step=10, images=10, loss=1.0, **clocks)
+    writer.event("done", step=10, **clocks)
+    writer.close()
+    code, said, _ = launch("status", run.path, "--hours", "--json")
+    (hours,) = json.loads(said)
+    assert code == 0
+    assert hours["run"] == run.name
+    assert (hours["train_h"], hours["data_h"]) == (1.25, 0.25)
+    parts = {"setup_h", "train_h", "data_h", "other_h"} & set(hours)
+    assert sum(hours[part] for part in parts) == pytest.approx(hours["allocated_h"], rel=0.01)

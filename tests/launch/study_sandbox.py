@@ -1,0 +1,78 @@
+"""A study to submit, a Slurm made of shell that takes it, and what became of its cells."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import RunFolder
+from configs.run.records import RecordWriter
+from configs.run.study_folder import StudyFolder
+from configs.yaml12 import dump_yaml
+from tests.launch.conftest import DIGITS
+
+TINY = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10}
+
+
+@pytest.fixture(autouse=True)
+def _slurm(command, tmp_path: Path) -> None:
+    """A cluster that takes everything, and counts its jobs from 101 on."""
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command(
+        "sbatch",
+        f"""[[ $1 == --test-only ]] && exit 0
+        n=$(($(cat {tmp_path}/jobs 2>/dev/null || echo 100) + 1)); echo $n >{tmp_path}/jobs
+        cp "$1" {tmp_path}/$n.sbatch; echo Submitted batch job $n""",
+    )
+    command("squeue", f'echo "$@" >>{tmp_path}/squeue; cat {tmp_path}/queue 2>/dev/null; exit 0')
+    command("sacct", "exit 1")
+    command("srun", "exit 0")
+    command("scontrol", "echo 'MaxArraySize            = 1001'")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Two GPUs x two batches, twice."""
+    file = tmp_path / "gpus.yaml"
+    tree = {
+        "kind": "study",
+        "question": "Which GPU?",
+        "base": str(DIGITS),
+        "set": TINY,
+        "axes": {"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
+        "repeats": 2,
+        "throttle": 3,
+    }
+    file.write_text(dump_yaml(tree))
+    return file
+
+
+def submitted(launch, *words: str | Path) -> StudyFolder:
+    code, said, remarks = launch("submit", *words)
+    assert code == 0, remarks
+    return StudyFolder(Path(said.splitlines()[0].removeprefix("study: ")))
+
+
+def end(study: StudyFolder, cell: str, event: str, **fields: object) -> RunFolder:
+    """Let a cell have run, to this event."""
+    run = RunFolder(study.cell(cell))
+    number = max(run.attempts(), default=0) + 1
+    run.attempt(number).mkdir()
+    writer = RecordWriter(run.path, attempt=number)
+    writer.event("started", step=0)
+    writer.event(event, **fields)
+    writer.close()
+    return run
+
+
+def end_all(study: StudyFolder, event: str = "done", *, but: tuple[str, ...] = ()) -> None:
+    for row in study.rows():
+        if row.cell not in but:
+            end(study, row.cell, event, step=10)
+
+
+def array_lines(tmp_path: Path) -> list[str]:
+    """`--array` of every job that sbatch got, in order; empty for one that is no array."""
+    scripts = sorted(tmp_path.glob("*.sbatch"), key=lambda file: int(file.stem))
+    found = (re.search(r"^#SBATCH --array=(.*)$", file.read_text(), re.M) for file in scripts)
+    return [match[1] if match else "" for match in found]

@@ -1,0 +1,103 @@
+"""`--local` runs a config on this machine, in the background."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import ROOT, RunFolder
+from tests.launch.conftest import DIGITS
+from tests.real_runs import files_with
+
+# Made here, since a run also keeps the code that it ran, and that of the tests with it.
+CANARY = secrets.token_hex(16)
+SMALLEST = (
+    "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
+    "sample.per_class=1", "sample.steps=2",
+)  # fmt: skip
+
+
+@pytest.fixture
+def started(site: Path) -> RunFolder:
+    """A run started by a launcher that has left."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    run, process = answer.stdout.splitlines()
+    assert process.startswith("process: ")
+    return RunFolder(Path(run.removeprefix("run: ")))
+
+
+def test_it_goes_on_after_the_launcher_left_until_it_is_done(started: RunFolder, launch) -> None:
+    deadline = time.monotonic() + 240
+    while (events := [one["event"] for one in started.records() if "event" in one])[-1] != "done":
+        assert time.monotonic() < deadline, (events, log(started))
+        time.sleep(0.2)
+    assert events == ["queued", "started", "saved", "done"]
+    _, said, _ = launch("status", started.path, "--json")
+    (row,) = json.loads(said)
+    assert (row["state"], row["steps"], row["attempts"]) == ("done", "10/10", 1)
+    assert launch("tail", started.path)[0] == 0
+    assert not list(started.path.parent.rglob("*.pkl"))
+    assert files_with(CANARY, started.path.parent) == []
+    assert files_with("digits", started.path.parent)
+
+
+def log(run: RunFolder) -> str:
+    return "".join(file.read_text() for file in (run.path / "jobs").glob("*.out"))
+
+
+def test_a_folder_that_submitit_takes_for_a_pattern_is_refused(
+    launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "100%task"))
+    code, _, remarks = launch("submit", DIGITS, "--local")
+    assert code == 2
+    assert "submitit takes % and a letter for a pattern" in remarks
+    assert not (tmp_path / "100%task").exists()
+
+
+def test_a_study_runs_cell_by_cell_and_is_reported_on(site: Path, launch) -> None:
+    words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *words],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
+    code, _, remarks = launch("submit", study)
+    assert (code, f"process {process} runs it here" in remarks) == (1, True)
+    deadline = time.monotonic() + 300
+    while not (Path(study) / "ablation.txt").exists():
+        assert time.monotonic() < deadline, list(Path(study).rglob("*.out"))
+        time.sleep(0.2)
+    _, said, remarks = launch("status", study, "--json")
+    assert [row["state"] for row in json.loads(said)] == ["done", "done"]
+    assert remarks.endswith(": 2 runs: 2 done\n")
+    assert (Path(study) / "report.html").exists()
+    assert not list(site.rglob("*.pkl"))
+
+
+def test_a_study_on_this_machine_is_cancelled_between_its_cells(site: Path, launch) -> None:
+    words = [*SMALLEST, "train.steps=1000000", "optimizer.lr=1e-4,3e-4", "report=false"]
+    _, said, _ = launch("submit", DIGITS, "--local", *words)
+    study, process = (line.partition(": ")[2] for line in said.splitlines())
+    runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
+    deadline = time.monotonic() + 240
+    while not any(one.get("event") == "started" for run in runs for one in run.records()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert launch("cancel", study)[1].endswith(
+        "1 that run save and stop, 1 that waited are stopped\n"
+    )
+    while Path("/proc", process).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}

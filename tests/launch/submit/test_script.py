@@ -1,0 +1,187 @@
+"""The batch script, whole: what `--dry-run` prints is what is submitted."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import ROOT, find_runs
+from tests.launch.conftest import DIGITS
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launch.submit.run.new_id", lambda: "1120-093000-1a2b")
+
+
+def stable(text: str, tmp_path: Path) -> str:
+    """The text without what differs between machines."""
+    text = text.replace(str(tmp_path), "/TMP").replace(sys.prefix, "/VENV")
+    text = text.replace(str(ROOT), "/CHECKOUT")
+    return re.sub(r"\.code/[0-9a-f]{16}", ".code/TREE", text)
+
+
+# Words of the command line, without those after the `--`, and those after it.
+CASES = {
+    "plain": ("resources.gpu=a40", ""),
+    "two-nodes": (
+        "resources.gpu=a100 resources.nodes=2 resources.gpus_per_node=2 resources.hours=72.5 "
+        "resources.cpus_per_gpu=6 resources.memory_gb=120 --partition=long",
+        "",
+    ),
+    "carc": ("--site carc-discovery resources.gpu=a40 resources.gpus_per_node=2", ""),
+    "no-gpu": ("resources.gpus_per_node=0", ""),
+    "any-gpu-and-flags": (
+        "train.steps=5",
+        "--account=lab_123 --begin=now+1hour --exclusive --time=1-00:00:00",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_script_and_the_command_by_hand_are_these(name: str, launch, tmp_path: Path) -> None:
+    words, flags = CASES[name]
+    code, said, remarks = launch(
+        "submit", DIGITS, *words.split(), "--dry-run", "--", *flags.split()
+    )
+    assert (code, remarks) == (0, "")
+    golden = GOLDEN / f"{name}.sbatch"
+    if os.environ.get("GOLDEN") == "write":
+        golden.write_text(stable(said, tmp_path))
+    assert stable(said, tmp_path) == golden.read_text()
+
+
+def test_it_writes_nothing(launch, tmp_path: Path) -> None:
+    launch("submit", DIGITS, "--dry-run")
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_it_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bash", "dirname", "git", "hostname", "env"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    code, said, _ = launch("submit", DIGITS, "--dry-run")
+    assert (code, said.startswith("#!/bin/bash\n")) == (0, True)
+
+
+def executed(text: str, folder: Path) -> list[str]:
+    """The words that the script's last command would run, as bash reads them."""
+    said = folder / "said"
+    stub = 'exec() { printf "%s\\0" "$@" >"$SAID"; }\n'
+    lines = text.partition("# The same by hand")[0]
+    subprocess.run(["bash", "-c", stub + lines], check=True, cwd=folder, env={"SAID": str(said)})
+    return said.read_bytes().decode().split("\0")[:-1]
+
+
+HOSTILE = [
+    "a b", "it's", 'say "x"', "$(touch hacked)", "`touch hacked`", "a;touch hacked", "-x", "--help",
+    "%j", "%x%%", "#SBATCH --uid=0", "a&b|c>d", "*", "~root", "!!", "é", "{a,b}", "$HOME",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_reaches_a_shell_unquoted(
+    name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setenv("LOGS", str(tmp_path / name / "logs"))
+    monkeypatch.setenv("VENV", str(tmp_path / name / "venv"))
+    (tmp_path / name / "venv").symlink_to(sys.prefix)
+    config = tmp_path / name / f"{name}.yaml"
+    config.write_text("{}\n")
+    _, said, _ = launch("submit", config, "--dry-run")
+    run = tmp_path / name / "logs" / f"{name}-1120-093000-1a2b"
+    shell, script, source = executed(said, tmp_path)
+    assert (shell, source) == ("bash", str(run))
+    assert script.startswith(f"{tmp_path / name}/logs/.code/")
+    directives = [line for line in said.splitlines() if line.startswith("#SBATCH")]
+    assert len(directives) == 11
+    by_hand = said.split("# The same by hand")[1].partition("\n")[2].removeprefix("# ")
+    assert shlex.split(by_hand)[-1] == str(config)
+    assert not list(tmp_path.rglob("hacked"))
+
+
+def test_a_newline_in_a_value_stays_in_its_word(launch, tmp_path: Path) -> None:
+    launch("submit", DIGITS, "--dry-run")
+    question = 'question="a\n#SBATCH --uid=0\n$(touch hacked)"'
+    code, said, _ = launch("submit", DIGITS, question, "--dry-run")
+    assert code == 0
+    assert "\n#SBATCH --uid" not in said
+    assert len(executed(said, tmp_path)) == 3
+    assert not list(tmp_path.rglob("hacked"))
+
+
+@pytest.mark.parametrize("name", ["new\nline", "tab\t", "esc\x1b", "back\\slash"])
+def test_a_folder_that_slurm_cannot_be_given_is_refused(
+    name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / name))
+    code, said, remarks = launch("submit", DIGITS, "--dry-run")
+    assert (code, said) == (2, "")
+    assert "without backslashes and control characters" in remarks
+
+
+@pytest.mark.parametrize("name", ["new\nline", "back\\slash"])
+def test_a_config_whose_name_no_job_can_have_is_refused(name: str, launch, tmp_path: Path) -> None:
+    config = tmp_path / f"{name}.yaml"
+    config.write_text("{}\n")
+    code, said, remarks = launch("submit", config, "--dry-run")
+    assert (code, said) == (2, "")
+    assert "rename the YAML file" in remarks
+
+
+def test_a_secret_in_the_environment_is_in_no_text(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "canary-4711")
+    assert "canary" not in launch("submit", DIGITS, "--dry-run")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nope.yaml"], "nope.yaml: no such file"),
+        ([DIGITS, "train.stps=5"], "did you mean train.steps?"),
+        ([DIGITS, "data.source=folder", "data.path=/nope", "data.channels=3"], "/nope: no such"),
+        ([DIGITS, "train.global_batch=7", "resources.nodes=2"], "not divide over 2 data ranks"),
+        ([DIGITS, "--site=nowhere"], "SITE=nowhere: there is no"),
+        ([DIGITS, "--", "-p", "gpu"], "'-p' is no flag; write each in one word"),
+    ],
+)
+def test_what_is_wrong_with_the_request_is_misuse(
+    words: list[str | Path], message: str, launch, site: Path
+) -> None:
+    code, said, remarks = launch("submit", *words)
+    assert (code, said) == (2, "")
+    assert message in remarks
+    assert not site.exists()
+
+
+def test_a_missing_virtualenv_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VENV", "/nowhere")
+    code, _, remarks = launch("submit", DIGITS)
+    assert (code, remarks) == (2, "no virtualenv in /nowhere; make it with env/create.sh\n")
+
+
+def test_a_log_folder_that_cannot_be_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGS", "/dev/null/logs")
+    code, _, remarks = launch("submit", DIGITS)
+    assert code == 2
+    assert remarks.startswith("LOGS /dev/null/logs: cannot be written; set LOGS")
+
+
+def test_without_slurm_the_way_out_is_named(
+    launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, site: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "dirname", "git", "hostname", "env"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    code, _, remarks = launch("submit", DIGITS)
+    assert (code, "or run it here with --local" in remarks) == (2, True)
+    assert not site.exists() or find_runs(site) == []

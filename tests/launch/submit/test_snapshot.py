@@ -1,0 +1,141 @@
+"""A snapshot is the tree as it was submitted, made once, whoever asks."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from configs.run.code_version import version
+from configs.yaml12 import ConfigError
+from launch.submit import snapshot
+from launch.submit.snapshot import keep, read_tree
+from tests.launch.conftest import git
+
+HOSTILE = ["a b.txt", 'it\'s "quoted".py', "new\nline", "$(touch hacked);x", "-rf", "%j", "é", "'"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "version.json"
+    }
+
+
+def test_tracked_and_new_files_are_kept_and_ignored_ones_are_not(
+    repository: Path, tmp_path: Path
+) -> None:
+    (repository / "new").mkdir()
+    (repository / "new" / "b.py").write_text("b = 1\n")
+    (repository / "ignored").write_text("secret")
+    kept = contents(keep(read_tree(repository), tmp_path / "logs"))
+    assert set(kept) == {".gitignore", "a.py", "new/b.py"}
+    assert kept["a.py"] == b"a = 1\n"
+
+
+def test_names_may_hold_anything(repository: Path, tmp_path: Path) -> None:
+    for name in HOSTILE:
+        (repository / f"in {name}").mkdir()
+        (repository / f"in {name}" / name).write_text(name)
+    (repository / os.fsdecode(b"not-\xff-utf8")).write_text("x")
+    kept = contents(keep(read_tree(repository), tmp_path / "logs"))
+    assert {f"in {name}/{name}" for name in HOSTILE} <= set(kept)
+    assert os.fsdecode(b"not-\xff-utf8") in kept
+    assert not list(tmp_path.rglob("hacked"))
+
+
+def test_programs_and_links_stay_what_they_are(repository: Path, tmp_path: Path) -> None:
+    (repository / "run").write_text("#!/bin/sh\n")
+    (repository / "run").chmod(0o755)
+    (repository / "link").symlink_to("a.py")
+    (repository / "dangling").symlink_to("/nowhere")
+    folder = keep(read_tree(repository), tmp_path / "logs")
+    assert os.stat(folder / "run").st_mode & 0o777 == 0o500
+    assert os.stat(folder / "a.py").st_mode & 0o777 == 0o400
+    assert os.readlink(folder / "link") == "a.py"
+    assert os.readlink(folder / "dangling") == "/nowhere"
+
+
+def test_the_same_tree_is_kept_once_and_another_elsewhere(repository: Path, tmp_path: Path) -> None:
+    first = keep(read_tree(repository), tmp_path / "logs")
+    assert keep(read_tree(repository), tmp_path / "logs") == first
+    (repository / "a.py").write_text("a = 2\n")
+    second = keep(read_tree(repository), tmp_path / "logs")
+    (repository / "a.py").chmod(0o755)
+    third = keep(read_tree(repository), tmp_path / "logs")
+    assert len({first, second, third}) == 3
+    assert (first / "a.py").read_text() == "a = 1\n"
+    assert sorted((tmp_path / "logs" / ".code").iterdir()) == sorted([first, second, third])
+
+
+def test_a_file_deleted_but_tracked_is_left_out(repository: Path, tmp_path: Path) -> None:
+    (repository / "a.py").unlink()
+    assert set(contents(keep(read_tree(repository), tmp_path / "logs"))) == {".gitignore"}
+
+
+def test_launchers_at_the_same_moment_end_with_one_whole_folder(
+    repository: Path, tmp_path: Path
+) -> None:
+    for number in range(50):
+        (repository / f"{number}.py").write_text(str(number))
+    tree = read_tree(repository)
+    with ThreadPoolExecutor(8) as pool:
+        folders = set(pool.map(lambda _: keep(tree, tmp_path / "logs"), range(16)))
+    (folder,) = folders
+    assert list((tmp_path / "logs" / ".code").iterdir()) == [folder]
+    assert len(contents(folder)) == 52
+
+
+def test_what_was_purged_from_it_comes_back(repository: Path, tmp_path: Path) -> None:
+    folder = keep(read_tree(repository), tmp_path / "logs")
+    (folder / "a.py").unlink()
+    assert keep(read_tree(repository), tmp_path / "logs") == folder
+    assert (folder / "a.py").read_text() == "a = 1\n"
+
+
+def test_it_knows_its_commit_and_what_differs_from_it(repository: Path, tmp_path: Path) -> None:
+    clean = version(keep(read_tree(repository), tmp_path / "logs"))
+    assert clean is not None
+    assert (clean.dirty, clean.patch) == (False, "")
+    (repository / "new.py").write_text("new\n")
+    new = version(keep(read_tree(repository), tmp_path / "logs"))
+    assert new is not None
+    assert (new.commit, new.dirty, new.patch) == (clean.commit, True, "")
+    (repository / "a.py").write_text("a = 2\n")
+    edited = version(keep(read_tree(repository), tmp_path / "logs"))
+    assert edited is not None
+    assert "-a = 1\n+a = 2\n" in edited.patch
+
+
+def test_it_is_no_part_of_the_repository_it_lies_in(repository: Path) -> None:
+    (repository / ".gitignore").write_text("logs\n")
+    folder = keep(read_tree(repository), repository / "logs")
+    (repository / "a.py").write_text("a = 3\n")
+    kept = version(folder)
+    assert kept is not None
+    assert "a = 3" not in kept.patch
+
+
+def test_the_git_of_a_hook_does_not_mislead_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read_tree(repository).digest
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert read_tree(repository).digest == expected
+
+
+def test_a_data_set_in_the_tree_is_refused_by_name(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MOST_BYTES", 1000)
+    (repository / "images.bin").write_bytes(bytes(2000))
+    with pytest.raises(ConfigError, match=r"'images\.bin'; name what is not code in \.gitignore"):
+        read_tree(repository)
+
+
+def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(ConfigError, match="git cannot list the tree"):
+        read_tree(tmp_path / "plain")

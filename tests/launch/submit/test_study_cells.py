@@ -1,0 +1,154 @@
+"""A study that was submitted before: what of it is submitted again, looked at and ended."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from configs.attempt.pruning import settle_cell
+from configs.run.folder import RunFolder
+from configs.run.study_folder import StudyFolder
+from tests.launch.conftest import DIGITS
+from tests.launch.study_sandbox import _slurm, array_lines, end, end_all, study, submitted
+
+__all__ = ["_slurm", "study"]
+
+
+def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing(
+    study: Path, launch, tmp_path: Path
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a40_bs8", "a40_bs16", "a40_bs8_r2", "a100_bs8"))
+    failed = end(folder, "a40_bs8", "failed", reason="crash")
+    end(folder, "a40_bs16", "failed", reason="oom")
+    end(folder, "a40_bs8_r2", "stopped", step=5)
+    lost = next(row for row in folder.rows() if row.cell == "a100_bs8")
+    code, said, remarks = launch("submit", study)
+    assert (code, "goes on with" in remarks) == (0, True)
+    assert said.splitlines()[1:] == [
+        "array: 104 (1 runs, 1x1-a100-4.0h-8cpu)",
+        "array: 105 (2 runs, 1x1-a40-4.0h-8cpu)",
+        "report: 106",
+    ]
+    assert f"export FIRST_CELL={lost.index}\n" in (tmp_path / "104.sbatch").read_text()
+    assert [record["event"] for record in failed.records()][-2:] == ["failed", "queued"]
+    for cell in ("a40_bs8", "a40_bs8_r2", "a100_bs8"):
+        end(folder, cell, "done", step=10)
+    for source in (study, folder.path):
+        code, said, remarks = launch("submit", source)
+        assert (code, said) == (0, f"study: {folder.path}\n")
+        assert "nothing is missing, nothing has failed" in remarks
+
+
+def test_what_is_queued_or_runs_is_not_submitted_again_and_squeue_is_asked_once(
+    study: Path, launch, tmp_path: Path
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a40_bs8", "a40_bs16"))
+    rows = {row.cell: row.index for row in folder.rows()}
+    (tmp_path / "queue").write_text(
+        f"102_{rows['a40_bs8'] - 4}|PENDING||Priority\n102_{rows['a40_bs16'] - 4}|RUNNING|n1|None\n"
+    )
+    assert launch("submit", folder.path)[:2] == (0, f"study: {folder.path}\n")
+    (asked,) = (tmp_path / "squeue").read_text().splitlines()
+    assert "--array" in asked
+    assert "--jobs=102,1 " in asked
+
+
+def test_rerun_takes_what_ran_out_of_memory_too_and_what_that_ruled_out(
+    study: Path, launch
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a40_bs8", "a40_bs16", "a40_bs16_r2"))
+    run = end(folder, "a40_bs8", "failed", reason="oom")
+    ruled_out = settle_cell(run, list(run.records())[-1])
+    assert sorted(ruled_out) == ["a40_bs16", "a40_bs16_r2"]
+    assert "nothing is missing" in launch("submit", folder.path)[2]
+    code, said, _ = launch("rerun", folder.path)
+    assert (code, said.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
+
+
+def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
+    study: Path, launch, tmp_path: Path
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder)
+    code, said, _ = launch("submit", study, "train.global_batch=8,16,32", "--into", folder.path)
+    assert (code, said.splitlines()[0]) == (0, f"study: {folder.path}")
+    assert array_lines(tmp_path)[3:] == ["0-1%3", "0-1%3", ""]
+    assert [row.cell for row in folder.rows()][8:] == [
+        "a100_bs32", "a100_bs32_r2", "a40_bs32", "a40_bs32_r2",
+    ]  # fmt: skip
+    code, _, remarks = launch("submit", study, "train.steps=99", "--into", folder.path)
+    assert (code, "has another config; leave --into out" in remarks) == (2, True)
+    assert launch("submit", study, "--into", tmp_path)[0] == 2
+
+
+def test_a_changed_study_and_a_new_one_get_folders_of_their_own(study: Path, launch) -> None:
+    first = submitted(launch, study)
+    assert submitted(launch, study, "--new").path != first.path
+    assert submitted(launch, study, "train.steps=11").path != first.path
+
+
+def test_a_refusal_of_the_second_array_leaves_the_first_and_can_be_made_up_for(
+    study: Path, launch, command, site: Path, tmp_path: Path
+) -> None:
+    command(
+        "sbatch",
+        f"""[[ $1 == --test-only ]] && exit 0
+        [[ ! -e {tmp_path}/one ]] || {{ echo full >&2; exit 1; }}
+        touch {tmp_path}/one; echo Submitted batch job 7""",
+    )
+    assert launch("submit", study)[0] == 1
+    (path,) = site.glob("gpus-*")
+    folder = StudyFolder(path)
+    (tmp_path / "queue").write_text("".join(f"7_{i}|PENDING||None\n" for i in range(4)))
+    command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 8")
+    code, said, _ = launch("submit", folder.path)
+    assert (code, said.splitlines()[1]) == (0, "array: 8 (4 runs, 1x1-a40-4.0h-8cpu)")
+
+
+def test_status_counts_the_cells_and_names_their_tasks(
+    study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a100_bs8",))
+    index = next(row.index for row in folder.rows() if row.cell == "a100_bs8")
+    (tmp_path / "queue").write_text(f"101_{index}|PENDING||Priority\n")
+    code, said, remarks = launch("status", folder.path, "--json")
+    states = {Path(row["run"]).name: row for row in json.loads(said)}
+    assert (code, len(states)) == (0, 8)
+    waiting = states["a100_bs8"]
+    assert (waiting["state"], waiting["job"], waiting["why"]) == (
+        "queued", f"101_{index}", "Priority",
+    )  # fmt: skip
+    assert remarks == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
+    monkeypatch.chdir(folder.path.parent)
+    assert launch("status", folder.path.name)[2].endswith("8 runs: 7 done, 1 queued\n")
+
+
+def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_path: Path) -> None:
+    command("scancel", f'echo "$@" >>{tmp_path}/cancelled')
+    folder = submitted(launch, study)
+    names = {row.index: row.cell for row in folder.rows()}
+    end_all(folder, but=tuple(names[index] for index in (0, 1, 5)))
+    (tmp_path / "queue").write_text("101_0|RUNNING|n1|None\n101_1|PENDING||None\n")
+    code, said, _ = launch("cancel", folder.path)
+    assert (code, said) == (
+        0, f"{folder.path}: 1 that run save and stop, 2 that waited are stopped\n",
+    )  # fmt: skip
+    (words,) = (tmp_path / "cancelled").read_text().splitlines()
+    assert sorted(words.split()) == ["101_0", "101_1", "102_1"]
+    last = [list(RunFolder(folder.cell(names[i])).records())[-1]["event"] for i in (0, 1, 5)]
+    assert last == ["queued", "stopped", "stopped"]
+
+
+def test_into_is_for_studies_only(launch) -> None:
+    code, _, remarks = launch("submit", DIGITS, "--new", "--dry-run")
+    assert (code, "are for studies" in remarks) == (2, True)
+
+
+def test_a_folder_is_gone_on_with_as_it_is(study: Path, launch) -> None:
+    folder = submitted(launch, study)
+    code, _, remarks = launch("submit", folder.path, "train.steps=3")
+    assert (code, "submit the study with --into this folder" in remarks) == (2, True)

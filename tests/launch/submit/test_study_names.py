@@ -1,0 +1,179 @@
+"""Whatever a study, its folder or its values are called, no shell and no directive sees it bare."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from configs.grid.cells import make_cells
+from configs.grid.study_file import Grid
+from configs.run.study_folder import Row, StudyFolder
+from configs.schema import Study
+from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+from launch.slurm import executor
+from launch.slurm.executor import BatchScript
+from launch.slurm.flags import parse_flags
+from launch.submit.array import Array, array_script, report_script
+from launch.submit.by_hand import cells_by_hand
+from launch.submit.plan import make_plan, shape_of
+from launch.submit.site import Site
+from launch.submit.snapshot import Tree
+from tests.launch.conftest import DIGITS
+from tests.launch.submit.test_script import HOSTILE, executed
+
+NAMES = st.sampled_from([*HOSTILE, "new\nline", "a\\b", "a\tb", "'", "$'\\n'", "a\x1bb", "; id #"])
+TEXTS = st.builds(
+    "".join,
+    st.lists(NAMES | st.text(st.characters(codec="utf-8", exclude_characters="/\0")), max_size=4),
+).filter(lambda text: text.strip(". ") != "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What a person may call things."""
+
+    study: str
+    logs: str
+    label: str
+    gpu: str
+    question: str
+
+
+ALL = st.builds(Names, study=TEXTS, logs=TEXTS, label=TEXTS, gpu=TEXTS, question=TEXTS)
+
+
+def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
+    """The array and the report of a study so called; ConfigError where that cannot be."""
+    logs = Path("/logs") / names.logs
+    study = Study(
+        base=str(DIGITS),
+        question=names.question,
+        axes={"axis": {names.label: {"resources.gpu": names.gpu}}},
+    )
+    source = Path("/studies", f"{names.study[:150]}.yaml")
+    grid = Grid(study=study, source=source, cells=make_cells(study, {}, source="x"))
+    plan = make_plan(grid, with_forecast=False)
+    flags = parse_flags([f"--gpus-per-node={names.gpu}:1"], source="site")
+    site = Site(name="local", logs=logs, umask="077", venv=Path("/venv"), flags=flags)
+    if not str(logs).isprintable() or "\\" in str(logs):
+        raise ConfigError("refused by check_site")
+    tree, folder = Tree(digest="TREE", files=[]), StudyFolder(logs / f"{source.stem}-1")
+    (run,) = plan.runs
+    row = Row(
+        index=0, order=0, cell=run.name, repeat=1, shape=run.shape, digest="", levels={}
+    )  # fmt: skip
+    resources = run.cell.config.resources
+    array = Array(shape=shape_of(resources), kind="pretrain", resources=resources, rows=[row])
+    script = array_script(array, folder, site=site, tree=tree, throttle=None, extra={})
+    (by_hand,) = cells_by_hand(array, plan, script)
+    *_, base, question, gpu = shlex.split(by_hand)
+    told = [parse_yaml(word.partition("=")[2], source="") for word in (question, gpu)]
+    assert [base, *told] == [str(DIGITS), names.question, names.gpu]
+    yield script, grid
+    yield report_script(folder, after=["7"], site=site, tree=tree, extra={}), None
+
+
+def check(names: Names, folder: Path) -> bool:
+    """Whether such a study can be submitted; if so, its scripts say what they should."""
+    try:
+        found = list(scripts(names))
+    except ConfigError:
+        return False
+    for script, _ in found:
+        text = executor.sbatch_text(script)
+        head, _, body = text.partition("# setup")
+        lines = head.splitlines()[3:-1]
+        words = [shlex.split(line.removeprefix("#SBATCH ")) for line in lines]
+        assert all(line.startswith("#SBATCH --") for line in lines)
+        assert all(len(word) == 1 for word in words)
+        told = dict(word[0][2:].partition("=")[::2] for word in words)
+        asked = {name: "" if value is True else value for name, value in script.flags.items()}
+        assert {name: told[name] for name in asked} == asked
+        assert set(told) - set(asked) <= {"signal", "time", "job-name", "nodes"}
+        assert "#SBATCH" not in [line[:7] for line in body.splitlines()]
+        assert executed(text, folder) == script.command
+    assert not (folder / "hacked").exists()
+    return True
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(names=ALL)
+def test_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
+    check(names, tmp_path)
+
+
+@pytest.mark.long
+@settings(
+    max_examples=10_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(names=ALL)
+def test_ten_thousand_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
+    check(names, tmp_path)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_each_of_the_worst_is_taken_and_inert(name: str, tmp_path: Path) -> None:
+    assert check(Names(study=name, logs=name, label=name, gpu=name, question=name), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["$(touch hacked)", "a b;touch hacked", "-x", "#SBATCH --uid=0"])
+def test_a_whole_study_so_called_is_submitted_inertly(
+    name: str, launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command("sbatch", f'[[ $1 == --test-only ]] || cp "$1" {tmp_path}/got; '
+            "echo Submitted batch job 7")  # fmt: skip
+    command("srun", "exit 0")
+    command("squeue", "exit 0")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"{name}.yaml"
+    axes = {"axis": {name: {"resources.gpu": name}, "b": {"seed": 1}}}
+    tree = {"kind": "study", "base": str(DIGITS), "question": name, "axes": axes}
+    file.write_text(dump_yaml(tree))
+    source = f"./{file.name}"
+    code, said, remarks = launch("submit", "--no-forecast", source)
+    assert code == 0, remarks
+    folder = StudyFolder(Path(said.splitlines()[0].removeprefix("study: ")))
+    assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
+    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["arrays"]
+    assert executed((tmp_path / "got").read_text(), tmp_path)[-1] == str(folder.path)
+    assert not list(tmp_path.rglob("hacked"))
+
+
+def test_the_local_loop_reads_names_from_a_list(tmp_path: Path) -> None:
+    """Cells are words of a file, never of a command."""
+    study = tmp_path / "a b $(touch hacked)"
+    for folder in ("jobs", "env"):
+        (tmp_path / "tree" / folder).mkdir(parents=True)
+    jobs = tmp_path / "tree" / "jobs"
+    (jobs / "cells.sh").write_text(Path("jobs/cells.sh").read_text())
+    (jobs / "x.sbatch").write_text('printf "%s\\n" "$1" >>"$SAID"; exit 3\n')
+    study.mkdir()
+    (study / "study.yaml").write_text("report: false\n")
+    (study / "list").write_text("one\ntwo\n")
+    said = tmp_path / "said"
+    done = subprocess.run(
+        ["bash", jobs / "cells.sh", study, "x", study / "list"],
+        cwd=tmp_path, env={"SAID": str(said), "PATH": "/usr/bin:/bin"}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert said.read_text() == f"{study}/cells/one\n{study}/cells/two\n"
+    assert done.stdout == "one: exit 3\ntwo: exit 3\n"
+    (study / "STOP").touch()
+    done = subprocess.run(
+        ["bash", jobs / "cells.sh", study, "x", study / "list"], cwd=tmp_path,
+        env={"SAID": str(said), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == "stopped before one\n"
+    assert not list(tmp_path.rglob("hacked"))

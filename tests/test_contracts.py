@@ -1,0 +1,64 @@
+"""Imports form a star around configs, and what must start fast loads no torch.
+
+One ray is longer: `finetune` may import `train`, whose frame of an attempt it shares (ranks,
+wishes, clocks, records, checkpoints, the watch over hanging), rather than hold a second copy.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PARTS = ("configs", "launch", "train", "finetune", "analysis")
+ALLOWED = {"finetune": {"finetune", "train", "configs"}}
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if Path(part).is_dir()])
+def test_a_part_imports_no_other_part_but_what_it_may(part: str) -> None:
+    allowed = ALLOWED.get(part, {part, "configs"})
+    for path in Path(part).rglob("*.py"):
+        assert imported(path) & set(PARTS) <= allowed, path
+
+
+def test_configs_and_analysis_never_name_torch() -> None:
+    for part in ("configs", "analysis"):
+        for path in Path(part).rglob("*.py"):
+            assert "torch" not in imported(path), path
+
+
+def test_only_dist_reads_what_torchrun_sets_and_only_run_what_slurm_sets() -> None:
+    for part in PARTS:
+        for path in Path(part).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            if path != Path("train/engine/distributed.py"):
+                assert '"WORLD_SIZE"' not in text, path
+            if path != Path("configs/run/folder.py") and part != "launch":
+                assert '"SLURM_' not in text, path
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in ("analysis", "launch", "configs") if Path(m).is_dir()]
+)
+def test_help_is_given_without_loading_torch(module: str) -> None:
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['x', '--help']\n"
+        "try: runpy.run_module(sys.argv.pop(0) and MODULE, run_name='__main__', alter_sys=False)\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules\n"
+    ).replace("sys.argv.pop(0) and MODULE", repr(module))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,182 @@
+"""The doctor refuses what cannot be trained on, and says what to do about it."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.train.latent_stores import encode_alone, encoding, latents, write_store
+from tests.train.tiny_vae import save_images, save_kl
+from train.__main__ import main
+from train.data.latents.store import checksum
+from train.data.source import DataError, open_source
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images, a VAE, and their store."""
+    return write_store(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    """A copy of the store that may be spoilt; its VAE is `made`'s."""
+    shutil.copytree(made / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+def reseal(store: Path) -> None:
+    """Let the index vouch for the shards as they now are."""
+    index = json.loads((store / "index.json").read_text())
+    for entry in index["shards"]:
+        file = store / entry["name"]
+        entry |= {"bytes": file.stat().st_size, "sha256": checksum(file)}
+    (store / "index.json").write_text(json.dumps(index))
+
+
+def change(store: Path, how) -> None:
+    """Change the tensors of every shard, so that checksums are right."""
+    for file in store.glob("*.safetensors"):
+        tensors = load_file(file)
+        how(tensors)
+        save_file(tensors, file)
+    reseal(store)
+
+
+def change_index(store: Path, **keys: object) -> None:
+    index = json.loads((store / "index.json").read_text()) | keys
+    (store / "index.json").write_text(json.dumps(index))
+
+
+def unnormalise(tensors: dict[str, np.ndarray]) -> None:
+    tensors["moments"] = (tensors["moments"] / np.float16(0.18)).astype(np.float16)
+
+
+def shift(tensors: dict[str, np.ndarray]) -> None:
+    tensors["moments"][:, :, 0, 2] += 6
+
+
+def spoil_numbers(tensors: dict[str, np.ndarray]) -> None:
+    tensors["moments"][0, 0, 0, 0, 0, 0] = np.nan
+
+
+def repeat(tensors: dict[str, np.ndarray]) -> None:
+    tensors["moments"][:] = tensors["moments"][:1]
+
+
+def spoil_labels(tensors: dict[str, np.ndarray]) -> None:
+    tensors["label"][-1] = 7
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def alter(file: Path) -> None:
+    blob = bytearray(file.read_bytes())
+    blob[-3] ^= 1
+    file.write_bytes(blob)
+
+
+SHARD = "shard-00002.safetensors"
+# Each: what is spoilt, what the doctor says, and who sees it besides: `fast`, `training`.
+ILLS = [
+    (lambda s: (s / SHARD).unlink(), f"{SHARD}: missing; run jobs/encode", "fast training"),
+    (lambda s: truncate(s / SHARD), f"{SHARD}: .* bytes instead of", "fast training"),
+    (lambda s: alter(s / SHARD), f"{SHARD}: its bytes have changed", ""),
+    (lambda s: change(s, unnormalise), "not normalised: channel 0 .*scaling", "fast training"),
+    (lambda s: change(s, shift), "not normalised: channel 2 has mean", "fast training"),
+    (lambda s: change(s, spoil_numbers), "hold NaN or inf; encode with", "fast training"),
+    (lambda s: change(s, repeat), "only 4 of 15 sampled .*give it the whole", "fast training"),
+    (lambda s: change(s, spoil_labels), r"labels 0\.\.7, beyond the 3 classes", "fast"),
+    (lambda s: change_index(s, examples=50_000), "claims 50000 examples, its", "fast training"),
+    (lambda s: change_index(s, shards=[], examples=0), "holds no examples", "fast training"),
+    (lambda s: change_index(s, format=9), r"index\.json: format: .* should be 1", "fast training"),
+    (lambda s: change_index(s, dtype="float32"), "its moments are .*F16", "fast training"),
+    (lambda s: (s / "index.json").write_text("{"), r"index\.json: .*Invalid JSON", "fast training"),
+    (lambda s: (s / "index.json").unlink(), "not a finished latent store", "fast training"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "message", "seen"), ILLS)
+def test_an_ill_store_is_refused_with_the_mend(
+    store: Path, spoil, message: str, seen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(store)
+    pattern = f"(?s){message}"
+    assert main(["doctor", str(store)]) == 1
+    said = capsys.readouterr().out
+    assert re.search(pattern, said), said
+    assert main(["doctor", str(store), "--fast"]) == int("fast" in seen)
+    if "training" in seen:
+        with pytest.raises(DataError, match=pattern):
+            open_source(latents(store))
+    else:
+        open_source(latents(store))
+
+
+def test_a_sound_store_is_called_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(store)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{store}: sound\n"
+    assert "15 latents of 4 x 8 x 8 float16, mirrored too, 3 classes, 4 shards" in said.err
+    assert main(["doctor", str(store), "--fast"]) == 0
+    assert "not every byte was read" in capsys.readouterr().out
+
+
+def test_three_latents_behind_many_claims_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_images(tmp_path / "images", classes=3, per_class=1)
+    for label in range(3):
+        for number in range(1, 40):
+            inner = tmp_path / f"images/class-{label}"
+            shutil.copy(inner / "000.png", inner / f"{number:03d}.png")
+    save_kl(tmp_path / "vae")
+    encode_alone(encoding(tmp_path, shard_examples=50))
+    for place in ("images", "store"):
+        assert main(["doctor", str(tmp_path / place)]) == 1
+        said = capsys.readouterr().out
+        assert "only 3 of 120 sampled examples are distinct: far fewer than the 120" in said
+    with pytest.raises(DataError, match="only 3 of 120"):
+        open_source(latents(tmp_path / "store"))
+
+
+def test_latents_of_a_vae_with_a_wrong_factor_are_refused(tmp_path: Path) -> None:
+    save_images(tmp_path / "images")
+    save_kl(tmp_path / "vae", scale=0.1)
+    encode_alone(encoding(tmp_path))
+    with pytest.raises(DataError, match=r"not normalised: channel 0 .*channel 3 "):
+        open_source(latents(tmp_path / "store"))
+
+
+def test_a_lost_or_other_vae_is_named(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_kl(tmp_path / "same")
+    assert main(["doctor", str(store), "--vae", str(tmp_path / "same")]) == 0
+    save_kl(tmp_path / "other", seed=1)
+    for place, message in (("other", "another VAE"), ("nowhere", "samples cannot be decoded")):
+        capsys.readouterr()
+        assert main(["doctor", str(store), "--vae", str(tmp_path / place)]) == 1
+        assert message in capsys.readouterr().out
+
+
+def test_an_image_folder_is_read_whole_unless_in_haste(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(made / "images", tmp_path / "images")
+    assert main(["doctor", str(tmp_path / "images")]) == 0
+    (tmp_path / "images/class-2/001.png").write_bytes(b"")
+    for haste in ([], ["--fast"]):
+        capsys.readouterr()
+        assert main(["doctor", str(tmp_path / "images"), *haste]) == 1
+        said = capsys.readouterr().out
+        assert "class-2/001.png: not a readable image" in said
+        assert "encode.skip_bad true" in said
+    assert main(["doctor", str(tmp_path / "nowhere")]) == 1
+    assert "no such folder" in capsys.readouterr().out

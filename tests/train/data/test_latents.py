@@ -1,0 +1,287 @@
+"""Latents are the VAE's own encodings, drawn anew every epoch, and decoded by the same VAE."""
+
+import json
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from diffusers import AutoencoderKL, AutoencoderKLCosmos
+
+from configs.checks.batch import divide
+from configs.load import resolve
+from configs.schema import Pretrain
+from configs.schema.data import Data
+from tests.train.data.test_loader import same
+from tests.train.latent_stores import encode_alone, encoding, latents, write_store
+from tests.train.tiny_vae import save_cosmos, save_kl, spoil_config
+from train.data.folder import ImageFolder, list_images
+from train.data.latents.dataset import Latents
+from train.data.latents.store import read_index
+from train.data.latents.vae import Vae, check_vae, pictures, vae_facts
+from train.data.loader import Batch, microbatches
+from train.data.source import DataError, open_source, training_part
+from train.diffusion.rng import Variant
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images, a VAE, and their store."""
+    return write_store(tmp_path_factory.mktemp("kl"))
+
+
+@pytest.fixture(scope="module")
+def cosmos(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of a VAE without a posterior."""
+    folder = tmp_path_factory.mktemp("cosmos")
+    save_cosmos(folder / "vae")
+    encode_alone(encoding(folder, images=str(made / "images"), dtype="float32"))
+    return folder
+
+
+def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
+    listing = list_images(folder / "images", labels=None)
+    image, label = ImageFolder(listing, size=16, channels=3, classes=3)[number]
+    return torch.from_numpy(image.copy())[None], label
+
+
+def store(folder: Path) -> Latents:
+    source = open_source(latents(folder / "store"))
+    assert isinstance(source, Latents)
+    return source
+
+
+def variant(**keys: int) -> Variant:
+    return Variant(**({"flip": False, "seed": 1, "epoch": 0, "index": 3} | keys))
+
+
+def test_a_latent_is_what_diffusers_encodes_scaled_and_shifted(made: Path) -> None:
+    vae = AutoencoderKL.from_pretrained(made / "vae", low_cpu_mem_usage=False)
+    source = store(made)
+    assert len(source) == 15
+    for number in (0, 4, 14):
+        image, label = image_of(made, number)
+        for flip in (False, True):
+            with torch.no_grad():
+                posterior = vae.encode(image.flip(-1) if flip else image).latent_dist
+            (mean, std), found = source.moments(number, flip=flip)
+            expected = (posterior.mean - vae.config.shift_factor) * vae.config.scaling_factor
+            np.testing.assert_allclose(mean, expected[0], atol=2e-3)
+            np.testing.assert_allclose(std, posterior.std[0] * vae.config.scaling_factor, atol=2e-3)
+            assert found == label
+
+
+def test_a_vae_of_videos_is_given_one_frame_and_scaled_as_the_first(
+    made: Path, cosmos: Path
+) -> None:
+    vae = AutoencoderKLCosmos.from_pretrained(cosmos / "vae", low_cpu_mem_usage=False)
+    source = store(cosmos)
+    image, _ = image_of(made, 7)
+    with torch.no_grad():
+        z = vae.encode(image[:, :, None]).latent_dist.mode()
+    mean = torch.tensor(vae.config.latents_mean).view(1, 4, -1, 1, 1)[:, :, :1]
+    std = torch.tensor(vae.config.latents_std).view(1, 4, -1, 1, 1)[:, :, :1]
+    np.testing.assert_allclose(source[7][0], ((z - mean) / std)[0, :, 0], atol=1e-5)
+
+
+def test_without_a_posterior_every_draw_is_the_latent_itself(cosmos: Path) -> None:
+    source = store(cosmos)
+    assert source.index.moments == 1
+    for epoch in (0, 1):
+        assert np.array_equal(source.drawn(3, variant(epoch=epoch))[0], source[3][0])
+
+
+def test_a_draw_is_mean_and_std_times_noise_of_its_own(made: Path) -> None:
+    source = store(made)
+    (mean, std), label = source.moments(3)
+    first, found = source.drawn(3, variant())
+    noise = (first - mean) / std
+    assert found == label
+    assert std.min() > 0.1
+    np.testing.assert_allclose(noise, variant().noise(mean.shape), rtol=1e-3, atol=1e-4)
+    assert np.array_equal(first, source.drawn(3, variant())[0])
+    for other in (variant(epoch=1), variant(seed=2), variant(index=4)):
+        assert abs(np.corrcoef(noise.ravel(), other.noise(mean.shape).ravel())[0, 1]) < 0.3
+
+
+def test_a_flip_takes_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(made: Path) -> None:
+    source = store(made)
+    plain, flipped = source.moments(3)[0], source.moments(3, flip=True)[0]
+    assert not np.allclose(flipped, plain[..., ::-1], atol=0.05)
+    drawn = source.drawn(3, variant(flip=True))[0]
+    np.testing.assert_allclose(drawn, flipped[0] + flipped[1] * variant().noise(plain[0].shape))
+
+
+def batches(data: Data, *, world: int) -> list[Batch]:
+    """What all ranks see in three steps, examples in order."""
+    tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
+    config = resolve(tree, source="test")
+    assert isinstance(config, Pretrain)
+    source = training_part(open_source(data), data)
+    division = divide(config, world=world)
+    loaders = [
+        microbatches(source, config, division=division, rank=rank, images=0, pin=False)
+        for rank in range(world)
+    ]
+    found = []
+    for _ in range(3):
+        parts = [next(loader) for loader in loaders]
+        names = ("image", "noise", "t", "label")
+        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        found.append(Batch(**joined))
+    return found
+
+
+def test_ranks_and_loader_processes_draw_what_one_rank_draws(made: Path) -> None:
+    data = latents(made / "store", flip=True, held_out=0.2)
+    alone = batches(data, world=1)
+    assert alone[0].image.dtype == torch.float32
+    assert same(alone, batches(data, world=2))
+    assert same(alone, batches(data.model_copy(update={"workers": 2}), world=2))
+
+
+def test_a_store_goes_to_a_new_process_without_its_open_files(made: Path) -> None:
+    source = store(made)
+    source[0]
+    copy = pickle.loads(pickle.dumps(source))
+    assert not copy._open
+    assert np.array_equal(copy[14][0], source[14][0])
+    with pytest.raises(IndexError):
+        source[15]
+
+
+def test_many_shards_keep_few_files_open(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.data.latents.dataset._MOST_OPEN", 2)
+    source = store(made)
+    expected = [source[number][0].copy() for number in range(15)]
+    assert len(source._open) == 2
+    assert all(np.array_equal(source[n][0], expected[n]) for n in reversed(range(15)))
+
+
+def test_the_index_tells_mean_and_std_of_all_draws(made: Path) -> None:
+    index = read_index(made / "store")
+    source = store(made)
+    every = np.stack(
+        [source.moments(n, flip=flip)[0] for n in range(15) for flip in (False, True)]
+    ).astype(np.float64)
+    mean = every[:, 0].mean(axis=(0, 2, 3))
+    square = (every**2).sum(axis=1).mean(axis=(0, 2, 3))
+    np.testing.assert_allclose(index.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(index.std, np.sqrt(square - mean**2), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"size": 4}, r"latents are 4 x 8 x 8, the config asks for 4 x 4 x 4: set data\.channels"),
+        ({"channels": 16}, r"the config asks for 16 x 8 x 8"),
+        ({"classes": 2}, r"3 classes, data\.classes says 2"),
+    ],
+)
+def test_a_config_that_does_not_fit_the_store_is_refused(
+    made: Path, keys: dict[str, int], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        open_source(latents(made / "store", **keys))
+
+
+def test_a_store_without_mirrored_images_cannot_be_flipped(made: Path, tmp_path: Path) -> None:
+    encode_alone(encoding(made, out=str(tmp_path / "store"), flip=False))
+    assert len(open_source(latents(tmp_path / "store"))) == 15
+    with pytest.raises(DataError, match=r"set data\.flip false, or encode with encode\.flip true"):
+        open_source(latents(tmp_path / "store", flip=True))
+
+
+def run_config(folder: Path, **keys: object) -> Pretrain:
+    data = latents(folder / "store", **keys).model_dump()
+    config = resolve({"data": data}, source="test")
+    assert isinstance(config, Pretrain)
+    return config
+
+
+def test_samples_are_decoded_as_diffusers_decodes_them(made: Path, cosmos: Path) -> None:
+    source, device = store(made), torch.device("cpu")
+    drawn = torch.stack([torch.from_numpy(source[n][0]) for n in range(6)])
+    vae = AutoencoderKL.from_pretrained(made / "vae", low_cpu_mem_usage=False)
+    with torch.no_grad():
+        z = drawn / vae.config.scaling_factor + vae.config.shift_factor
+        expected = vae.decode(z).sample.clamp(-1, 1)
+    shown = pictures(drawn, run_config(made), device=device)
+    assert shown.shape == (6, 3, 16, 16)
+    torch.testing.assert_close(shown, expected, rtol=0, atol=1e-5)
+    assert pictures(drawn, run_config(cosmos), device=device).shape[1] == 3
+    assert pictures(drawn, Pretrain(), device=device) is drawn
+
+
+def test_decoding_undoes_the_normalisation_of_encoding(cosmos: Path) -> None:
+    vae = Vae(cosmos / "vae", device=torch.device("cpu"))
+    latent, std = vae.encode(torch.rand(2, 3, 16, 16) * 2 - 1)
+    with torch.no_grad():
+        z = vae._network.encode(torch.zeros(1, 3, 1, 16, 16)).latent_dist.mode()
+    assert (latent.shape, z.shape) == ((2, 4, 8, 8), (1, 4, 1, 8, 8))
+    assert not std.any()
+    assert vae.decode(latent).abs().max() <= 1
+
+
+def test_a_lost_or_other_vae_shows_latents_and_says_so(
+    made: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("train"), "propagate", True)
+    save_kl(tmp_path / "other", seed=1)
+    drawn = torch.randn(2, 4, 8, 8)
+    for place, word in (("other", "another VAE"), ("nowhere", "no config of a VAE")):
+        config = run_config(made, vae=str(tmp_path / place))
+        caplog.clear()
+        assert pictures(drawn, config, device=torch.device("cpu")) is drawn
+        assert word in caplog.text
+
+
+def test_a_config_of_before_scaling_factors_means_the_one_of_then(tmp_path: Path) -> None:
+    save_kl(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["scaling_factor"], config["shift_factor"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    vae = Vae(tmp_path, device=torch.device("cpu"))
+    assert (vae.scale, vae.shift) == ([0.18215] * 4, [0.0] * 4)
+    assert vae.facts.config["scaling_factor"] == 0.18215
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda vae: (vae / "config.json").unlink(), "no config of a VAE there"),
+        (lambda vae: spoil_config(vae, _class_name="VQModel"), "_class_name is VQModel"),
+        (lambda vae: spoil_config(vae, latents_mean=[0.0], latents_std=[1.0]), "not a multiple"),
+        (lambda vae: spoil_config(vae, latent_channels=8), "cannot be loaded"),
+        (
+            lambda vae: next(vae.glob("*.safetensors")).rename(vae / "weights.bin"),
+            "pickled weights are not read",
+        ),
+        (
+            lambda vae: next(vae.glob("*.safetensors")).write_bytes(b"x" * 99),
+            "cannot be loaded",
+        ),
+    ],
+)
+def test_a_folder_that_holds_no_usable_vae_is_refused(tmp_path: Path, spoil, message: str) -> None:
+    save_kl(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(DataError, match=message):
+        Vae(tmp_path, device=torch.device("cpu"))
+
+
+def test_a_vae_is_known_by_its_weights(tmp_path: Path) -> None:
+    save_kl(tmp_path / "one")
+    save_kl(tmp_path / "same")
+    save_kl(tmp_path / "other", seed=1)
+    check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))
+    with pytest.raises(DataError, match=r"another VAE .*set data\.vae to a copy of"):
+        check_vae(tmp_path / "other", vae_facts(tmp_path / "one"))
+    # A second copy of the weights in half precision is not loaded, and changes nothing.
+    (tmp_path / "same/diffusion_pytorch_model.fp16.safetensors").write_bytes(b"x")
+    check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))

@@ -1,0 +1,84 @@
+"""Ranks, microbatches and resumes see the same examples in the same order."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.checks.batch import divide
+from configs.load import load
+from train.data.loader import Batch, microbatches
+from train.data.source import open_source, training_part
+
+CONFIG = Path("configs/pretrain/digits.yaml")
+
+
+def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[Batch]:
+    """The batch of each step as all ranks together see it, in the order of the examples."""
+    overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
+    config = load(CONFIG, ["train.global_batch=16", *overrides])
+    source = training_part(open_source(config.data), config.data)
+    division = divide(config, world=world)
+    loaders = [
+        microbatches(source, config, division=division, rank=rank, images=images, pin=False)
+        for rank in range(world)
+    ]
+    found = []
+    for _ in range(steps):
+        parts = [next(loader) for _ in range(division.accumulation) for loader in loaders]
+        joined = {
+            name: torch.cat([getattr(part, name) for part in parts])
+            for name in ("image", "noise", "t", "label")
+        }
+        found.append(Batch(**joined))
+    return found
+
+
+def same(first: list[Batch], second: list[Batch]) -> bool:
+    return all(
+        torch.equal(getattr(a, name), getattr(b, name))
+        for a, b in zip(first, second, strict=True)
+        for name in ("image", "noise", "t", "label")
+    )
+
+
+@pytest.mark.parametrize(("world", "micro"), [(2, "null"), (4, "null"), (1, 4), (2, 2), (4, 1)])
+def test_any_division_sees_the_examples_of_one_rank(world: int, micro: object) -> None:
+    assert same(batches(1, steps=5), batches(world, steps=5, train__micro_batch=micro))
+
+
+def test_a_resume_goes_on_where_the_images_stopped_across_epochs() -> None:
+    whole = batches(1, steps=90)  # 84.25 steps of 16 make an epoch of 1,348
+    assert same(whole[83:], batches(1, steps=7, images=83 * 16))
+
+
+def test_loader_processes_change_nothing() -> None:
+    assert same(batches(1, steps=3), batches(1, steps=3, data__workers=2))
+
+
+def test_an_epoch_shows_every_example_once() -> None:
+    seen = batches(1, steps=337, train__global_batch=4)
+    images = [image.numpy().tobytes() for batch in seen for image in batch.image]
+    source = training_part(open_source(load(CONFIG).data), load(CONFIG).data)
+    assert sorted(images) == sorted(source[i][0].tobytes() for i in range(len(source)))
+
+
+def test_flipping_mirrors_half_of_the_images_and_repeats_itself() -> None:
+    plain = torch.cat([batch.image for batch in batches(1, steps=20)])
+    flipped = torch.cat([batch.image for batch in batches(1, steps=20, data__flip="true")])
+    mirrored = [
+        torch.equal(a, b.flip(-1)) and not torch.equal(a, b)
+        for a, b in zip(plain, flipped, strict=True)
+    ]
+    assert 0.4 < sum(mirrored) / len(mirrored) < 0.6
+    assert all(
+        torch.equal(a, b) or torch.equal(a, b.flip(-1))
+        for a, b in itertools.islice(zip(plain, flipped, strict=True), 320)
+    )
+
+
+def test_dropped_labels_become_the_null_label() -> None:
+    labels = torch.cat([b.label for b in batches(1, steps=40, objective__label_dropout=0.5)])
+    assert set(labels.tolist()) == set(range(11))
+    assert 0.4 < (labels == 10).float().mean() < 0.6

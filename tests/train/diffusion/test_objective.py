@@ -1,0 +1,209 @@
+"""Losses and samplers against diffusers' schedulers, and against what they must do on toys."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler
+from torch import Tensor
+
+from configs.load import load
+from configs.schema import Pretrain
+from configs.schema.objective import Objective as Asked
+from configs.yaml12 import ConfigError
+from train.diffusion.ddpm import STEPS, ddim, ddpm_mix, min_snr_weight, signal_shares, step_of
+from train.diffusion.flow import flow_mix, shift_time, solve
+from train.diffusion.objective import Objective, time_shift
+from train.diffusion.rng import flow_time
+
+DDPM = ["objective.kind=ddpm", "objective.timesteps=uniform", "sample.sampler=ddim"]
+NULL = 10
+
+
+def config_of(*overrides: str) -> Pretrain:
+    config = load(Path("configs/pretrain/digits.yaml"), list(overrides))
+    assert isinstance(config, Pretrain)
+    return config
+
+
+def bent(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+    """A network that depends on everything, and not linearly."""
+    return torch.sin(2 * x) + t.view(-1, 1, 1, 1) * torch.cos(label.float().view(-1, 1, 1, 1) + x)
+
+
+def noise_and_label() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(4, 2, 4, 4), torch.tensor([0, 3, 5, 9])
+
+
+def test_the_flow_is_a_straight_line_and_its_target_the_velocity() -> None:
+    image, noise = torch.randn(3, 1, 4, 4), torch.randn(3, 1, 4, 4)
+    x, target = flow_mix(image, noise, torch.tensor([0.0, 0.5, 1.0]))
+    torch.testing.assert_close(target, noise - image)
+    torch.testing.assert_close(x[0], image[0])
+    torch.testing.assert_close(x[1], (image[1] + noise[1]) / 2)
+    torch.testing.assert_close(x[2], noise[2])
+
+
+@pytest.mark.parametrize("error", ["l2", "l1"])
+def test_the_loss_is_the_mean_error_of_each_image(error: str) -> None:
+    config = config_of(f"objective.error={error}")
+    image, noise = torch.randn(3, 1, 8, 8), torch.randn(3, 1, 8, 8)
+    t, label = torch.tensor([0.1, 0.5, 0.9]), torch.tensor([1, 2, 3])
+    losses = Objective(config, torch.device("cpu")).losses(bent, image, noise, t, label)
+    x, target = flow_mix(image, noise, t)
+    off = bent(x, t, label) - target
+    wanted = off**2 if error == "l2" else off.abs()
+    torch.testing.assert_close(losses, wanted.mean(dim=(1, 2, 3)))
+
+
+@pytest.mark.parametrize("heun", [False, True])
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_solvers_are_exact_on_a_straight_flow_and_guidance_extrapolates(
+    guidance: float, heun: bool
+) -> None:
+    wanted, free = torch.full((2, 1, 2, 2), 2.0), torch.full((2, 1, 2, 2), 1.0)
+
+    def network(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        return torch.where((label == NULL).view(-1, 1, 1, 1), free[:1], wanted[:1]).expand_as(x)
+
+    noise = torch.randn(2, 1, 2, 2)
+    images = solve(
+        network, noise, torch.tensor([1, 2]), null_label=NULL, steps=7, guidance=guidance, heun=heun
+    )
+    velocity = free + guidance * (wanted - free)
+    torch.testing.assert_close(images, noise - velocity, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [1.0, 3.0])
+def test_euler_is_that_of_diffusers(shift: float) -> None:
+    noise, label = noise_and_label()
+    ours = solve(bent, noise, label, null_label=NULL, steps=9, guidance=1, shift=shift)
+    scheduler = FlowMatchEulerDiscreteScheduler()
+    sigmas = shift_time(torch.linspace(1, 0, 10)[:-1], shift).tolist()
+    scheduler.set_timesteps(sigmas=sigmas)
+    x = noise
+    for t in scheduler.timesteps:
+        x = scheduler.step(bent(x, (t / 1000).expand(4), label), t, x).prev_sample
+    torch.testing.assert_close(ours, x, rtol=1e-4, atol=1e-4)
+
+
+def test_heun_is_of_second_order_and_euler_of_first() -> None:
+    noise, label = noise_and_label()
+
+    def smooth(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        return torch.cos(3 * t).view(-1, 1, 1, 1) * x
+
+    exact = noise * np.exp(-np.sin(3) / 3)
+
+    def error(steps: int, *, heun: bool) -> float:
+        images = solve(smooth, noise, label, null_label=NULL, steps=steps, guidance=1, heun=heun)
+        return float((images - exact).abs().max())
+
+    assert error(20, heun=False) / error(40, heun=False) == pytest.approx(2, rel=0.1)
+    assert error(20, heun=True) < error(20, heun=False) / 5
+
+
+@pytest.mark.parametrize("prediction", ["eps", "v"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("clamp", [False, True])
+def test_ddim_is_that_of_diffusers(prediction: Any, schedule: Any, clamp: bool) -> None:
+    noise, label = noise_and_label()
+    scheduler = diffusers_ddim(schedule, prediction, clamp=clamp)
+    torch.testing.assert_close(
+        signal_shares(schedule).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7
+    )
+    ours = ddim(
+        bent,
+        noise,
+        label,
+        shares=scheduler.alphas_cumprod.double(),
+        prediction=prediction,
+        null_label=NULL,
+        steps=25,
+        guidance=1,
+        clamp=clamp,
+    )
+    scheduler.set_timesteps(25)
+    x = noise
+    for t in scheduler.timesteps:
+        x = scheduler.step(bent(x, (t / STEPS).expand(4), label), t, x).prev_sample
+    # The first step divides by a signal of 0.6 %, and roots of float32 and float64 differ.
+    torch.testing.assert_close(ours, x, rtol=1e-2, atol=1e-2)
+
+
+def diffusers_ddim(schedule: str, prediction: str, *, clamp: bool = False) -> DDIMScheduler:
+    return DDIMScheduler(
+        beta_start=1e-4,
+        beta_end=0.02,
+        beta_schedule={"linear": "linear", "cosine": "squaredcos_cap_v2"}[schedule],
+        prediction_type={"eps": "epsilon", "v": "v_prediction"}[prediction],
+        timestep_spacing="trailing",
+        clip_sample=clamp,
+    )
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_noised_image_and_v_are_those_of_diffusers(schedule: Any) -> None:
+    image, _ = noise_and_label()
+    noise, step = torch.randn_like(image), torch.tensor([0, 10, 500, 990])
+    scheduler = diffusers_ddim(schedule, "v")
+    x, v = ddpm_mix(image, noise, signal_shares(schedule)[step], "v")
+    torch.testing.assert_close(x, scheduler.add_noise(image, noise, step))
+    torch.testing.assert_close(v, scheduler.get_velocity(image, noise, step))
+    assert torch.equal(ddpm_mix(image, noise, signal_shares(schedule)[step], "eps")[1], noise)
+
+
+def test_every_time_is_one_of_the_thousand_steps() -> None:
+    t = torch.tensor([0.0, 0.00099, 0.001, 0.5, 0.99999, 1.0])
+    assert step_of(t).tolist() == [0, 0, 1, 500, 999, 999]
+
+
+def test_min_snr_weighs_as_the_paper_does() -> None:
+    share = torch.tensor([0.5, 0.9, 0.99], dtype=torch.float64)  # SNR 1, 9, 99
+    assert min_snr_weight(share, 5.0, "eps").tolist() == pytest.approx([1, 5 / 9, 5 / 99])
+    assert min_snr_weight(share, 5.0, "v").tolist() == pytest.approx([1 / 2, 5 / 10, 5 / 100])
+
+
+def test_the_weight_of_min_snr_reaches_the_loss() -> None:
+    image, noise = torch.randn(2, 1, 8, 8), torch.randn(2, 1, 8, 8)
+    t, label = torch.tensor([0.001, 0.9]), torch.tensor([1, 2])
+    plain, weighed = (
+        Objective(config_of(*DDPM, *more), torch.device("cpu")).losses(bent, image, noise, t, label)
+        for more in ([], ["objective.min_snr=5"])
+    )
+    weight = min_snr_weight(signal_shares("linear")[step_of(t)], 5.0, "eps")
+    torch.testing.assert_close(weighed, plain * weight)
+    assert weight[0] < 0.01
+
+
+def test_times_of_mode_sampling_follow_the_formula_and_cover_everything() -> None:
+    asked = Asked(timesteps="mode", mode_scale=0.8)
+    u = np.linspace(0, 1, 11)
+    found = [flow_time(x, 0, asked, shift=1) for x in u]
+    assert found == pytest.approx(1 - u - 0.8 * (np.cos(np.pi / 2 * u) ** 2 - 1 + u))
+    assert (found[0], found[-1]) == pytest.approx((1, 0))
+
+
+def test_more_tokens_shift_times_and_the_sampler_towards_noise() -> None:
+    config = config_of("objective.shift_tokens=4")  # digits have 16 patches
+    assert time_shift(config) == 2
+    assert flow_time(0.5, 0, config.objective, shift=2) == pytest.approx(2 / 3)
+    assert time_shift(config_of()) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["objective.kind=ddpm", "sample.sampler=ddim"], "logit_normal is for flow; set uniform"),
+        ([*DDPM[:2]], "sample.sampler euler does not sample objective.kind ddpm; set ddim"),
+        (["objective.min_snr=5"], "objective.min_snr is for ddpm"),
+        (["sample.sampler=ddim"], "ddim does not sample objective.kind flow; set euler or heun"),
+        ([*DDPM, "objective.shift_tokens=4"], "objective.shift_tokens is for flow"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(*overrides)

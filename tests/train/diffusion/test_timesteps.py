@@ -1,0 +1,129 @@
+"""Times fall into bins without gaps, and however they are drawn, losses keep their mean."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import torch
+
+from configs.load import load
+from configs.schema.objective import Objective
+from configs.yaml12 import ConfigError
+from tests.train.data.test_loader import CONFIG, batches, same
+from train.diffusion.rng import draw
+from train.diffusion.timesteps import Bins, Density, TimeSampler, bins_of
+
+DENSITIES = {
+    "uniform": (Objective(timesteps="uniform"), 1.0),
+    "logit-normal": (Objective(logit_mean=-0.5, logit_std=1.2), 1.0),
+    "mode": (Objective(timesteps="mode"), 1.0),
+    "shifted": (Objective(), 3.0),
+}
+EDGES = torch.from_numpy(Bins(count=10).edges)
+
+
+@pytest.fixture(params=DENSITIES)
+def density(request: pytest.FixtureRequest) -> Density:
+    objective, shift = DENSITIES[request.param]
+    return Density(objective=objective, shift=shift)
+
+
+def test_the_share_below_a_time_is_the_inverse_of_the_quantile(density: Density) -> None:
+    for u in (0.001, 0.1, 0.5, 0.93, 0.999):
+        assert density.below(density.time(u)) == pytest.approx(u, abs=1e-9)
+    assert density.below(0.0) == 0
+    assert density.below(1.0) == 1
+
+
+def test_the_weights_of_bins_are_what_is_drawn_of_them(density: Density) -> None:
+    drawn = [
+        draw(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
+        for n in range(4000)
+    ]
+    found = np.histogram(drawn, bins=Bins(count=5).edges)[0] / 4000
+    weights = Bins(count=5).weights(density)
+    assert weights.sum() == pytest.approx(1)
+    assert np.abs(found - weights).max() < 4 * np.sqrt(0.25 / 4000)
+
+
+def test_a_known_density_has_its_known_weights() -> None:
+    weights = Bins(count=10).weights(Density(objective=Objective()))
+    ends = [NormalDist().cdf(np.log(k / (10 - k))) for k in range(1, 10)]
+    assert np.allclose(weights, np.diff([0, *ends, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fault_bins_leave_out_their_ends(dtype: torch.dtype) -> None:
+    """Study C's bins were open at t = 100, 200, ... of 1,000, which no bin held."""
+    steps = torch.arange(1000, dtype=torch.float64)
+    found = bins_of(steps / 1000, EDGES)
+    assert torch.equal(found, (steps // 100).long())
+    assert torch.equal(torch.bincount(found), torch.full((10,), 100))
+    ends = bins_of(torch.tensor([0.0, 1.0, np.nextafter(1, 0)], dtype=dtype), EDGES)
+    assert ends.tolist() == [0, 9, 9]
+    between = torch.rand(10_000, dtype=dtype)
+    k, t = bins_of(between, EDGES), between.double()
+    assert bool(((EDGES[k] <= t) & (t < EDGES[k + 1])).all())
+
+
+def times(objective: Objective, n: int, *, shift: float = 1.0) -> list:
+    sampler = TimeSampler(objective, shift=shift, seed=3)
+    draws = (draw(3, 0, i, shape=(1,), objective=objective, shift=shift) for i in range(n))
+    return [sampler.time(one.u, drawn=one.t, position=i) for i, one in enumerate(draws)]
+
+
+def test_each_group_has_one_time_of_every_stratum(density: Density) -> None:
+    objective = density.objective.model_copy(update={"sampler": "stratified", "strata": 8})
+    found = [density.below(one.t) for one in times(objective, 64, shift=density.shift)]
+    groups = [sorted(int(u * 8) for u in found[k : k + 8]) for k in range(0, 64, 8)]
+    assert groups == [list(range(8))] * 8
+    assert [int(u * 8) for u in found[:8]] != [int(u * 8) for u in found[8:16]]
+
+
+def test_by_variance_bins_have_their_shares_and_weights_undo_them(density: Density) -> None:
+    shares = [4.0, 1.0, 2.0, 1.0]
+    objective = density.objective.model_copy(update={"sampler": "variance", "bin_shares": shares})
+    n = 6000
+    found = times(objective, n, shift=density.shift)
+    t, weight = np.array([one.t for one in found]), np.array([one.weight for one in found])
+    counts = np.histogram(t, bins=Bins(count=4).edges)[0] / n
+    assert np.abs(counts - np.array(shares) / 8).max() < 4 * np.sqrt(0.25 / n)
+    plain = np.array([density.time((k + 0.5) / 4096) for k in range(4096)])
+    for f in (np.ones_like, np.square, lambda t: np.sin(9 * t)):
+        each = weight * f(t)
+        assert abs(each.mean() - f(plain).mean()) < 4 * each.std() / np.sqrt(n)
+
+
+def test_a_bin_that_the_density_leaves_empty_is_never_drawn() -> None:
+    objective = Objective(sampler="variance", bin_shares=[1.0] * 50, logit_mean=0.0, logit_std=0.05)
+    found = times(objective, 300)
+    assert all(np.isfinite(one.weight) and 0.3 < one.t < 0.7 for one in found)
+
+
+@pytest.mark.parametrize(("world", "micro"), [(2, "null"), (1, 4), (2, 2)])
+def test_any_division_draws_the_strata_of_one_rank(world: int, micro: object) -> None:
+    keys = {"objective__sampler": "stratified", "objective__strata": 16}
+    assert same(
+        batches(1, steps=3, **keys), batches(world, steps=3, train__micro_batch=micro, **keys)
+    )
+
+
+def test_samplers_change_times_alone() -> None:
+    [plain], [other] = batches(1, steps=1), batches(1, steps=1, objective__sampler="stratified")
+    assert torch.equal(plain.noise, other.noise)
+    assert torch.equal(plain.image, other.image)
+    assert not torch.equal(plain.t, other.t)
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        (["objective.sampler=variance"], "go together"),
+        (["objective.bin_shares=[1.0, 2.0]"], "go together"),
+        (["objective.sampler=variance", "objective.bin_shares=[1.0, 0.0]"], "above 0"),
+        (["objective.sampler=stratified", "objective.strata=12"], "does not divide"),
+    ],
+)
+def test_samplers_that_cannot_be_are_refused(keys: list[str], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        load(CONFIG, keys)

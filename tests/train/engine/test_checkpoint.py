@@ -1,0 +1,268 @@
+"""A checkpoint is whole or absent, and holds everything that the next step depends on."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from configs.load import load
+from configs.run.records import Superseded
+from configs.yaml12 import ConfigError
+from train.engine.checkpoint import Saver, TrainingState, load_newest, load_weights
+from train.engine.checkpoint_files import complete, newest
+from train.engine.clocks import Clocks
+from train.engine.ema import Average
+from train.engine.failure import RunFailure, reason_of
+from train.engine.numerics import LossScale
+from train.model.build import build_network
+from train.pretrain.optimizer import make_optimizer
+
+SMALL = ["model.width=32", "model.depth=1", "model.heads=2"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_rank():
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    yield
+    dist.destroy_process_group()
+
+
+def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
+    config = load(Path("configs/pretrain/digits.yaml"), [*SMALL, f"seed={seed}"])
+    network = build_network(config)
+    average = Average(network, decay=0.9, warmup=False)
+    optimizer = make_optimizer(network, config.optimizer)
+    for _ in range(2):
+        for parameter in network.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+        average.update(1)
+    clocks = Clocks(torch.device("cpu"))
+    clocks.seconds["train"] = 12.5
+    scale = LossScale(fp16=True)
+    scale.value, scale.good = 8.0, seed
+    state = TrainingState(
+        network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+    )
+    state.step, state.images = 7, 900
+    return state, network, average
+
+
+def save(folder: Path, state: TrainingState, *, keep: int) -> None:
+    Saver(folder, keep=keep).save(state)
+
+
+def save_and_wait(saver: Saver, state: TrainingState) -> None:
+    saver.save(state)
+    saver.wait()
+
+
+def tensors(tree: object, prefix: str = "") -> dict[str, torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        return {prefix: tree}
+    assert isinstance(tree, dict)
+    return {
+        k: v for name, part in tree.items() for k, v in tensors(part, f"{prefix}/{name}").items()
+    }
+
+
+def test_everything_comes_back_to_the_bit(tmp_path: Path) -> None:
+    saved, *_ = make_state(seed=1)
+    save(tmp_path, saved, keep=2)
+    loaded, *_ = make_state(seed=2)
+    loaded._clocks.seconds["train"] = 0.5
+    assert load_newest(tmp_path, loaded)
+    before, after = tensors(saved.state_dict()), tensors(loaded.state_dict())
+    assert before.keys() == after.keys()
+    assert after.pop("/clocks/train") == 13.0
+    before.pop("/clocks/train")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {name.split("/")[1] for name in before} == {
+        "network", "average", "optimizer", "progress", "loss_scale", "clocks",
+    }  # fmt: skip
+
+
+def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    assert not load_newest(tmp_path / "checkpoints", state)
+    with pytest.raises(ConfigError, match="no checkpoint yet"):
+        load_weights(tmp_path, build_network(load(Path("configs/pretrain/digits.yaml"), SMALL)))
+
+
+def test_the_newest_few_are_kept_and_the_pointer_names_the_last(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    for step in (1, 2, 3, 10):
+        state.step = step
+        save(tmp_path, state, keep=2)
+    assert complete(tmp_path) == ["step-000000003", "step-000000010"]
+    assert newest(tmp_path) == "step-000000010"
+
+
+def test_what_a_crash_left_half_written_is_neither_read_nor_kept(tmp_path: Path) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    half = tmp_path / "step-000000009.partial"
+    half.mkdir()
+    (half / ".metadata").write_bytes(b"half")
+    assert newest(tmp_path) == "step-000000007"
+    state.step = 8
+    save(tmp_path, state, keep=2)
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("pointer", [None, "", "step-000000099\n", "\x00rubbish"])
+def test_a_missing_or_spoilt_pointer_falls_back_to_the_last_whole_one(
+    tmp_path: Path, pointer: str | None
+) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    (tmp_path / "latest").unlink()
+    if pointer is not None:
+        (tmp_path / "latest").write_text(pointer)
+    assert newest(tmp_path) == "step-000000007"
+
+
+def test_the_same_step_saved_again_replaces_it(tmp_path: Path) -> None:
+    state, network, _ = make_state()
+    save(tmp_path, state, keep=2)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(5)
+    save(tmp_path, state, keep=2)
+    other, loaded, _ = make_state()
+    load_newest(tmp_path, other)
+    assert bool((loaded.patches_in.bias == 5).all())
+    assert complete(tmp_path) == ["step-000000007"]
+
+
+def test_the_averaged_weights_can_be_loaded_alone(tmp_path: Path) -> None:
+    state, network, average = make_state()
+    save(tmp_path, state, keep=1)
+    assert load_weights(tmp_path, network) == (7, 900)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, average.average[name])
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.long)])
+def test_a_save_killed_at_any_moment_leaves_the_run_resumable(tmp_path: Path, kills: int) -> None:
+    saves = str(tmp_path / "saves")
+    command = [sys.executable, "-m", "tests.train.kill_saves", saves, str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) >= kills / 2
+
+
+def spoil(file: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("damage", [spoil, truncate, Path.unlink])
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "checksums.json"])
+def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
+    tmp_path: Path, damage: Callable[[Path], None], name: str
+) -> None:
+    saved, *_ = make_state()
+    for step in (7, 8):
+        saved.step = step
+        save(tmp_path, saved, keep=2)
+    damage(tmp_path / "step-000000008" / name)
+    loaded, *_ = make_state(seed=1)
+    assert load_newest(tmp_path, loaded)
+    assert loaded.step == 7
+    # Without its sums a checkpoint was never whole; with wrong ones it is kept to look at.
+    aside = tmp_path / "step-000000008.damaged"
+    assert aside.exists() or (name == "checksums.json" and damage is Path.unlink)
+    saved.step = 9
+    save(tmp_path, saved, keep=2)
+    assert complete(tmp_path)[-1] == "step-000000009"
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path: Path) -> None:
+    saved, *_ = make_state()
+    save(tmp_path, saved, keep=2)
+    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    with pytest.raises(RunFailure, match="all checkpoints are damaged") as failure:
+        load_newest(tmp_path, saved)
+    assert failure.value.reason == "disk"
+
+
+def test_damaged_weights_are_refused_by_name(tmp_path: Path) -> None:
+    saved, network, _ = make_state()
+    save(tmp_path, saved, keep=2)
+    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    with pytest.raises(ConfigError, match=r"damaged \(__0_0.distcp\); delete it"):
+        load_weights(tmp_path, network)
+
+
+def test_a_save_under_way_holds_the_state_of_its_own_step(tmp_path: Path) -> None:
+    state, network, _ = make_state()
+    saver = Saver(tmp_path, keep=2, asynchronous=True)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(7)
+    saver.save(state)
+    with torch.no_grad():
+        network.patches_in.bias.fill_(8)
+    saver.wait()
+    assert [saved.step for saved in saver.finished()] == [7]
+    assert saver.finished() == []
+    other, loaded, _ = make_state(seed=1)
+    load_newest(tmp_path, other)
+    assert bool((loaded.patches_in.bias == 7).all())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
+    tmp_path: Path, asynchronous: bool
+) -> None:
+    state, *_ = make_state()
+    save(tmp_path, state, keep=2)
+    saver = Saver(tmp_path, keep=2, asynchronous=asynchronous, is_superseded=lambda: True)
+    state.step = 8
+    with pytest.raises(Superseded):
+        save_and_wait(saver, state)
+    assert complete(tmp_path) == ["step-000000007"]
+
+
+def test_what_torch_says_of_a_full_disk_is_known_for_it(tmp_path: Path) -> None:
+    said = "[enforce fail at inline_container.cc:672] . unexpected pos 320 vs 262"
+    assert reason_of(RuntimeError(said)) == "disk"
+    assert reason_of(RuntimeError("unexpected pos")) == "crash"
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_full_disk_leaves_the_last_checkpoint(full_disk: Path, asynchronous: bool) -> None:
+    state, *_ = make_state()
+    saver = Saver(full_disk, keep=2, asynchronous=asynchronous)
+    save_and_wait(saver, state)
+    (full_disk / "other people's").write_bytes(b"x" * (shutil.disk_usage(full_disk).free - 100_000))
+    state.step = 8
+    with pytest.raises(OSError, match="No space left") as error:
+        save_and_wait(saver, state)
+    assert reason_of(error.value) == "disk"
+    assert {entry.name for entry in full_disk.iterdir() if entry.is_dir()} == {"step-000000007"}
+    assert newest(full_disk) == "step-000000007"
+    assert load_newest(full_disk, state)
+    assert state.step == 7

@@ -1,0 +1,86 @@
+"""A loss that is no number ends the run at its step; fp16 leaves out steps that overflow."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.attempt.close import close_attempt
+from tests.real_runs import DIGITS, TINY, losses, opened, torchrun, trained
+from train.engine.failure import RunFailure
+from train.engine.numerics import FiniteWatch, LossScale
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_told_with_its_step(value: float) -> None:
+    watch = FiniteWatch(torch.device("cpu"))
+    watch.check()
+    watch.put(1, torch.tensor(3.0, dtype=torch.float64))
+    with pytest.raises(RunFailure, match="not finite at step 2") as failure:
+        watch.put(2, torch.tensor(value))
+    assert failure.value.reason == "nan"
+
+
+def scaled(scale: LossScale, *gradient: float) -> tuple[bool, list[float]]:
+    """Whether a step may be taken with a loss of this gradient, and what it is then."""
+    model = torch.nn.Linear(len(gradient), 1, bias=False)
+    model.weight.grad = torch.tensor([gradient]) * scale.value
+    taken = scale.settle(model, model.weight.grad.norm(), torch.tensor(1.0))
+    return taken, model.weight.grad.flatten().tolist()
+
+
+def test_an_overflow_halves_the_scale_and_leaves_the_step_out() -> None:
+    scale = LossScale(fp16=True, patience=3)
+    assert scaled(scale, 3.0, 4.0) == (True, [3.0, 4.0])
+    before = scale.value
+    assert not scaled(scale, float("inf"), 1.0)[0]
+    assert (scale.value, scale.good) == (before / 2, 0)
+    for _ in range(3):
+        assert scaled(scale, 3.0, 4.0)[0]
+    assert (scale.value, scale.good) == (before, 0)
+
+
+def test_a_scale_that_finds_no_rest_ends_the_run() -> None:
+    scale = LossScale(fp16=True)
+    scale.value = LossScale.LEAST
+    with pytest.raises(RunFailure, match="at any loss scale"):
+        scaled(scale, float("nan"))
+
+
+def test_without_fp16_gradients_are_only_clipped() -> None:
+    scale = LossScale(fp16=False)
+    model = torch.nn.Linear(2, 1, bias=False)
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    assert scale.settle(model, torch.tensor(5.0), torch.tensor(0.5))
+    assert model.weight.grad.flatten().tolist() == [1.5, 2.0]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_whose_loss_is_no_number_stops_there_with_an_older_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    # With such a rate the weights leave the range of float32 within a few steps.
+    wild = ["optimizer.lr=1e38", "optimizer.warmup_steps=0", "optimizer.clip=null"]
+    run = opened(
+        DIGITS, [*TINY, *wild, "train.steps=50", "checkpoint.every=1", "checkpoint.keep=50"]
+    )
+    with pytest.raises(AssertionError, match="not finite"):
+        torchrun(run, ranks=ranks)
+    assert close_attempt(run.attempt(1), status=1).event == "failed"
+    last = list(run.records())[-1]
+    assert last["reason"] == "nan"
+    step = int(last["message"].rpartition(" ")[2])
+    saved = [int(path.name[5:]) for path in run.checkpoints.glob("step-*")]
+    assert sorted(saved) == list(range(1, step))
+    assert json.loads((run.attempt(1) / "error.json").read_text())["reason"] == "nan"
+
+
+def test_fp16_learns_as_float32_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    keys = [*TINY, "train.steps=30", "log.every=1"]
+    exact = losses(trained(tmp_path, keys))
+    half = losses(trained(tmp_path, [*keys, "train.precision=fp16"]))
+    assert exact != half
+    assert max(abs(exact[step] - half[step]) for step in exact) < 0.02

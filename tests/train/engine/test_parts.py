@@ -1,0 +1,154 @@
+"""The small parts of training: schedule, average, objective, clocks, wishes, journal."""
+
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.run.folder import RunFolder
+from configs.schema.training import Optimizer, Train
+from train.engine.clocks import Clocks
+from train.engine.ema import Average, batch_decay
+from train.engine.metrics import console_line
+from train.engine.stop import Watch, Wish
+from train.pretrain.optimizer import (
+    clip_factor,
+    gradient_norm,
+    learning_rate,
+    make_optimizer,
+    scale_gradients,
+)
+
+
+def test_the_rate_warms_up_stays_and_falls() -> None:
+    config = Optimizer(lr=1.0, warmup_steps=10, decay=0.5, decay_to=0.1)
+    rates = [learning_rate(config, step=step, steps=100) for step in range(1, 101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9:51] == [1.0] * 42
+    assert rates[99] == pytest.approx(0.1 + 0.9 / 50)
+    assert all(a >= b for a, b in itertools.pairwise(rates[9:]))
+
+
+def test_only_matrices_decay() -> None:
+    model = torch.nn.Linear(3, 3)
+    groups = make_optimizer(model, Optimizer(weight_decay=0.1)).param_groups
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
+    assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
+
+
+def test_the_decay_of_the_average_is_per_image_where_its_batch_is_named() -> None:
+    assert batch_decay(Train(ema_decay=0.999, global_batch=64)) == 0.999
+    assert batch_decay(Train(ema_decay=0.999, global_batch=512, ema_batch=256)) == 0.999**2
+    assert batch_decay(Train(ema_decay=None, ema_batch=256)) is None
+
+
+def test_without_a_decay_there_is_no_average_and_the_weights_stand_for_it() -> None:
+    model = torch.nn.Linear(2, 2)
+    average = Average(model, decay=None, warmup=True)
+    before = model.weight.detach().clone()
+    average.update(1)
+    with average.in_place():
+        assert torch.equal(model.weight, before)
+    assert average.average == {}
+
+
+@pytest.mark.parametrize(("limit", "after"), [(1.0, 1.0), (None, 5.0), (10.0, 5.0)])
+def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_told(
+    limit: float | None, after: float
+) -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    norm = gradient_norm(model)
+    scale_gradients(model, clip_factor(norm, limit))
+    assert norm.item() == pytest.approx(5.0)
+    assert model.weight.grad.norm().item() == pytest.approx(after, rel=1e-5)
+
+
+def test_the_average_follows_its_formula_and_swaps_in_and_out_to_the_bit() -> None:
+    model = torch.nn.Linear(4, 4)
+    average = Average(model, decay=0.9, warmup=False)
+    start = model.weight.detach().clone()
+    with torch.no_grad():
+        model.weight.add_(1)
+    live = model.weight.detach().clone()
+    average.update(1)
+    expected = 0.9 * start + 0.1 * live
+    torch.testing.assert_close(average.average["weight"], expected)
+    mean = average.average["weight"].clone()
+    with average.in_place():
+        assert torch.equal(model.weight, mean)
+    assert torch.equal(model.weight, live)
+    assert torch.equal(average.average["weight"], mean)
+
+
+def test_a_young_average_forgets_its_start_faster() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    average = Average(model, decay=0.9999, warmup=True)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+        average.average["weight"].fill_(0.0)
+    average.update(1)
+    assert average.average["weight"].item() == pytest.approx(1 - 2 / 11)
+
+
+def test_clocks_book_every_moment_once_and_the_wait_for_data_to_training_too() -> None:
+    clocks = Clocks(torch.device("cpu"))
+    begin = clocks._mark
+    for purpose in ("setup", "data", "train", "data", "save", "sample"):
+        clocks.lap(purpose)
+    booked = sum(seconds for name, seconds in clocks.seconds.items() if name != "data")
+    assert booked == pytest.approx(clocks._mark - begin, abs=1e-9)
+    assert clocks.seconds["train"] > clocks.seconds["data"] > 0
+
+
+@pytest.fixture
+def watch(tmp_path: Path):
+    (tmp_path / "attempts" / "001").mkdir(parents=True)
+    kept = {
+        name: signal.getsignal(name) for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    }
+    yield Watch(RunFolder(tmp_path), attempt=1, poll_s=0)
+    for name, handler in kept.items():
+        signal.signal(name, handler)
+
+
+@pytest.mark.parametrize(
+    ("number", "wish"),
+    [(signal.SIGUSR1, Wish.PAUSE), (signal.SIGTERM, Wish.STOP), (signal.SIGINT, Wish.STOP)],
+)
+def test_a_signal_is_a_wish(watch: Watch, number: signal.Signals, wish: Wish) -> None:
+    assert watch.wish() is Wish.GO_ON
+    os.kill(os.getpid(), number)
+    assert watch.wish() is wish
+
+
+@pytest.mark.parametrize(
+    ("file", "wish"),
+    [
+        ("STOP", Wish.STOP),
+        ("attempts/001/STOP", Wish.STOP),
+        ("attempts/001/PAUSE", Wish.PAUSE),
+        ("attempts/002", Wish.LEAVE),
+    ],
+)
+def test_a_file_is_a_wish(watch: Watch, tmp_path: Path, file: str, wish: Wish) -> None:
+    (tmp_path / file).touch()
+    assert watch.wish() is wish
+
+
+def test_the_strongest_wish_wins(watch: Watch, tmp_path: Path) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert watch.wish() is Wish.STOP
+    (tmp_path / "attempts" / "002").mkdir()
+    assert watch.wish() is Wish.LEAVE
+
+
+def test_the_console_shows_what_is_known_and_leaves_out_what_is_not() -> None:
+    fields = {"step": 5, "loss": 1.23456, "lr": 1e-4, "grad_norm": 0.5, "train_s": 2.0}
+    assert console_line(fields, steps=800) == (
+        "step   5/800  loss 1.235  lr 0.0001  grad_norm 0.5  train 2.0 s"
+    )

@@ -1,0 +1,104 @@
+"""A rank that stands still ends the attempt within a few steps, named, with everybody's stack."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs.attempt.close import close_attempt
+from tests.real_runs import DIGITS, TINY, clean_environment, opened
+from train.engine.distributed import Ranks
+from train.engine.watchdog import HangWatch
+
+KEYS = [
+    *TINY,
+    "train.global_batch=18",
+    "train.steps=1000000",
+    "checkpoint.every=50",
+    "log.every=1",
+    "train.hang_s=6.0",
+]
+
+
+def wait_for(what: str, *, within: float, ready) -> None:
+    end = time.monotonic() + within
+    while not ready():
+        assert time.monotonic() < end, f"no {what} after {within:.0f} s"
+        time.sleep(0.2)
+
+
+def rank_pids(agent: int) -> list[int]:
+    """The processes of an agent's ranks, in the order of ranks."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(agent)], capture_output=True, text=True, check=False
+    )
+    ranks = {}
+    for pid in map(int, listed.stdout.split()):
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        variables = dict(pair.split(b"=", 1) for pair in pairs if b"=" in pair)
+        ranks[int(variables[b"RANK"])] = pid
+    return [ranks[rank] for rank in sorted(ranks)]
+
+
+def test_a_rank_that_stops_is_named_and_the_attempt_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    run = opened(DIGITS, KEYS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    agent = subprocess.Popen(
+        [*command, "-m", "train", str(run.path)],
+        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for("save", within=240, ready=lambda: (run.checkpoints / "latest").exists())
+        os.kill(rank_pids(agent.pid)[1], signal.SIGSTOP)
+        begin = time.monotonic()
+        assert agent.wait(timeout=180) != 0
+        took = time.monotonic() - begin
+    finally:
+        agent.kill()
+    assert close_attempt(run.attempt(1), status=1).event == "failed"
+    last = list(run.records())[-1]
+    assert (last["reason"], last["rank"]) == ("hang", 1)
+    assert "rank 1 on " in last["message"]
+    assert " stands still at step " in last["message"]
+    stacks = sorted((run.attempt(1) / "ranks").glob("stack-*.txt"))
+    assert [file.name for file in stacks] == [f"stack-{rank:05d}.txt" for rank in range(3)]
+    assert all("train/engine/loop.py" in file.read_text() for file in stacks)
+    # torchrun leaves the others 30 s to go.
+    assert took < 6 + 3 + 30 + 30
+    assert json.loads((run.attempt(1) / "error.json").read_text())["reason"] == "hang"
+
+
+@pytest.fixture
+def watch(tmp_path: Path):
+    (tmp_path / "ranks").mkdir()
+    alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=None)
+    watch = HangWatch(tmp_path, ranks=alone, least_s=0.5)
+    yield watch
+    watch.close()
+
+
+def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatch) -> None:
+    assert watch.limit() > 600
+    watch._durations.extend([0.05, 0.05, 9.0])
+    assert watch.limit() == 0.5
+    watch._durations.extend([0.3, 0.3, 0.3])
+    assert watch.limit() == pytest.approx(1.5)
+
+
+def test_what_is_no_training_step_may_take_its_time(watch: HangWatch) -> None:
+    watch._durations.extend([0.01, 0.01])
+    watch.begins(7)
+    watch.rests()
+    # A rank that hung would end this very process.
+    time.sleep(1.5)
+    assert (watch._attempt / "error.json").exists() is False

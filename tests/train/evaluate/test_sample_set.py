@@ -1,0 +1,276 @@
+"""Sampled sets: the same for any number of ranks, resumable, and honest about what was drawn."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import train.evaluate.npz_shards
+from configs.load import resolve
+from configs.run.folder import RunFolder
+from configs.schema import Pretrain, Sampling
+from configs.yaml12 import ConfigError
+from tests.real_runs import TINY, opened, torchrun, trained
+from tests.train.latent_stores import write_store
+from train.data.latents.vae import open_decoder
+from train.data.source import DataError
+from train.diffusion.objective import Objective
+from train.engine.checkpoint import load_weights
+from train.engine.distributed import process_group, read_ranks
+from train.engine.stop import Wish
+from train.evaluate.npz_shards import Pieces
+from train.evaluate.sample_set import draw_set
+from train.evaluate.sampler import Place, sample
+from train.model.build import build_network
+
+Arrays = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run on digits with checkpoints of steps 2 and 4, far enough from its start to say much."""
+    logs = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(logs))
+        keys = ["train.steps=4", "checkpoint.every=2", "optimizer.lr=0.01"]
+        return trained(logs, [*TINY, *keys])
+
+
+def asked(run: RunFolder, out: Path, **keys: Any) -> Sampling:
+    tree = {"kind": "sample", "run": str(run.path), "out": str(out), "num": 20, "batch": 6}
+    config = resolve(tree | keys, source="test")
+    assert isinstance(config, Sampling)
+    return config
+
+
+def draw(config: Sampling, *, wish: Callable[[], Wish] = lambda: Wish.GO_ON) -> list[int]:
+    """Draw with this process as the only rank; how many pieces there were, report by report."""
+    assert config.out is not None
+    pieces = Pieces(out=Path(config.out), num=config.num, size=config.batch)
+    ranks, heard = read_ranks(), list[int]()
+    with process_group(ranks):
+        draw_set(config, pieces, ranks, wish=wish, report=heard.append)
+    return heard
+
+
+def arrays(file: Path) -> Arrays:
+    with np.load(file, allow_pickle=False) as content:
+        return dict(content)
+
+
+def drawn(run: RunFolder, folder: Path, **keys: Any) -> Arrays:
+    """The arrays of a set that is drawn into an empty folder."""
+    out = folder / f"{len(list(folder.iterdir()))}.npz"
+    draw(asked(run, out, **keys))
+    return arrays(out)
+
+
+# 20 images in batches of 3 are 7 pieces.
+@pytest.mark.parametrize("several", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_any_number_of_ranks_writes_the_same_bytes(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    files = {}
+    for ranks in (1, several):
+        set_of_ranks = opened(run.path, ["num=20", "batch=3"], kind="sample")
+        torchrun(set_of_ranks, ranks=ranks)
+        assert list(set_of_ranks.records())[-1]["event"] == "done"
+        files[ranks] = {file.name: file.read_bytes() for file in set_of_ranks.samples.iterdir()}
+    assert files[1].keys() == {"images.npz", "images.json"}
+    assert files[1] == files[several]
+
+
+def test_images_are_those_that_the_grids_sampler_draws(run: RunFolder, tmp_path: Path) -> None:
+    found = drawn(run, tmp_path, seed=5)
+    config = run.config()
+    assert isinstance(config, Pretrain)
+    network = build_network(config).eval()
+    ranks = read_ranks()
+    with process_group(ranks):
+        load_weights(run.checkpoints, network)
+        expected = sample(
+            network,
+            Objective(config, ranks.device),
+            torch.from_numpy(found["arr_1"]),
+            config,
+            place=Place(),
+            device=ranks.device,
+            seed=5,
+        )
+    assert expected is not None
+    levels = (expected.clamp(-1, 1) + 1) * 127.5
+    assert found["arr_0"].shape == (20, 8, 8, 3)
+    assert (found["arr_0"] == found["arr_0"][..., :1]).all()
+    off = np.abs(found["arr_0"][..., 0] - levels[:, 0].numpy())
+    assert off.max() <= 0.5 + 1e-3
+    assert levels.std() > 10
+
+
+def test_an_image_does_not_depend_on_how_many_are_drawn(run: RunFolder, tmp_path: Path) -> None:
+    few, many = drawn(run, tmp_path, num=12), drawn(run, tmp_path, num=20)
+    assert (few["arr_0"] == many["arr_0"][:12]).all()
+    assert (few["arr_1"] == many["arr_1"][:12]).all()
+    assert len(np.unique(many["arr_0"], axis=0)) == 20
+
+
+def test_labels_are_drawn_evenly_or_come_in_turn(run: RunFolder, tmp_path: Path) -> None:
+    turn = drawn(run, tmp_path, labels="turn", num=25)["arr_1"]
+    assert turn.dtype == np.int64
+    assert turn.tolist() == [number % 10 for number in range(25)]
+    random = drawn(run, tmp_path, num=600, batch=200)["arr_1"]
+    counts = np.bincount(random, minlength=10)
+    assert counts.sum() == 600
+    assert 30 < counts.min() <= counts.max() < 90
+    assert (random != drawn(run, tmp_path, num=600, batch=200, seed=1)["arr_1"]).any()
+
+
+def test_what_is_asked_changes_the_images(run: RunFolder, tmp_path: Path) -> None:
+    own = drawn(run, tmp_path)["arr_0"]
+    others: list[dict[str, Any]] = [
+        {"seed": 1}, {"weights": "model"}, {"step": 2}, {"steps": 3}, {"sampler": "heun"},
+        {"guidance": 4.0},
+    ]  # fmt: skip
+    for keys in others:
+        assert (drawn(run, tmp_path, **keys)["arr_0"] != own).any(), keys
+    note = json.loads((tmp_path / "0.json").read_text())
+    assert (note["run"], note["checkpoint"], note["images"]) == (str(run.path), 4, 64)
+    assert (note["sampler"], note["steps"], note["num"]) == ("euler", 2, 20)
+
+
+def test_a_stopped_set_goes_on_where_it_was(run: RunFolder, tmp_path: Path) -> None:
+    whole, halved = tmp_path / "whole.npz", tmp_path / "halved.npz"
+    assert draw(asked(run, whole)) == [0, 1, 2, 3, 4]
+    wishes = iter([Wish.GO_ON, Wish.GO_ON, Wish.STOP])
+    assert draw(asked(run, halved), wish=lambda: next(wishes)) == [0, 1, 2]
+    assert not halved.exists()
+    # Half written by a rank that was killed.
+    (tmp_path / "halved.npz.pieces/.000003.npy.1").write_bytes(b"torn")
+    assert draw(asked(run, halved)) == [2, 3, 4]
+    assert halved.read_bytes() == whole.read_bytes()
+    assert draw(asked(run, halved)) == [4]
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"whole.npz", "whole.json", "halved.npz", "halved.json"}
+
+
+@pytest.mark.parametrize("killed_at", ["note.json", "images.json"])
+def test_a_set_killed_while_it_is_joined_is_joined_again(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(*arguments: object, **keys: object) -> None:
+        raise Killed
+
+    out = tmp_path / "images.npz"
+    with monkeypatch.context() as patch:
+        # Before the note is written, or between it and the removal of the pieces.
+        if killed_at == "images.json":
+            patch.setattr(Pieces, "discard", kill)
+        else:
+            patch.setattr(train.evaluate.npz_shards, "write_npz", kill)
+        with pytest.raises(Killed):
+            draw(asked(run, out))
+    draw(asked(run, out))
+    whole = drawn(run, tmp_path)
+    assert (arrays(out)["arr_0"] == whole["arr_0"]).all()
+    assert not (tmp_path / "images.npz.pieces").exists()
+
+
+def test_a_set_is_finished_with_the_checkpoint_that_it_was_begun_with(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(run.path, copy.path)
+    (copy.checkpoints / "step-000000004").rename(tmp_path / "later")
+    wishes = iter([Wish.GO_ON, Wish.STOP])
+    out = tmp_path / "images.npz"
+    draw(asked(copy, out), wish=lambda: next(wishes))
+    (tmp_path / "later").rename(copy.checkpoints / "step-000000004")
+    draw(asked(copy, out))
+    assert json.loads((tmp_path / "images.json").read_text())["checkpoint"] == 2
+    (tmp_path / "sets").mkdir()
+    assert (arrays(out)["arr_0"] == drawn(run, tmp_path / "sets", step=2)["arr_0"]).all()
+
+
+def test_a_file_that_holds_something_else_is_left_alone(run: RunFolder, tmp_path: Path) -> None:
+    out = tmp_path / "images.npz"
+    out.write_bytes(b"mine")
+    with pytest.raises(ConfigError, match=r"images\.npz: is there already; name a new file"):
+        draw(asked(run, out))
+    assert out.read_bytes() == b"mine"
+    out.unlink()
+    draw(asked(run, out))
+    with pytest.raises(ConfigError, match=r"other images were drawn there \(num 20\)"):
+        draw(asked(run, out, num=21))
+
+
+def test_what_cannot_be_drawn_from_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sample\.sampler ddim does not sample .* set euler or"):
+        draw(asked(run, tmp_path / "x.npz", sampler="ddim"))
+    with pytest.raises(ConfigError, match="no checkpoint step-000000003; there are step-000000002"):
+        draw(asked(run, tmp_path / "x.npz", step=3))
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(run.path, copy.path)
+    (torn,) = (copy.checkpoints / "step-000000004").glob("*.distcp")
+    torn.write_bytes(torn.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match=r"step-000000004 is damaged .*delete it"):
+        draw(asked(copy, tmp_path / "x.npz"))
+    shutil.rmtree(copy.checkpoints)
+    with pytest.raises(ConfigError, match="no checkpoint yet; train the run first"):
+        draw(asked(copy, tmp_path / "x.npz"))
+    assert not list(tmp_path.glob("x.npz*"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num": 0}, "num: expected greater than or equal to 1"),
+        ({"run": None}, "run must name the folder of a pretraining run"),
+        ({"out": "images.png"}, "out images.png: name a file that ends in .npz"),
+        ({"guidance": 0.5}, "guidance (scale): expected greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_key_is_refused(run: RunFolder, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"kind": "sample", "run": str(run.path)} | keys, source="test")
+    assert message in str(caught.value)
+
+
+def test_samples_of_latents_are_decoded_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_store(tmp_path, per_class=8)
+    keys = [
+        *TINY, "data.source=latents", f"data.path={tmp_path / 'store'}", "data.size=8",
+        "data.channels=4", "data.classes=3", "train.steps=2",
+    ]  # fmt: skip
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    run = trained(tmp_path / "logs", keys)
+    (tmp_path / "sets").mkdir()
+    found = drawn(run, tmp_path / "sets", num=5)["arr_0"]
+    config = run.config()
+    assert isinstance(config, Pretrain)
+    network, decoder = build_network(config).eval(), open_decoder(config)
+    ranks = read_ranks()
+    labels = torch.from_numpy(drawn(run, tmp_path / "sets", num=5)["arr_1"])
+    with process_group(ranks):
+        load_weights(run.checkpoints, network)
+        latents = sample(
+            network, Objective(config, ranks.device), labels, config,
+            place=Place(), device=ranks.device, seed=0,
+        )  # fmt: skip
+    assert latents is not None
+    assert decoder is not None
+    expected = (decoder.decode(latents).permute(0, 2, 3, 1) + 1) * 127.5
+    assert found.shape == (5, 16, 16, 3)
+    assert np.abs(found - expected.numpy()).max() <= 0.5 + 1e-2
+    shutil.rmtree(tmp_path / "vae")
+    with pytest.raises(DataError, match="vae"):
+        draw(asked(run, tmp_path / "gone.npz"))

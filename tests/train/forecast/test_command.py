@@ -1,0 +1,116 @@
+"""`python -m train forecast` as a person and as `launch plan` use it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs.yaml12 import ConfigError
+from train.forecast.command import main
+
+CIFAR10 = "configs/pretrain/cifar10.yaml"
+
+
+def test_the_closed_form_loads_no_torch() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "train", "forecast", CIFAR10]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "train.forecast.estimate" in done.stderr
+    assert "torch" not in done.stderr
+    assert "a40" in done.stdout
+
+
+def test_json_has_what_is_agreed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([CIFAR10, "--gpu", "a40,a100", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == 32_477_196
+    assert found["gmacs_per_image"] == pytest.approx(sum(found["macs"].values()) / 1e9)
+    assert set(found["macs"]) == {"blocks", "attention", "adaln", "edges"}
+    assert {name: gpu["type"] for name, gpu in found["gpus"].items()} == {
+        "a40": "a40",
+        "a100": "a100-80gb-sxm",
+    }
+    a40 = found["gpus"]["a40"]
+    assert a40["fits"] is True
+    assert a40["images_per_s"] < found["gpus"]["a100"]["images_per_s"]
+    assert a40["max_micro_batch"] < found["gpus"]["a100"]["max_micro_batch"]
+    kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
+    assert kinds <= set(a40["gib"])
+
+
+def test_several_configs_make_a_list_and_overrides_are_for_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [CIFAR10, "configs/pretrain/digits.yaml", "model.depth=2", "--json", "--gpu", "a40"]
+    assert main(words) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["config"] == CIFAR10
+    assert first["parameters"] < 10e6
+    assert second["parameters"] < first["parameters"]
+
+
+def test_a_wrong_cell_is_named_and_the_others_are_forecast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = [
+        {"config": CIFAR10, "gpu": "a40", "nodes": 2, "gpus_per_node": 2},
+        {"config": CIFAR10, "overrides": ["train.global_batch=7"], "gpus_per_node": 2},
+        {"config": CIFAR10, "gpu": ["a40", "v100"]},
+        {"config": CIFAR10, "gpus": "a40"},
+    ]
+    file = tmp_path / "cells.jsonl"
+    file.write_text("\n".join(map(json.dumps, cells)))
+    assert main(["--cells", str(file), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["world"] == 4
+    assert found[0]["gpus"]["a40"]["micro_batch"] == 64
+    assert "does not divide over 2" in found[1]["error"]
+    assert "v100" in found[2]["error"]
+    assert "gpus: 'a40' is not what a cell may have" in found[3]["error"]
+
+
+def test_what_does_not_fit_ends_with_1_and_says_what_would(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [CIFAR10, "model.width=2560", "model.depth=60", "model.heads=64", "--gpu", "a100"]
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "does not fit: not even one image fits into 75 GiB" in said
+    assert "layout.shard=" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "mend"),
+    [
+        ([CIFAR10, "--gpu", "v100"], "known: a40"),
+        ([], "expected a CONFIG"),
+        ([CIFAR10, "--cells", "x"], "expected a CONFIG"),
+        (["--cells", "nowhere.jsonl"], "cannot be read"),
+        ([CIFAR10, "model.family=unet"], "add --exact"),
+    ],
+)
+def test_misuse_is_refused_with_the_mend(words: list[str], mend: str) -> None:
+    with pytest.raises(ConfigError, match=mend):
+        main(words)
+
+
+def test_counted_memory_stands_beside_the_closed_form(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [CIFAR10, "model.depth=2", "train.compile=false", "train.global_batch=16"]
+    assert main([*words, "--gpu", "a40", "--exact", "--json"]) == 0
+    a40 = json.loads(capsys.readouterr().out)["gpus"]["a40"]
+    assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.05)
+
+
+def test_a_unet_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ("model.unet.width=32", "model.unet.layers=1")
+    words = [CIFAR10, "model.family=unet", *small, "train.compile=false"]
+    assert main([*words, "train.global_batch=16", "--gpu", "a40", "--exact", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["macs"].keys() == {"convolutions", "rest"}
+    a40 = found["gpus"]["a40"]
+    assert a40["fits"]
+    assert a40["max_micro_batch"] > 16
+    # The line through two counts, at a third: 16 images.
+    assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.03)

@@ -1,0 +1,219 @@
+"""Samples over saved checkpoints: the same on any number of ranks, after a kill, and unbiased."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from analysis.__main__ import main as analyse
+from configs.load import load, merge, resolve, to_tree
+from configs.run.folder import RunFolder
+from configs.schema import NoiseRun, Pretrain
+from configs.yaml12 import ConfigError, dump_yaml
+from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
+from train.__main__ import main
+from train.data.source import open_source, training_part
+from train.diffusion.objective import Objective
+from train.diffusion.timesteps import Bins
+from train.engine.distributed import process_group, read_ranks
+from train.gradient_noise.microbatches import Probe, binned_times
+from train.gradient_noise.samples import Samples, Unit, config_of_noise
+from train.model.build import build_network
+from train.pretrain.run import attempt as pretrain
+
+pytestmark = [pytest.mark.xdist_group("gns offline"), pytest.mark.usefixtures("one_thread")]
+
+FEW = ("bins=2", "batch=4", "count=4", "samples=3")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def run(logs: Path) -> RunFolder:
+    """A run on digits with three checkpoints."""
+    found = opened(DIGITS, [*TINY, "train.steps=6", "checkpoint.every=2", "checkpoint.keep=3"])
+    assert pretrain(found, number=1) == 0
+    return found
+
+
+def samples(folder: RunFolder) -> list[dict]:
+    return [record["gns_sample"] for record in folder.records() if "gns_sample" in record]
+
+
+@pytest.fixture(scope="module")
+def measured(run: RunFolder, logs: Path) -> RunFolder:
+    """Two of the checkpoints, by one rank."""
+    chosen = [str(run.checkpoints / f"step-{step:09d}") for step in (4, 2)]
+    assert main(["gns", *chosen, *FEW]) == 0
+    return newest_run(logs)
+
+
+def test_every_checkpoint_bin_and_repetition_is_a_sample_and_a_row(measured: RunFolder) -> None:
+    told = samples(measured)
+    assert [(s["checkpoint"], s.get("bin"), s["repeat"]) for s in told] == [
+        (step, k, repeat) for step in (2, 4) for k in (None, 0, 1) for repeat in range(3)
+    ]
+    assert sum(s["weight"] for s in told if s.get("bin") is not None) == pytest.approx(6)
+    rows = list(csv.DictReader((measured.path / "gns.csv").read_text().splitlines()))
+    assert len(rows) == len(told)
+    for row, sample in zip(rows, told, strict=True):
+        g2 = (4 * sample["big"] - sample["small"]) / 3
+        assert float(row["g2"]) == pytest.approx(g2)
+        assert float(row["s"]) == pytest.approx(4 * (sample["small"] - g2))
+        assert float(row["seconds"]) > 0
+    assert events(measured)[-1] == "done"
+
+
+def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> None:
+    assert analyse(["gns", str(measured.path), "--json"]) == 1  # three samples tell nothing
+    found = json.loads(capsys.readouterr().out)
+    assert [stage["step"] for stage in found["steps"]] == [2, 4]
+    assert [len(stage["bins"]) for stage in found["steps"]] == [2, 2]
+    assert {one["verdict"] for stage in found["steps"] for one in stage["bins"]} == {"undetermined"}
+
+
+def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
+    run: RunFolder, measured: RunFolder, logs: Path
+) -> None:
+    other = opened(run.path, [*FEW, "steps=[2, 4]"], kind="gns")
+    # What an attempt left that was killed while it wrote its fifth sample.
+    lines = measured.metrics_file.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"gns_sample"' in line][:5]
+    other.metrics_file.write_text("".join(kept)[:-20])
+    torchrun(other, ranks=2)
+    started = next(record for record in other.records() if record.get("event") == "started")
+    assert started["step"] == 4
+    alone, shared = samples(measured), samples(other)
+    assert len(shared) == len(alone)
+    for a, b in zip(alone, shared, strict=True):
+        assert (a["small"], a["big"]) == pytest.approx((b["small"], b["big"]), rel=1e-5)
+
+
+def noise_config(**keys: object) -> NoiseRun:
+    config = resolve({"kind": "gns", **keys}, source="test")
+    assert isinstance(config, NoiseRun)
+    return config
+
+
+def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None:
+    asked = noise_config(run=str(run.path), steps=[6], batch=4, count=3, bins=2, samples=2)
+    ranks = read_ranks()
+    with process_group(ranks):
+        maker = Samples(asked, ranks)
+        unit = Unit(step=6, k=1, weight=0.5, repeat=1)
+        found = maker.make(unit)
+        network, config = maker._network, maker.config
+    objective = Objective(config, ranks.device)
+    times = binned_times(config, Bins(count=2), 1)
+    each = []
+    for number in range(3):
+        batch = maker._probe.batch(times, step=6, number=((1 + 1) * 2 + 1) * 3 + number)
+        assert bool((batch.t >= 0.5).all())
+        loss = objective.losses(network, batch.image, batch.noise, batch.t, batch.label).mean()
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+        each.append(torch.cat([g.flatten() for g in gradients]).double())
+    gradient = torch.stack(each)
+    assert found["small"] == pytest.approx(float(gradient.square().sum(1).mean()), rel=1e-5)
+    assert found["big"] == pytest.approx(float(gradient.mean(0).square().sum()), rel=1e-5)
+
+
+def test_fault_small_batches_are_not_of_the_size_they_say(run: RunFolder) -> None:
+    """Study C's small batches of nominally 100 images held 46.5, and not equally many."""
+    config = config_of_noise(noise_config(run=str(run.path)))
+    source = training_part(open_source(config.data), config.data)
+    probe = Probe(source=source, config=config, images=10, seed=0)
+    for k in range(10):
+        times = binned_times(config, Bins(count=10), k)
+        for number in range(4):
+            batch = probe.batch(times, step=1, number=number)
+            assert len(batch.t) == len(batch.image) == 10
+            kinds = torch.bucketize(
+                batch.t.double(), torch.from_numpy(Bins(count=10).edges[1:-1]), right=True
+            )
+            assert kinds.tolist() == [k] * 10
+
+
+def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> None:
+    """Study C varied the share for a "true gradient" that its estimate never used.
+
+    Here the share is what is drawn from: of one image the noise between images is gone.
+    """
+    config = config_of_noise(noise_config(run=str(run.path)))
+    source = training_part(open_source(config.data), config.data)
+    times = binned_times(config, Bins(count=2), 0)
+    seen = []
+    for share in (1e-9, 0.02, 1.0):
+        probe = Probe(source=source, config=config, images=64, seed=0, share=share)
+        images = torch.cat([probe.batch(times, step=1, number=n).image for n in range(8)])
+        seen.append({image.numpy().tobytes() for image in images})
+    assert [len(found) for found in seen[:2]] == [1, round(0.02 * len(source))]
+    assert len(seen[2]) > 300
+    assert seen[0] < seen[1]
+
+
+def test_published_weights_are_measured_by_their_config(tmp_path: Path, logs: Path) -> None:
+    config = load(DIGITS, list(TINY))
+    assert isinstance(config, Pretrain)
+    torch.manual_seed(1)
+    save_file(build_network(config).state_dict(), tmp_path / "weights.safetensors")
+    tree = merge(to_tree(config), {"model.init_from": str(tmp_path / "weights.safetensors")})
+    (tmp_path / "published.yaml").write_text(dump_yaml(tree))
+    assert main(["gns", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
+    found = newest_run(logs)
+    assert found.name.startswith("published-")
+    assert [(one["checkpoint"], one["weight"]) for one in samples(found)] == [(0, 1.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        ({}, "name what to measure"),
+        ({"run": "a", "config": "b"}, "name what to measure"),
+        ({"config": "a", "steps": [1]}, "remove them"),
+        ({"run": "a", "sampler": "stratified", "batch": 10}, "does not divide batch 10"),
+        ({"run": "a", "sampler": "variance"}, "go together"),
+        ({"run": "a", "count": 1}, "count"),
+    ],
+)
+def test_measurements_that_cannot_be_are_refused(keys: dict, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        noise_config(**keys)
+
+
+def test_a_step_that_was_not_saved_is_refused(run: RunFolder, capsys) -> None:
+    asked = noise_config(run=str(run.path), steps=[5])
+    ranks = read_ranks()
+    with process_group(ranks), pytest.raises(ConfigError, match="there are 2, 4, 6"):
+        Samples(asked, ranks).units()
+
+
+def test_a_config_without_weights_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"set model\.init_from"):
+        config_of_noise(noise_config(config=str(DIGITS)))
+
+
+def test_stratified_samples_vary_less_where_times_matter(run: RunFolder) -> None:
+    """Realised against predicted: one time from every stratum takes out what is between them."""
+    ranks, found = read_ranks(), {}
+    with process_group(ranks):
+        for sampler in ("uniform", "stratified"):
+            asked = noise_config(
+                run=str(run.path), steps=[2], bins=None, batch=16, count=8, sampler=sampler
+            )
+            maker = Samples(asked, ranks)
+            told = [
+                maker.make(Unit(step=2, k=None, weight=1.0, repeat=repeat)) for repeat in range(12)
+            ]
+            small, big = (np.array([one[name] for one in told]).mean() for name in ("small", "big"))
+            found[sampler] = 16 * 8 / 7 * (small - big)
+    assert found["stratified"] < 0.9 * found["uniform"]

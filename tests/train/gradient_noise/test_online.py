@@ -1,0 +1,293 @@
+"""What training reads of its gradients' noise is what per-sample gradients say."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from analysis.stats.noise_scale import noise_scale, sums_of_norms
+from configs.checks.batch import divide
+from configs.load import load
+from configs.schema import Pretrain
+from train.data.loader import Batch
+from train.data.source import open_source, training_part
+from train.diffusion.objective import Objective
+from train.diffusion.timesteps import Bins, bins_of
+from train.engine.distributed import process_group, read_ranks
+from train.gradient_noise.adaln_gram import AdalnGram
+from train.gradient_noise.hooks import AccumulationTap, make_tap
+from train.gradient_noise.online import NoiseWatch
+from train.gradient_noise.per_bin import WholeModelNoise
+from train.model.build import build_network
+from train.model.dit import DiT
+from train.model.parallelize import recompute
+from train.pretrain.optimizer import gradient_squares, squares
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CONFIG = Path("configs/pretrain/digits.yaml")
+SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "gns.enabled=true", "gns.bins=4"]
+
+
+def config_of(*keys: str) -> Pretrain:
+    config = load(CONFIG, [*SMALL, *keys])
+    assert isinstance(config, Pretrain)
+    return config
+
+
+@pytest.fixture(scope="module")
+def network() -> DiT:
+    """A small DiT whose gates are open, as they are once training has begun."""
+    found = build_network(config_of())
+    torch.manual_seed(1)
+    for parameter in found.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    assert isinstance(found, DiT)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_hooks_stay(network: DiT) -> Iterator[None]:
+    yield
+    network.zero_grad()
+    for module in network.modules():
+        module._forward_hooks.clear()
+
+
+def batch_of(n: int, *, weighted: bool = False) -> Batch:
+    torch.manual_seed(2)
+    return Batch(
+        image=torch.randn(n, 1, 8, 8),
+        noise=torch.randn(n, 1, 8, 8),
+        t=torch.rand(n),
+        label=torch.randint(10, (n,)),
+        weight=torch.rand(n) + 0.5 if weighted else None,
+    )
+
+
+def losses_of(network: nn.Module, batch: Batch) -> Tensor:
+    objective = Objective(config_of(), torch.device("cpu"))
+    losses = objective.losses(network, batch.image, batch.noise, batch.t, batch.label)
+    return losses if batch.weight is None else losses * batch.weight
+
+
+def per_sample(network: DiT, batch: Batch) -> Tensor:
+    """The adaLN layers' gradients of every image's loss by itself [m, all], by torch.func."""
+    weights = dict(network.named_parameters())
+    chosen = {name: weight for name, weight in weights.items() if "modulation" in name}
+
+    def loss(some: dict[str, Tensor], image: Tensor, noise: Tensor, t: Tensor, label: Tensor):
+        def run(*inputs: Tensor) -> Tensor:
+            return functional_call(network, weights | some, inputs)
+
+        objective = Objective(config_of(), torch.device("cpu"))
+        return objective.losses(run, image[None], noise[None], t[None], label[None])[0]
+
+    # The operators by which a CPU is fast have no rules for vmap.
+    with pytest.MonkeyPatch.context() as patch, sdpa_kernel(SDPBackend.MATH):
+        patch.setattr("train.model.linear._ONEDNN", False)
+        each = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(
+            chosen, batch.image, batch.noise, batch.t, batch.label
+        )
+    return torch.cat([gradient.flatten(1) for gradient in each.values()], dim=1)
+
+
+def gram_sums(network: DiT, batch: Batch, *, factor: float = 0.25) -> Tensor:
+    gram = AdalnGram(network, bins=Bins(count=4), device=torch.device("cpu"))
+    gram.open()
+    (losses_of(network, batch).sum() * factor).backward()
+    gram.close(batch.t, batch.weight, factor=factor)
+    return gram.sums
+
+
+def expected_sums(network: DiT, batch: Batch) -> Tensor:
+    each = per_sample(network, batch).detach().double()
+    gram = each @ each.T
+    kinds = bins_of(batch.t, torch.from_numpy(Bins(count=4).edges))
+    rows: list[list[float]] = [[], [], [], []]
+    for k in range(4):
+        part = gram[kinds == k][:, kinds == k]
+        n = len(part)
+        values = (part.sum() - part.trace(), n * (n - 1), part.trace(), n)
+        for row, value in zip(rows, values, strict=True):
+            row.append(float(value))
+    weights = torch.ones(len(gram)) if batch.weight is None else batch.weight.double()
+    weighted = gram * torch.outer(weights, weights)
+    whole = [float(weighted.sum() - weighted.trace()), len(gram) * (len(gram) - 1.0)]
+    return torch.tensor([*itertools.chain(*rows), *whole], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_the_gram_of_one_backward_is_that_of_per_sample_gradients(
+    network: DiT, weighted: bool
+) -> None:
+    batch = batch_of(24, weighted=weighted)
+    torch.testing.assert_close(
+        gram_sums(network, batch), expected_sums(network, batch), rtol=1e-5, atol=1e-9
+    )
+
+
+def test_recomputed_blocks_are_seen_once() -> None:
+    config = config_of("activation_checkpointing.mode=full")
+    plain, again = build_network(config), build_network(config)
+    recompute(list(again.blocks), config.activation_checkpointing)
+    batch = batch_of(8)
+    torch.testing.assert_close(gram_sums(again, batch), gram_sums(plain, batch))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_compiled_blocks_are_seen_too() -> None:
+    plain, compiled = build_network(config_of()), build_network(config_of())
+    batch = batch_of(8)
+    wanted = gram_sums(plain, batch)
+    for block in compiled.blocks:
+        block.compile()
+    torch.testing.assert_close(gram_sums(compiled, batch), wanted, rtol=1e-4, atol=1e-9)
+
+
+def test_a_bin_with_one_image_has_no_products() -> None:
+    sums = gram_sums(build_network(config_of()), batch_of(1)).view(-1)
+    assert sums[4:8].tolist() == [0] * 4
+    assert sums[12:16].sum() == 1
+
+
+def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: DiT) -> None:
+    parts = [batch_of(4), batch_of(4, weighted=True), batch_of(4)]
+    for part in parts:
+        losses_of(network, part).sum().backward()
+    wanted = [parameter.grad.clone() for parameter in network.parameters()]
+    network.zero_grad()
+    tap = make_tap(network, network)
+    singles = []
+    for part in parts:
+        losses_of(network, part).sum().backward()
+        singles.append(float(gradient_squares(network)))
+        tap.microbatch()
+    tap.settle()
+    assert all(torch.equal(a, b.grad) for a, b in zip(wanted, network.parameters(), strict=True))
+    assert float(tap.take()) == pytest.approx(sum(singles), rel=1e-12)
+    assert float(tap.take()) == 0
+
+
+def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> None:
+    d, count, batch, steps = 6, 4, 16, 2000
+    truth = torch.full((d,), 0.4)
+    g2, s = float(truth @ truth), (d + 1) * float(truth @ truth) + d
+    model, generator = nn.Linear(d, 1, bias=False), torch.Generator().manual_seed(0)
+    tap, small, big = AccumulationTap(model), [], []
+    with torch.no_grad():
+        model.weight.copy_(truth[None])
+    for _ in range(steps):
+        for _ in range(count):
+            x = torch.randn(batch, d, generator=generator)
+            off = model(x)[:, 0] - torch.randn(batch, generator=generator)
+            (off.square().mean() / 2 / count).backward()
+            tap.microbatch()
+        tap.settle()
+        small.append(float(tap.take()) * count**2 / count)
+        big.append(float(gradient_squares(model)))
+        model.zero_grad()
+    found = noise_scale(
+        sums_of_norms(
+            torch.tensor(small).double().numpy(),
+            torch.tensor(big).double().numpy(),
+            count=count,
+            batch=batch,
+        )
+    )
+    assert found.g2.value == pytest.approx(g2, rel=0.02)
+    assert found.s.value == pytest.approx(s, rel=0.02)
+
+
+def test_norms_of_large_tensors_are_exact_on_a_cpu() -> None:
+    torch.manual_seed(0)
+    parts = [torch.randn(1_000_003), torch.randn(7, 5).t(), torch.randn(())]
+    exact = sum(float(part.double().square().sum()) for part in parts)
+    assert float(squares(parts)) == pytest.approx(exact, rel=1e-6)
+
+
+def watched(scale: float, *, counted: bool = True) -> dict:
+    """The fields of two steps of two microbatches, the second of which may be left out."""
+    config = config_of("train.global_batch=8", "train.micro_batch=4")
+    network, ranks = build_network(config), read_ranks()
+    division = divide(config, world=1)
+    with process_group(ranks):
+        gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
+        watch = NoiseWatch(
+            config, tap=make_tap(network, network), gram=gram, whole=None,
+            division=division, device=ranks.device,
+        )  # fmt: skip
+        for good in (True, counted):
+            for _ in range(2):
+                batch = batch_of(4)
+                watch.begins()
+                worth = scale if good else float("inf")
+                (losses_of(network, batch).sum() * worth / 8).backward()
+                watch.ends(batch, factor=scale / 8)
+            watch.tap.settle()
+            watch.close_step(gradient_squares(network), scale=scale, counted=good)
+            network.zero_grad()
+        return watch.fields()["gns"]
+
+
+def test_the_scale_of_fp16_is_undone() -> None:
+    plain, scaled = watched(1.0), watched(2.0**10)
+    for name in ("small", "big"):
+        assert scaled[name] == pytest.approx(plain[name], rel=1e-5)
+    assert scaled["bins"]["squares"] == pytest.approx(plain["bins"]["squares"], rel=1e-5)
+
+
+def test_a_step_that_overflowed_is_left_out_and_counted() -> None:
+    found, whole = watched(2.0**10, counted=False), watched(2.0**10)
+    assert (found["steps"], found["skipped"]) == (1, 1)
+    assert found["small"] == pytest.approx(whole["small"])
+    assert sum(found["bins"]["counts"]) == 8
+
+
+def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
+    """A measurement of the whole model by two bins, one sample each."""
+    config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
+    source, ranks = training_part(open_source(config.data), config.data), read_ranks()
+    with process_group(ranks):
+        whole = WholeModelNoise(
+            source,
+            config,
+            model=network,
+            network=network,
+            objective=Objective(config, ranks.device),
+            division=divide(config, world=1),
+            ranks=ranks,
+            tap=make_tap(network, network),
+            gram=AdalnGram(network, bins=Bins(count=2), device=ranks.device),
+        )
+        return whole.measure(3, scale=scale)
+
+
+def test_the_whole_model_is_measured_without_a_trace(network: DiT) -> None:
+    found, scaled = whole_noise(network), whole_noise(network, scale=2.0**10)
+    assert found is not None
+    assert scaled is not None
+    assert (found["k"], found["b"]) == (2, 4)
+    assert [len(rows) for rows in (found["small"], found["all"]["small"])] == [2, 1]
+    # Two microbatches of four images: 24 ordered pairs within them, all in the bin that was asked.
+    assert found["pairs"] == [[24.0], [24.0]]
+    assert found["counts"] == [[8.0], [8.0]]
+    for name in ("small", "big", "products", "squares"):
+        flat = [list(itertools.chain(*one[name])) for one in (scaled, found)]
+        assert flat[0] == pytest.approx(flat[1], rel=1e-4)
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_measurement_that_is_not_finite_is_none(network: DiT) -> None:
+    with torch.no_grad():
+        before = network.patches_out.bias.clone()
+        network.patches_out.bias.fill_(float("nan"))
+    assert whole_noise(network) is None
+    with torch.no_grad():
+        network.patches_out.bias.copy_(before)

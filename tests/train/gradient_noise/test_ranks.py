@@ -1,0 +1,84 @@
+"""One rank that accumulates, DDP, FSDP2 and HSDP find the same noise, and train as without it."""
+
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from configs.noise_scale import noise_of
+from configs.run.folder import RunFolder
+from tests.real_runs import DIGITS, losses, opened, torchrun
+from train.pretrain.run import attempt
+
+pytestmark = pytest.mark.xdist_group("ranks")
+
+KEYS = [
+    "train.steps=2", "log.every=1", "log.tensorboard=false", "sample.per_class=1",
+    "sample.steps=1", "model.width=32", "model.depth=2", "model.heads=2",
+]  # fmt: skip
+NOISE = ["gns.enabled=true", "gns.bins=4", "gns.whole_every=1", "gns.whole_repeats=1"]
+LAYOUTS = {
+    "without": [],
+    "DDP": NOISE,
+    "FSDP2": [*NOISE, "layout.shard=4"],
+    "HSDP": [*NOISE, "layout.shard=2"],
+}
+
+
+def begun(*keys: str) -> RunFolder:
+    return opened(DIGITS, [*KEYS, *keys])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    """The same two steps: on one rank, and on four in every layout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
+        one = begun(*NOISE, "train.micro_batch=16")
+        others = {name: begun(*keys) for name, keys in LAYOUTS.items()}
+    assert attempt(one, number=1) == 0
+    for run in others.values():
+        torchrun(run, ranks=4)
+    return {"one": one, **others}
+
+
+def noises(run: RunFolder) -> list[dict[str, Any]]:
+    return [record["gns"] for record in run.records() if "gns" in record]
+
+
+@pytest.mark.parametrize("layout", ["DDP", "FSDP2", "HSDP"])
+def test_every_layout_finds_the_noise_of_one_rank(runs: dict[str, RunFolder], layout: str) -> None:
+    one, other = noises(runs["one"]), noises(runs[layout])
+    assert len(one) == len(other) == 2
+    for a, b in zip(one, other, strict=True):
+        assert (a["k"], a["b"]) == (b["k"], b["b"]) == (4, 16)
+        first, second = (noise_of(n["small"], n["big"], count=4, batch=16) for n in (a, b))
+        assert second.g2 == pytest.approx(first.g2, rel=1e-5)
+        assert second.s == pytest.approx(first.s, rel=1e-5)
+        for name in ("products", "pairs", "squares", "counts"):
+            assert b["bins"][name] == pytest.approx(a["bins"][name], rel=1e-4)
+        assert b["adaln"] == pytest.approx(a["adaln"], rel=1e-4)
+
+
+@pytest.mark.parametrize("layout", ["FSDP2", "HSDP"])
+def test_the_whole_model_by_bins_is_the_same_in_every_layout(
+    runs: dict[str, RunFolder], layout: str
+) -> None:
+    told = [
+        [record["gns_whole"] for record in runs[name].records() if "gns_whole" in record]
+        for name in ("DDP", layout)
+    ]
+    assert len(told[0]) == len(told[1]) == 2
+    for a, b in zip(*told, strict=True):
+        for name in ("small", "big"):
+            assert list(chain(*b[name])) == pytest.approx(list(chain(*a[name])), rel=1e-5)
+
+
+def test_measuring_changes_no_bit_of_the_curve(runs: dict[str, RunFolder]) -> None:
+    assert losses(runs["DDP"]) == losses(runs["without"])
+
+
+def test_bins_hold_every_image(runs: dict[str, RunFolder]) -> None:
+    for noise in noises(runs["DDP"]):
+        assert sum(noise["bins"]["counts"]) == 64
+        assert sum(noise["bins"]["weights"]) == pytest.approx(1)

@@ -1,0 +1,266 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from configs.load import resolve, to_tree
+from configs.schema import Pretrain
+from train.model.attention import attend
+from train.model.block import ModulatedBlock
+from train.model.build import build_network
+from train.model.dit import DiT
+from train.model.flops import dit_macs, recomputed_macs, training_flops
+from train.model.parallelize import recompute
+from train.model.positions import rope_table, rotate, sincos_table
+
+SIZES = {
+    "S": {"width": 384, "depth": 12, "heads": 6},
+    "B": {"width": 768, "depth": 12, "heads": 12},
+    "L": {"width": 1024, "depth": 24, "heads": 16},
+    "XL": {"width": 1152, "depth": 28, "heads": 16},
+}
+# Peebles & Xie 2023, table 4, "Gflops" (they are multiply-accumulates); S/8 computes to .358.
+GMACS = {
+    "S/8": 0.36, "S/4": 1.41, "S/2": 6.06, "B/8": 1.42, "B/4": 5.56, "B/2": 23.01,
+    "L/8": 5.01, "L/4": 19.70, "L/2": 80.71, "XL/8": 7.39, "XL/4": 29.05, "XL/2": 118.64,
+}  # fmt: skip
+
+
+# Every way of building a DiT but the default.
+VARIANTS = [
+    {"mlp": "swiglu"},
+    {"positions": "sincos"},
+    {"conditioning": "in_context"},
+    {"conditioning": "in_context", "positions": "sincos", "mlp": "swiglu", "qk_norm": False},
+]
+# Width, depth and heads of the larger flavours, with the parameters they should have.
+FLAVOURS = {
+    "0.5B": (1024, 24, 16, 0.46e9),
+    "1B": (1536, 32, 32, 1.37e9),
+    "7B": (2560, 60, 64, 7.13e9),
+}
+
+
+def config_of(size: int = 8, channels: int = 2, classes: int = 5, **model: float | str) -> Pretrain:
+    data = {"source": "dummy", "size": size, "channels": channels, "classes": classes}
+    small = {"width": 32, "depth": 2, "heads": 2, "patch": 2}
+    return resolve({"model": small | model, "data": data}, source="test")
+
+
+def paper_config(name: str, *, size: int = 32) -> Pretrain:
+    letters, _, patch = name.partition("/")
+    return config_of(size=size, channels=4, classes=1000, patch=int(patch), **SIZES[letters])
+
+
+def awake(config: Pretrain) -> DiT:
+    """A network as after some training: no weight that begins as zero is left so."""
+    network = build_network(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return network
+
+
+def inputs(batch: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    label = torch.randint(5, (batch,))
+    return torch.randn(batch, 2, 8, 8), torch.rand(batch), label
+
+
+def test_a_new_network_is_the_zero_function() -> None:
+    network = build_network(config_of())
+    assert torch.equal(network(*inputs()), torch.zeros(3, 2, 8, 8))
+
+
+def test_a_new_block_is_the_identity() -> None:
+    block = build_network(config_of()).blocks[0]
+    tokens = torch.randn(3, 16, 32)
+    assert torch.equal(block(tokens, torch.randn(3, 32), rope_table(4, 16)), tokens)
+
+
+@pytest.mark.parametrize("model", [{"patch": 1}, {"patch": 4}, *VARIANTS], ids=str)
+def test_the_output_has_the_shape_of_the_input(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
+    assert network(*inputs()).shape == (3, 2, 8, 8)
+
+
+@pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
+def test_every_parameter_gets_a_gradient_and_no_buffer_is_saved(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
+    network(*inputs()).square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in network.parameters())
+    assert set(network.state_dict()) == {name for name, _ in network.named_parameters()}
+
+
+@pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
+def test_the_image_the_time_and_the_label_each_matter(model: dict[str, Any]) -> None:
+    network = awake(config_of(**model))
+    x, t, label = inputs()
+    plain = network(x, t, label)
+    null = torch.full_like(label, network.null_label)
+    for other in (network(x + 1, t, label), network(x, 1 - t, label), network(x, t, null)):
+        assert (other - plain).abs().max() > 1e-3
+
+
+def test_permuting_the_batch_permutes_the_output() -> None:
+    network = awake(config_of())
+    x, t, label = inputs(batch=4)
+    order = torch.tensor([2, 0, 3, 1])
+    permuted = network(x[order], t[order], label[order])
+    torch.testing.assert_close(permuted, network(x, t, label)[order])
+
+
+@pytest.mark.parametrize("name", GMACS)
+def test_macs_are_those_of_the_paper(name: str) -> None:
+    assert with_variance(paper_config(name)) == pytest.approx(GMACS[name], rel=0.002, abs=0.005)
+
+
+def test_macs_at_512_pixels_are_those_of_the_paper() -> None:
+    assert with_variance(paper_config("XL/2", size=64)) == pytest.approx(524.60, rel=0.001)
+
+
+def with_variance(config: Pretrain) -> float:
+    """GMACs of a network that predicts a variance too, as the paper's do: twice the outputs."""
+    size, channels = config.data.size, config.data.channels
+    return (sum(dit_macs(config).values()) + size**2 * channels * config.model.width) / 1e9
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(paper_config(name) for name in ("S/8", "S/2", "B/4", "XL/2")),
+        *(config_of(32, 4, width=256, depth=4, heads=4, **model) for model in VARIANTS),
+    ],
+    ids=["S/8", "S/2", "B/4", "XL/2", *map(str, VARIANTS)],
+)
+def test_macs_agree_with_the_flops_that_torch_counts(config: Pretrain) -> None:
+    with torch.device("meta"):
+        network = build_network(config)
+        arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
+        with FlopCounterMode(display=False) as counted:
+            network(*arguments)
+    macs = sum(dit_macs(config).values())
+    assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
+    assert training_flops(dit_macs(config)) == 6 * macs
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
+    width, depth, heads, parameters = FLAVOURS[flavour]
+    config = config_of(64, 16, 1000, width=width, depth=depth, heads=heads, patch=2)
+    with torch.device("meta"):
+        network = build_network(config)
+    assert sum(p.numel() for p in network.parameters()) == pytest.approx(parameters, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "blocks"),
+    [
+        ({"mode": "none"}, 0),
+        ({"mode": "full"}, 4),
+        ({"mode": "selective"}, 2),
+        ({"mode": "selective", "every": 3}, 1),
+        ({"mode": "selective", "every": None}, 0),
+    ],
+    ids=str,
+)
+def test_recomputed_macs_are_those_of_the_blocks_that_are_run_again(
+    asked: dict[str, Any], blocks: int
+) -> None:
+    config = config_of(32, 4, width=64, depth=4, heads=2)
+    tree = to_tree(config) | {"activation_checkpointing": asked}
+    config = resolve(tree, source="test")
+    with torch.device("meta"):
+        network = build_network(config)
+        recompute(list(network.blocks), config.activation_checkpointing)
+        arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
+        with FlopCounterMode(display=False) as counted:
+            network(*arguments).square().sum().backward()
+    # The embedding of an image's values needs no gradient of its input.
+    patches = 256 * 64 * 16
+    time = 256 * 64
+    macs = 3 * sum(dit_macs(config).values()) + recomputed_macs(config) - patches - time
+    assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
+    assert (recomputed_macs(config) > 0) == (blocks > 0)
+
+
+def test_sinusoids_tell_every_place_from_every_other() -> None:
+    table = sincos_table(4, 32)
+    assert table.shape == (16, 32)
+    assert torch.cdist(table, table).add(torch.eye(16)).min() > 0.5
+
+
+def test_rotated_products_depend_on_relative_position_only() -> None:
+    side, head_dim = 6, 16
+    torch.manual_seed(0)
+    table = rope_table(side, head_dim)
+    q, k = torch.randn(2, head_dim)
+    turned_q, turned_k = (rotate(x.expand(side * side, -1), table) for x in (q, k))
+    products = (turned_q @ turned_k.T).view(side, side, side, side)
+    moved = products[:-1, :-2, :-1, :-2] - products[1:, 2:, 1:, 2:]
+    assert moved.abs().max() < 1e-4
+    assert products.std() > 1e-2
+    torch.testing.assert_close(products[0, 0, 0, 0], q @ k)
+
+
+def test_rotation_keeps_lengths() -> None:
+    x = torch.randn(2, 3, 16, 8)
+    torch.testing.assert_close(rotate(x, rope_table(4, 8)).norm(dim=-1), x.norm(dim=-1))
+
+
+def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -> None:
+    block = awake(config_of()).blocks[0]
+    assert isinstance(block, ModulatedBlock)
+    before, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
+    plain = before(x, rope)
+    with torch.no_grad():
+        for tensor in (before.qkv.weight, before.qkv.bias):
+            tensor.view(2, 3, 16, -1)[:, :2] *= 10
+    torch.testing.assert_close(before(x, rope), plain, rtol=1e-3, atol=1e-4)
+
+
+def test_attention_in_bf16_on_a_cpu_is_the_attention_of_float32() -> None:
+    torch.manual_seed(0)
+    whole = torch.randn(3, 2, 4, 64, 16)
+    exact = whole.clone().requires_grad_()
+    rounded = whole.bfloat16().requires_grad_()
+    for leaf in (exact, rounded):
+        attend(*leaf).square().sum().backward()
+    torch.testing.assert_close(attend(*rounded).float(), attend(*exact), rtol=0.02, atol=0.02)
+    assert exact.grad is not None
+    assert rounded.grad is not None
+    error = (rounded.grad.float() - exact.grad).norm() / exact.grad.norm()
+    assert error < 0.02
+
+
+def test_bf16_autocast_is_close_to_float32() -> None:
+    network = awake(config_of())
+    exact = network(*inputs())
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = network(*inputs())
+    error = (rounded.float() - exact).norm() / exact.norm()
+    assert 0 < error < 0.02
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_compiled_block_equals_the_eager_one(bf16: bool) -> None:
+    torch.manual_seed(0)
+    block = awake(config_of()).blocks[0]
+    x = torch.randn(3, 16, 32)
+    arguments = torch.randn(3, 32), rope_table(4, 16)
+    compiled = torch.compile(block, fullgraph=True)
+    found = []
+    for run in (block, compiled):
+        leaf = x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            out = run(leaf, *arguments)
+        out.float().square().sum().backward()
+        assert leaf.grad is not None
+        found.append((out.detach().float(), leaf.grad))
+    tolerance = 0.05 if bf16 else 1e-5
+    for eager, other in zip(*found, strict=True):
+        assert (eager - other).norm() / eager.norm() < tolerance

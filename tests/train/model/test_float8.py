@@ -1,0 +1,60 @@
+"""float8 rounds the large products of a block and nothing else, and is refused where it must be."""
+
+import pytest
+import torch
+from torch import nn
+
+from configs.yaml12 import ConfigError
+from tests.real_runs import TINY, trained
+from train.model.block import ModulatedBlock
+from train.model.float8 import check_float8, use_float8
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
+
+
+def make_block() -> ModulatedBlock:
+    torch.manual_seed(0)
+    return ModulatedBlock(width=64, heads=2, hidden=256, mlp="swiglu", qk_norm=True)
+
+
+def test_large_products_are_rounded_and_the_modulation_is_not() -> None:
+    block = make_block()
+    before = {name: type(module) for name, module in block.named_modules()}
+    use_float8([block], emulate=True)
+    changed = {name for name, module in block.named_modules() if type(module) is not before[name]}
+    assert changed == {"attention.qkv", "attention.out", "mlp.gate", "mlp.up", "mlp.down"}
+    assert {name for name, _ in block.named_parameters()} == {
+        name for name, _ in make_block().named_parameters()
+    }
+
+
+def test_the_rounded_block_is_near_the_exact_one_forward_and_backward() -> None:
+    torch.manual_seed(1)
+    x, condition = torch.randn(2, 16, 64), torch.randn(2, 64)
+    found = []
+    for emulate in (False, True):
+        block: nn.Module = make_block()
+        if emulate:
+            use_float8([block], emulate=True)
+        leaf = x.clone().requires_grad_()
+        out = block(leaf, condition, None)
+        out.square().sum().backward()
+        assert leaf.grad is not None
+        found.append((out.detach(), leaf.grad))
+    for exact, rounded in zip(*found, strict=True):
+        assert 0 < (exact - rounded).norm() / exact.norm() < 0.1
+
+
+def test_a_machine_without_float8_is_refused(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="needs a GPU; this rank has none"):
+        check_float8(torch.device("cpu"))
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    with pytest.raises(AssertionError, match="needs a GPU; this rank has none"):
+        trained(tmp_path, [*TINY, "train.float8=true", "train.steps=2"])
+
+
+def test_an_older_gpu_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100")
+    with pytest.raises(ConfigError, match=r"capability 8\.9 .*; NVIDIA A100 has 8\.0"):
+        check_float8(torch.device("cuda", 0))

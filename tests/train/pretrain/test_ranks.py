@@ -1,0 +1,152 @@
+"""The curve of a run does not depend on how many ranks or microbatches carry it."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.run.folder import RunFolder
+from tests.real_runs import losses, resumed, trained
+from train.weights.seed import write_seed
+
+# One worker: the runs that others are compared with are made once.
+pytestmark = pytest.mark.xdist_group("ranks")
+
+# Samples and validations on the way, for they put other weights in the place of the trained ones.
+EVERY_STEP = [
+    "log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1",
+    "sample.every=8", "validation.every=12", "validation.images=8",
+    # The curve does not depend on how many steps there are to be.
+    "optimizer.decay=0.0",
+]  # fmt: skip
+# The network of the config is for the long tests: of a smaller one the layouts are the same.
+SMALL = ["model.width=64", "model.depth=2", *EVERY_STEP]
+KEYS = {24: SMALL, 200: EVERY_STEP}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGS", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def one_rank(logs: Path) -> RunFolder:
+    """200 steps of the small network."""
+    return trained(logs, ["train.steps=200", *SMALL])
+
+
+@pytest.fixture(scope="module")
+def long_one_rank(logs: Path) -> RunFolder:
+    """200 steps of the network of the config."""
+    return trained(logs, ["train.steps=200", *EVERY_STEP])
+
+
+def largest_difference(a: RunFolder, b: RunFolder, *, steps: int) -> float:
+    first, second = losses(a), losses(b)
+    assert list(second) == list(range(1, steps + 1))
+    return max(abs(first[step] - second[step]) / first[step] for step in second)
+
+
+LAYOUTS = {
+    "4 microbatches": (1, ["train.micro_batch=16"]),
+    "all but products recomputed": (
+        1, ["activation_checkpointing.mode=selective", "activation_checkpointing.every=null"],
+    ),
+    "2 ranks": (2, []),
+    "FSDP2 on 2": (2, ["layout.shard=2"]),
+    "TP on 2": (2, ["layout.tensor=2"]),
+    "FSDP2 on 2, blocks recomputed": (2, ["layout.shard=2", "activation_checkpointing.mode=full"]),
+    "FSDP2 on 2, saves while training": (
+        2, ["layout.shard=2", "checkpoint.asynchronous=true", "checkpoint.every=7"],
+    ),
+    "4 ranks, 2 microbatches": (4, ["train.micro_batch=8"]),
+    "HSDP on 2 x 2": (4, ["layout.shard=2"]),
+    "TP x FSDP2 on 2 x 2, 2 microbatches": (
+        4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"],
+    ),
+}  # fmt: skip
+# Whose parts are in others of them too.
+SELDOM = (
+    "4 microbatches", "4 ranks, 2 microbatches", "all but products recomputed",
+    "FSDP2 on 2, saves while training",
+)  # fmt: skip
+
+
+def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
+    again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
+    assert again == {step: whole[step] for step in range(1, 25)}
+
+
+@pytest.mark.parametrize(
+    ("steps", "reference"),
+    [(24, "one_rank"), pytest.param(200, "long_one_rank", marks=pytest.mark.long)],
+    ids=["24 steps", "200 steps"],
+)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(one, marks=pytest.mark.long if one in SELDOM else ()) for one in LAYOUTS],
+)
+def test_in_fp32_every_layout_has_the_losses_of_one_rank(
+    logs: Path, request: pytest.FixtureRequest, layout: str, steps: int, reference: str
+) -> None:
+    ranks, more = LAYOUTS[layout]
+    other = trained(logs, [f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
+    assert largest_difference(request.getfixturevalue(reference), other, steps=steps) < 1e-6
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param([], marks=pytest.mark.long),
+        ["layout.shard=2"],
+        ["layout.tensor=2", "checkpoint.asynchronous=true"],
+    ],
+    ids=["DDP", "FSDP2", "TP, saved while training"],
+)
+def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
+    keys = ["train.steps=24", "checkpoint.every=10", "checkpoint.keep=3"]
+    return trained(logs, [*keys, *SMALL, *request.param], ranks=2)
+
+
+def test_a_resume_on_as_many_ranks_goes_on_to_the_bit(logs: Path, two_ranks: RunFolder) -> None:
+    again = resumed(two_ranks, step=10, ranks=2, logs=logs)
+    expected = {step: loss for step, loss in losses(two_ranks).items() if step > 10}
+    assert losses(again) == expected
+    # Clocks and images go on from where they were.
+    at_10 = next(record for record in two_ranks.records() if record.get("step") == 10)
+    later = [record for record in again.records() if "train_s" in record]
+    assert all(record["train_s"] > at_10["train_s"] for record in later)
+    assert all(record["images"] == record["step"] * 64 for record in later)
+
+
+def test_a_resume_on_another_number_of_ranks_goes_on_within_rounding(
+    logs: Path, two_ranks: RunFolder
+) -> None:
+    layout = two_ranks.config().layout
+    ranks = 4 if layout.shard * layout.tensor == 2 else 1
+    again, whole = losses(resumed(two_ranks, step=20, ranks=ranks, logs=logs)), losses(two_ranks)
+    assert list(again) == list(range(21, 25))
+    assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param([], marks=pytest.mark.long), ["layout.shard=2"], ["layout.tensor=2"]],
+    ids=str,
+)
+def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
+    logs: Path, one_rank: RunFolder, layout: list[str], tmp_path: Path
+) -> None:
+    config = one_rank.config()
+    write_seed(config, tmp_path / "seed")
+    keys = ["train.steps=10", *SMALL, f"model.init_from={tmp_path / 'seed'}", *layout]
+    first, second = losses(trained(logs, keys, ranks=2)), losses(one_rank)
+    assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
+
+
+def test_a_run_starts_from_the_averaged_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
+    keys = ["train.steps=5", *SMALL, f"model.init_from={one_rank.path}", "layout.shard=2"]
+    begun, ended = losses(trained(logs, keys, ranks=2)), losses(one_rank)
+    assert max(begun.values()) < (ended[1] + ended[200]) / 2

@@ -1,0 +1,89 @@
+"""The validation loss asks the same question at every step, on any number of ranks."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main as analyse
+from configs.schema.objective import Objective
+from configs.yaml12 import ConfigError
+from tests.real_runs import TINY, trained
+from train.diffusion.rng import validation_noise, validation_order
+from train.pretrain.validation import times
+
+KEYS = [*TINY, "train.steps=20", "validation.every=10", "validation.images=30"]
+
+
+@pytest.fixture(autouse=True)
+def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+
+
+def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
+    run = trained(logs, [*KEYS, *more], ranks=ranks)
+    return [record for record in run.records() if "validation_loss" in record]
+
+
+@pytest.mark.parametrize(
+    ("asked", "at_half"),
+    [
+        (Objective(timesteps="uniform"), 0.5),
+        (Objective(timesteps="logit_normal", logit_mean=0.3), 1 / (1 + np.exp(-0.3))),
+        (Objective(timesteps="mode"), 0.5 - 1.29 * (np.cos(np.pi / 4) ** 2 - 0.5)),
+    ],
+    ids=["uniform", "logit_normal", "mode"],
+)
+def test_times_are_the_middle_quantiles_of_the_density(asked: Objective, at_half: float) -> None:
+    found = times(asked, 101, shift=1)
+    assert found[50] == pytest.approx(at_half)
+    signs = {b > a for a, b in itertools.pairwise(found)}
+    assert len(signs) == 1
+    assert 0 < min(found) < max(found) < 1
+
+
+def test_images_and_noise_are_always_the_same_and_differ_from_each_other() -> None:
+    assert np.array_equal(validation_order(50), validation_order(50))
+    noises = [validation_noise(index, k, (4,)) for index in range(3) for k in range(3)]
+    assert len({noise.tobytes() for noise in noises}) == 9
+    assert np.array_equal(noises[4], validation_noise(1, 1, (4,)))
+
+
+def test_ranks_and_layouts_share_one_answer(tmp_path: Path) -> None:
+    one = evaluations(tmp_path)
+    two = evaluations(tmp_path, "layout.shard=2", "train.micro_batch=4", ranks=2)
+    assert [record["step"] for record in one] == [10, 20]
+    for name in ("validation_loss", "validation_loss_ema"):
+        assert [a[name] for a in one] == pytest.approx([b[name] for b in two], rel=1e-6)
+    assert one[-1]["validation_loss"] < one[0]["validation_loss"]
+    assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
+
+
+def test_runs_are_compared_by_it_on_every_axis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [trained(tmp_path, [*KEYS, "validation.every=2", *more], ranks=2)
+            for more in ([], ["layout.shard=2"])]  # fmt: skip
+    for axis in ("step", "images"):
+        asked = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
+        assert analyse(["loss", *asked, "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)["pairs"][0]
+        assert row["verdict"] == "same loss"
+        assert abs(row["difference"]) < 1e-5
+    assert analyse(["loss", *asked, "--of", "fid"]) == 2
+    assert "evaluates no fid; " in capsys.readouterr().err
+
+
+def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
+    # Steps too small to learn anything: what is left is the question.
+    rest = "optimizer.lr=1e-12"
+    first, second = (evaluations(tmp_path, f"seed={seed}", rest)[0] for seed in (1, 2))
+    assert first["validation_loss"] == pytest.approx(second["validation_loss"], rel=1e-4)
+
+
+def test_without_held_out_images_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs held-out images: set data\.held_out"):
+        evaluations(tmp_path, "data.held_out=0.0")

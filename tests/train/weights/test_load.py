@@ -1,0 +1,190 @@
+"""Published weights give the outputs of their own code; what does not fit is refused by name."""
+
+import argparse
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers import DiTTransformer2DModel
+from torch import Tensor
+
+from configs.load import resolve
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError
+from train.model.build import build_network
+from train.weights.load import load_file_into
+
+LIKE_DIT = {"positions": "sincos", "qk_norm": False}
+State = dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def published() -> Any:
+    """A diffusers DiT whose blocks share the embeddings of the condition, as converted ones do."""
+    torch.manual_seed(0)
+    model: Any = DiTTransformer2DModel(
+        num_attention_heads=4,
+        attention_head_dim=8,
+        in_channels=3,
+        out_channels=6,
+        num_layers=3,
+        sample_size=8,
+        patch_size=2,
+        num_embeds_ada_norm=7,
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+        for block in model.transformer_blocks[1:]:
+            block.norm1.emb.load_state_dict(model.transformer_blocks[0].norm1.emb.state_dict())
+    return model.eval()
+
+
+def config_of(init_from: Path, **model: Any) -> Pretrain:
+    small = {"width": 32, "depth": 3, "heads": 4, "patch": 2, "init_from": str(init_from)}
+    data = {"source": "dummy", "size": 8, "channels": 3, "classes": 7}
+    config = resolve({"model": small | LIKE_DIT | model, "data": data}, source="test")
+    assert isinstance(config, Pretrain)
+    return config
+
+
+def output_of(config: Pretrain, published: Any) -> tuple[Tensor, Tensor]:
+    """What our network and diffusers' say of the same input."""
+    network = build_network(config)
+    load_file_into(network, config)
+    torch.manual_seed(1)
+    x, step, label = torch.randn(5, 3, 8, 8), torch.tensor([0, 1, 250, 700, 999]), torch.arange(5)
+    with torch.no_grad():
+        theirs = published(x, step, label, return_dict=False)[0][:, :3]
+        return network(x, step / 1000, label), theirs
+
+
+def official(model: Any) -> State:
+    """The same weights under the names, and in the order, of the official code."""
+    theirs: State = model.state_dict()
+    emb = "transformer_blocks.0.norm1.emb"
+    state = {
+        "x_embedder.proj.weight": theirs["pos_embed.proj.weight"],
+        "x_embedder.proj.bias": theirs["pos_embed.proj.bias"],
+        "y_embedder.embedding_table.weight": theirs[f"{emb}.class_embedder.embedding_table.weight"],
+        "pos_embed": torch.zeros(1, 16, 32),
+    }
+    for part in ("weight", "bias"):
+        for ours, number in (("1", "0"), ("2", "2")):
+            name = f"{emb}.timestep_embedder.linear_{ours}.{part}"
+            state[f"t_embedder.mlp.{number}.{part}"] = theirs[name]
+        state[f"final_layer.adaLN_modulation.1.{part}"] = theirs[f"proj_out_1.{part}"]
+        state[f"final_layer.linear.{part}"] = theirs[f"proj_out_2.{part}"]
+        for n in range(3):
+            block = f"transformer_blocks.{n}"
+            qkv = [theirs[f"{block}.attn1.to_{letter}.{part}"] for letter in "qkv"]
+            state[f"blocks.{n}.attn.qkv.{part}"] = torch.cat(qkv)
+            for to, name in (
+                ("attn.proj", "attn1.to_out.0"),
+                ("mlp.fc1", "ff.net.0.proj"),
+                ("mlp.fc2", "ff.net.2"),
+                ("adaLN_modulation.1", "norm1.linear"),
+            ):
+                state[f"blocks.{n}.{to}.{part}"] = theirs[f"{block}.{name}.{part}"]
+    return state
+
+
+def test_a_diffusers_folder_gives_diffusers_outputs(tmp_path: Path, published: Any) -> None:
+    published.save_pretrained(tmp_path)
+    ours, theirs = output_of(config_of(tmp_path, frequencies="diffusers"), published)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert theirs.std() > 0.1
+
+
+def test_a_pipeline_folder_is_read_too(tmp_path: Path, published: Any) -> None:
+    published.save_pretrained(tmp_path / "transformer")
+    ours, theirs = output_of(config_of(tmp_path, frequencies="diffusers"), published)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["ema", "model"])
+def test_an_official_file_gives_the_same_outputs(
+    tmp_path: Path, published: Any, which: str
+) -> None:
+    right = official(published)
+    other = {name: torch.zeros_like(value) for name, value in right.items()}
+    held = {"ema": other, "model": other} | {which: right}
+    torch.save(held | {"opt": {}, "args": argparse.Namespace(model="S/2")}, tmp_path / "w.pt")
+    config = config_of(tmp_path / "w.pt", frequencies="diffusers", init_weights=which)
+    ours, theirs = output_of(config, published)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_the_frequencies_of_dit_differ_a_little_from_those_of_diffusers(
+    tmp_path: Path, published: Any
+) -> None:
+    published.save_pretrained(tmp_path)
+    ours, theirs = output_of(config_of(tmp_path), published)
+    assert (ours - theirs).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"depth": 2}, r"has blocks\.2\.\S+ too many; set model.depth to its 3"),
+        ({"depth": 4}, r"lacks blocks\.3\.\S+; set model.depth to its 3"),
+        ({"qk_norm": True}, "lacks .*_norm.weight; set model.qk_norm: false"),
+        ({"width": 64}, "the config makes it"),
+    ],
+    ids=str,
+)
+def test_weights_of_another_size_are_refused_by_name(
+    tmp_path: Path, published: Any, model: dict[str, Any], message: str
+) -> None:
+    published.save_pretrained(tmp_path)
+    config = config_of(tmp_path, **model)
+    with pytest.raises(ConfigError, match=message):
+        load_file_into(build_network(config), config)
+
+
+def test_blocks_that_embed_the_condition_each_for_itself_are_refused(
+    tmp_path: Path, published: Any
+) -> None:
+    published.save_pretrained(tmp_path)
+    own: Any = DiTTransformer2DModel.from_pretrained(tmp_path)
+    with torch.no_grad():
+        own.transformer_blocks[1].norm1.emb.timestep_embedder.linear_1.bias.add_(1)
+    own.save_pretrained(tmp_path)
+    config = config_of(tmp_path)
+    with pytest.raises(ConfigError, match="each in its own way"):
+        load_file_into(build_network(config), config)
+
+
+class _Runs:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return print, ("this must not be run",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("w.pt", b"not weights"),
+        ("w.safetensors", b"\x00" * 64),
+        ("w.pt", pickle.dumps({"model": _Runs()})),
+        ("w.pt", b""),
+    ],
+)
+def test_a_file_that_holds_no_weights_is_refused_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    config = config_of(tmp_path / name)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_file_into(build_network(config), config)
+    assert "must not be run" not in capsys.readouterr().out
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with pytest.raises(ConfigError, match=r"it has no config\.json"):
+        load_file_into(build_network(config), config)
+    (tmp_path / "config.json").write_text('{"_class_name": "AutoencoderKL"}')
+    with pytest.raises(ConfigError, match="a AutoencoderKL, not a DiTTransformer2DModel"):
+        load_file_into(build_network(config), config)

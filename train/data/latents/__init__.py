@@ -1,0 +1,1 @@
+"""Latent stores: encoding, files and reading."""

@@ -1,0 +1,201 @@
+"""The VAE between images and latents, from a local folder that diffusers' `save_pretrained` made.
+
+A latent is normalised per channel, `(z - shift) * scale` of the VAE's own z, as the pipelines
+of diffusers do it, so that its standard deviation is near 1.
+"""
+
+import json
+import logging
+import re
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from configs.schema import Pretrain
+from train.data.latents.store import VaeFacts, checksum, read_index
+from train.data.source import DataError
+
+_log = logging.getLogger(__name__)
+_CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos")
+# Whole or in parts, but no variant (fp16): only these are loaded.
+_WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d+-of-\d+)?\.safetensors")
+# Images decoded at once: a decoder's activations are large, and training needs the memory.
+_AT_ONCE = 4
+
+
+class Vae:
+    """A frozen VAE on a device. `scale` and `shift` are per latent channel, in float64."""
+
+    def __init__(self, folder: Path, *, device: torch.device, precision: str = "fp32") -> None:
+        facts = vae_facts(folder)
+        self.device, self._bf16 = device, precision == "bf16"
+        self._network = _load(folder, facts).to(device).eval().requires_grad_(False)
+        # With the defaults of the class: published configs leave out what was none when written.
+        config = {k: v for k, v in self._network.config.items() if not k.startswith("_")}
+        self.facts = facts.model_copy(update={"config": json.loads(json.dumps(config))})
+        self._video = self.facts.name == "AutoencoderKLCosmos"
+        self.scale, self.shift = normalisation(self.facts, folder=folder)
+        self.image_channels = int(self.facts.config["in_channels"])
+        self.has_std = not self._video
+
+    def to(self, device: torch.device) -> "Vae":
+        """Move the weights."""
+        self._network.to(device)
+        self.device = device
+        return self
+
+    @torch.no_grad()
+    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std of the normalised latents of images `[n, 3, H, W]` in -1..1.
+
+        Both are `[n, C, h, w]` float32 on the VAE's device; a VAE without a posterior has std 0.
+        """
+        images = images.to(self.device)
+        with exact_cudnn(), self._autocast():
+            posterior = self._network.encode(images[:, :, None] if self._video else images)
+        posterior = posterior.latent_dist
+        z = posterior.mode().float()
+        std = posterior.std.float() if self.has_std else torch.zeros_like(z)
+        if self._video:
+            z, std = z[:, :, 0], std[:, :, 0]
+        scale, shift = self._factors()
+        return (z - shift) * scale, std * scale
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        """The images `[n, 3, H, W]` float32 in -1..1 of normalised latents, on their device."""
+        scale, shift = self._factors()
+        images = []
+        for some in latents.split(_AT_ONCE):
+            z = some.float().to(self.device) / scale + shift
+            with self._autocast():
+                decoded = self._network.decode(z[:, :, None] if self._video else z).sample
+            decoded = decoded[:, :, 0] if self._video else decoded
+            images.append(decoded.float().clamp(-1, 1).to(latents.device))
+        return torch.cat(images)
+
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        both = torch.tensor([self.scale, self.shift], dtype=torch.float32, device=self.device)
+        scale, shift = both[:, None, :, None, None]
+        return scale, shift
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
+
+
+def exact_cudnn() -> AbstractContextManager[None]:
+    """No TF32, and no kernels that are picked by a race: bytes would differ between runs."""
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    )
+
+
+def vae_facts(folder: Path) -> VaeFacts:
+    """Class, config as it is written and checksum of the VAE in a folder; else `DataError`."""
+    file = folder / "config.json"
+    try:
+        config = dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        raise DataError(
+            f"{file}: no config of a VAE there; name the folder that save_pretrained of "
+            f"{' or '.join(_CLASSES)} wrote (of a pipeline, its sub-folder vae)"
+        ) from None
+    name = config.get("_class_name")
+    if name not in _CLASSES:
+        raise DataError(f"{file}: _class_name is {name}; expected {' or '.join(_CLASSES)}")
+    weights = sorted(file for file in folder.iterdir() if _WEIGHTS.fullmatch(file.name))
+    if not weights:
+        raise DataError(
+            f"{folder}: no diffusion_pytorch_model.safetensors; pickled weights are not read: "
+            "load them once where you trust them and save_pretrained(FOLDER)"
+        )
+    return VaeFacts(
+        name=name, path=str(folder.absolute()), sha256=checksum(file, *weights), config=config
+    )
+
+
+def normalisation(facts: VaeFacts, *, folder: Path) -> tuple[list[float], list[float]]:
+    """Scale and shift per latent channel, by what the VAE's config says."""
+    config = facts.config
+    channels = int(config["latent_channels"])
+    mean, std = config.get("latents_mean"), config.get("latents_std")
+    # Cosmos divides by the std alone: its pipelines leave scaling_factor out.
+    factor = 1.0 if facts.name == "AutoencoderKLCosmos" else float(config["scaling_factor"])
+    if mean is None or std is None:
+        return [factor] * channels, [float(config.get("shift_factor") or 0.0)] * channels
+    if len(mean) != len(std) or len(mean) % channels:
+        raise DataError(
+            f"{folder / 'config.json'}: latents_mean has {len(mean)} and latents_std {len(std)} "
+            f"numbers, not a multiple of latent_channels {channels}"
+        )
+    # Cosmos gives them per channel and frame; an image is the first frame.
+    frames = len(mean) // channels
+    return [factor / float(s) for s in std[::frames]], [float(m) for m in mean[::frames]]
+
+
+def _load(folder: Path, facts: VaeFacts) -> Any:
+    # Imported where wanted: diffusers costs seconds of start-up.
+    import diffusers
+
+    try:
+        return getattr(diffusers, facts.name).from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, low_cpu_mem_usage=False
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{folder}: the VAE cannot be loaded: {error}") from None
+
+
+def check_vae(folder: Path, expected: VaeFacts) -> None:
+    """Refuse a folder that does not hold the very VAE that made the latents."""
+    found = vae_facts(folder)
+    if found.sha256 != expected.sha256:
+        raise DataError(
+            f"{folder}: another VAE ({found.name}, checksum {found.sha256[:12]}) than the one "
+            f"that made the latents ({expected.name}, {expected.sha256[:12]}); set data.vae to a "
+            f"copy of {expected.path} as it was"
+        )
+
+
+@lru_cache(maxsize=1)
+def _decoder(folder: Path) -> Vae:
+    return Vae(folder, device=torch.device("cpu"))
+
+
+def open_decoder(config: Pretrain) -> Vae | None:
+    """The VAE, on the CPU, that decodes samples of a run; None where they are images.
+
+    `DataError` where it is gone, or is not the one that made the latents.
+    """
+    if config.data.source != "latents":
+        return None
+    assert config.data.path is not None
+    made_by = read_index(Path(config.data.path)).vae
+    folder = Path(config.data.vae or made_by.path)
+    check_vae(folder, made_by)
+    return _decoder(folder)
+
+
+def pictures(images: Tensor, config: Pretrain, *, device: torch.device) -> Tensor:
+    """What samples `[n, C, H, W]` of a run look like: latents decoded, images as they are.
+
+    The decoder is on `device` for this long only, or stays off it where memory does not
+    suffice. Where the VAE is gone, the latents' first channels are shown, with a warning: a
+    picture is not worth a run.
+    """
+    try:
+        vae = open_decoder(config)
+    except DataError as error:
+        _log.warning("samples are shown as latents: %s", error)
+        return images
+    if vae is None:
+        return images
+    try:
+        return vae.to(device).decode(images)
+    except torch.OutOfMemoryError:
+        return vae.to(torch.device("cpu")).decode(images)
+    finally:
+        vae.to(torch.device("cpu"))

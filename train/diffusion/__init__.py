@@ -1,0 +1,1 @@
+"""Diffusion objectives, timesteps and the randomness of examples."""

@@ -1,0 +1,1 @@
+"""Attempts, ranks, checkpoints and the training loop, shared with finetune."""

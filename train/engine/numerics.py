@@ -1,0 +1,73 @@
+"""Losses and gradients that are no numbers: what ends the run, and the scale that fp16 needs."""
+
+import torch
+from torch import Tensor, nn
+
+from train.engine.failure import RunFailure
+from train.pretrain.optimizer import scale_gradients
+
+
+class FiniteWatch:
+    """Ends the run at the step whose loss or gradient is not finite.
+
+    On a GPU the answer for a step is read while the next one runs, so that nothing waits for
+    it; nothing is saved or recorded in between.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._flag = torch.zeros(1, pin_memory=self._on_gpu)
+        self._ready = torch.cuda.Event() if self._on_gpu else None
+        self._step = 0
+
+    def put(self, step: int, value: Tensor) -> None:
+        """Ask whether `value`, a number on the device, is finite."""
+        self._step = step
+        self._flag.copy_(value.detach(), non_blocking=True)
+        if self._ready:
+            self._ready.record()
+        else:
+            self.check()
+
+    def check(self) -> None:
+        """Raise `RunFailure` where the number last put is not finite."""
+        if not self._step:
+            return
+        if self._ready:
+            self._ready.synchronize()
+        if not torch.isfinite(self._flag).item():
+            raise RunFailure("nan", f"the loss or its gradient is not finite at step {self._step}")
+
+
+class LossScale:
+    """The power of two that losses are multiplied by, so that fp16 holds their gradients.
+
+    It doubles after `patience` good steps and halves at each whose gradients overflow, which
+    is then left out (Micikevicius et al. 2018). Otherwise than for fp16 it stays 1.
+    """
+
+    LEAST = 2.0**-14
+
+    def __init__(self, *, fp16: bool, patience: int = 2000) -> None:
+        self.value = 2.0**16 if fp16 else 1.0
+        self.good = 0
+        self._fp16, self._patience = fp16, patience
+
+    def settle(self, model: nn.Module, norm: Tensor, factor: Tensor) -> bool:
+        """Multiply the gradients by `factor` and undo the scale; whether a step may be taken.
+
+        `norm` is theirs, scaled.
+        """
+        if not self._fp16:
+            scale_gradients(model, factor)
+            return True
+        if torch.isfinite(norm).item():
+            scale_gradients(model, factor / self.value)
+            self.good += 1
+            if self.good == self._patience:
+                self.value, self.good = self.value * 2, 0
+            return True
+        self.value, self.good = self.value / 2, 0
+        if self.value < self.LEAST:
+            raise RunFailure("nan", "gradients overflow fp16 at any loss scale")
+        return False

@@ -1,0 +1,90 @@
+"""A window of steps under torch.profiler: a Chrome trace per rank, and the GPU's memory.
+
+`python -m analysis profile RUN` makes tables of the traces. The steps are on a clock of their
+own, so that no rate is ever taken from them.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from configs.schema.training import Profile
+from train.engine.clocks import Clocks
+from train.engine.metrics import log
+
+# Allocations that the memory snapshot remembers.
+_ENTRIES = 200_000
+
+
+class ProfileWindow:
+    """Opens before step `at`, lets one step pass to warm up, and records `steps` more."""
+
+    def __init__(
+        self, asked: Profile, folder: Path, *, rank: int, device: torch.device, clocks: Clocks
+    ) -> None:
+        self._asked, self._folder, self._rank = asked, folder, rank
+        self._device, self._clocks = device, clocks
+        self._profiler: profile | None = None
+        self._left = 0
+
+    def opens_before(self, step: int) -> bool:
+        """Whether the window opens now: what was trained since the last record is due first."""
+        return step == self._asked.at
+
+    def open(self) -> None:
+        """Begin; the next step warms up."""
+        activities = [ProfilerActivity.CPU]
+        if self._device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._left = self._asked.steps + 1
+        self._profiler = profile(
+            activities=activities,
+            schedule=torch.profiler.schedule(wait=0, warmup=1, active=self._asked.steps),
+            acc_events=True,
+        )
+        if self._asked.memory and self._device.type == "cuda":
+            torch.cuda.memory._record_memory_history(max_entries=_ENTRIES)
+        self._profiler.start()
+        self._clocks.divert("profile")
+
+    def closes_after_step(self) -> bool:
+        """Count a step; True where it was the window's last, whose interval is then due."""
+        if self._profiler is None:
+            return False
+        self._left -= 1
+        if self._left:
+            self._profiler.step()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Write what was recorded, and give the clocks back."""
+        if self._profiler is None:
+            return
+        self._profiler.stop()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        trace = self._folder / f"rank-{self._rank:05d}.json.gz"
+        if not self._left:
+            self._profiler.export_chrome_trace(str(trace))
+        self._profiler = None
+        if self._asked.memory:
+            self._dump_memory()
+        self._clocks.divert(None)
+        self._clocks.lap("profile", drain=True)
+        if not self._left:
+            log.info("profile of %d steps: %s", self._asked.steps, trace)
+
+    def region(self, name: str) -> AbstractContextManager[object]:
+        """A named part of a step, in the trace while the window is open."""
+        return nullcontext() if self._profiler is None else record_function(f"region: {name}")
+
+    def _dump_memory(self) -> None:
+        if self._device.type != "cuda":
+            log.warning("profile.memory: without a GPU there is no memory snapshot")
+            return
+        file = self._folder / f"memory-{self._rank:05d}.pickle"
+        torch.cuda.memory._dump_snapshot(str(file))
+        torch.cuda.memory._record_memory_history(enabled=None)
+        log.info("for pytorch.org/memory_viz: %s", file)

@@ -1,0 +1,1 @@
+"""Sampling, FID and other measures of sample quality."""

@@ -1,0 +1,152 @@
+"""One attempt at drawing many images from a run, for FID: from its folder to its last event.
+
+Piece k holds the images of one batch, whichever rank draws it, so that the images are the same
+for any number of ranks, and a kill loses at most the batches under way. Every rank holds the
+whole network: one too large for a GPU cannot be sampled here.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import torch.distributed as dist
+
+from configs.attempt.close import close_attempt
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder
+from configs.schema.sample import Sampling
+from configs.yaml12 import ConfigError
+from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.distributed import (
+    Ranks,
+    agreed,
+    from_rank_0,
+    process_group,
+    read_ranks,
+    told_by_rank_0,
+)
+from train.engine.environment import versions
+from train.engine.failure import leave_note
+from train.engine.metrics import log
+from train.engine.stop import Wish
+from train.evaluate.drawing import Drawing
+from train.evaluate.npz_shards import Note, Pieces
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m train sample",
+        description="Draw many images from a pretraining run into one .npz, as jobs/sample.sbatch "
+        "does; alone or under torchrun. Example: torchrun --standalone --nproc-per-node=2 "
+        "-m train sample logs/RUN --num 50000",
+    )
+    parser.add_argument("run", type=Path, help="pretraining run, or the sampling run to resume")
+    parser.add_argument("--num", type=int, help="images; 50000 by default")
+    parser.add_argument("--out", type=Path, help="a new .npz file; by default in the run's folder")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="configs schema sample")
+    options = parser.parse_intermixed_args(arguments)
+    changes = list(options.overrides)
+    changes += [f"num={options.num}"] if options.num is not None else []
+    changes += [f"out={json.dumps(str(options.out.absolute()))}"] if options.out else []
+    ranks = read_ranks()
+    folder = told_by_rank_0(
+        ranks, lambda: str(open_attempt(options.run, changes, kind="sample") or "")
+    )
+    if not folder:
+        return 0
+    begun = Path(folder)
+    status = attempt(RunFolder(begun.parent.parent), number=int(begun.name))
+    return status if ranks.rank else close_attempt(begun, status=status).exit_code
+
+
+def attempt(run: RunFolder, *, number: int) -> int:
+    """Carry out an attempt at sampling; the exit code (0 whenever the run folder is in order)."""
+    return carry_out(run, Sampling, _run, number=number)
+
+
+def _run(attempt: Attempt[Sampling]) -> None:
+    config, ranks = attempt.config, attempt.ranks
+    with process_group(ranks):
+        attempt.note(ranks=ranks.world, versions=versions())
+        journal = attempt.open_journal()
+        out = Path(config.out) if config.out else attempt.run.samples / "images.npz"
+        pieces = Pieces(out=out, num=config.num, size=config.batch)
+        done: list[int] = []
+
+        def report(finished: int) -> None:
+            event = "saved" if done else "started"
+            done.append(finished)
+            journal.event(event, **_progress(finished, pieces))
+
+        try:
+            wish = draw_set(config, pieces, ranks, wish=attempt.watch.wish, report=report)
+        except Exception as error:
+            # Before the group ends: other ranks would take the end of this one for the cause.
+            leave_note(attempt.folder, error, rank=ranks.rank)
+            raise
+        conclude(journal, wish, _progress(done[-1], pieces))
+        if wish is Wish.GO_ON:
+            log.info("%s", out)
+
+
+def draw_set(
+    config: Sampling,
+    pieces: Pieces,
+    ranks: Ranks,
+    *,
+    wish: Callable[[], Wish],
+    report: Callable[[int], None],
+) -> Wish:
+    """Draw the pieces that are missing, then join them; all ranks call it, in a process group.
+
+    `GO_ON` once the file is whole; else the strongest wish of any rank, heard before the next
+    batch. `report` hears how many pieces there are, first of those found. `ConfigError` where
+    the file is there already, or the run cannot be drawn from so.
+    """
+    drawing = Drawing(config, device=ranks.device)
+    missing = _begin(drawing, pieces, config, rank=ranks.rank)
+    report(pieces.count - len(missing))
+    for begin in range(0, len(missing), ranks.world):
+        heard = Wish(agreed(wish()))
+        if heard is not Wish.GO_ON:
+            return heard
+        turn = missing[begin : begin + ranks.world]
+        for piece in turn[ranks.rank : ranks.rank + 1]:
+            pieces.keep(piece, drawing.draw(pieces.numbers(piece)))
+        dist.barrier()
+        report(pieces.count - len(missing) + begin + len(turn))
+    if ranks.rank == 0 and not pieces.is_joined():
+        pieces.join(drawing.labels())
+    dist.barrier()
+    return Wish.GO_ON
+
+
+def _begin(drawing: Drawing, pieces: Pieces, config: Sampling, *, rank: int) -> list[int]:
+    """The pieces to draw, with the weights to draw them loaded, the same on every rank."""
+    joined, begun = cast(
+        tuple[bool, Note | None],
+        from_rank_0((pieces.is_joined(), pieces.begun()) if rank == 0 else None),
+    )
+    if begun is not None:
+        wanted = drawing.note() | ({"checkpoint": config.step} if config.step else {})
+        other = [f"{name} {begun.get(name)}" for name in wanted if begun.get(name) != wanted[name]]
+        if other:
+            raise ConfigError(
+                f"out {pieces.out}: other images were drawn there ({', '.join(other)}); name a "
+                "new file"
+            )
+    if joined:
+        if rank == 0:
+            pieces.discard()
+        return []
+    note = drawing.load(begun)
+    if rank == 0:
+        pieces.begin(note)
+    return cast(list[int], from_rank_0(pieces.missing() if rank == 0 else None))
+
+
+def _progress(finished: int, pieces: Pieces) -> dict[str, int]:
+    return {"step": finished, "images": min(pieces.num, finished * pieces.size)}

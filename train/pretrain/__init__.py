@@ -1,0 +1,1 @@
+"""Pretraining: the run, its step and its evaluations."""

@@ -1,0 +1,58 @@
+"""What learns: a network in its layout, and all that an optimizer step needs or changes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from configs.checks.batch import Division
+from configs.schema import Pretrain
+from train.diffusion.objective import Objective
+from train.engine.checkpoint import TrainingState
+from train.engine.clocks import Clocks
+from train.engine.distributed import Ranks
+from train.engine.ema import Average, batch_decay
+from train.engine.numerics import LossScale
+from train.model.parallelize import lay_out
+from train.pretrain.optimizer import make_optimizer
+from train.weights.init import finish_network, start_network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """`model` is `network` in its parallel wrapping; they share their parameters."""
+
+    network: nn.Module
+    model: nn.Module
+    objective: Objective
+    optimizer: torch.optim.AdamW
+    average: Average
+    scale: LossScale
+
+    def state(self, clocks: Clocks) -> TrainingState:
+        """What a checkpoint holds of it."""
+        return TrainingState(
+            network=self.network,
+            average=self.average,
+            optimizer=self.optimizer,
+            scale=self.scale,
+            clocks=clocks,
+        )
+
+
+def make_learner(
+    config: Pretrain, *, division: Division, ranks: Ranks, resumes: bool = False
+) -> Learner:
+    """As it is before the first step; one that `resumes` waits for its checkpoint's weights."""
+    network = start_network(config, division, resumes=resumes)
+    model = lay_out(network, config, division=division, ranks=ranks)
+    if not resumes:
+        finish_network(network, config)
+    return Learner(
+        network=network,
+        model=model,
+        objective=Objective(config, ranks.device),
+        optimizer=make_optimizer(network, config.optimizer),
+        average=Average(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
+        scale=LossScale(fp16=config.train.precision == "fp16"),
+    )

@@ -1,0 +1,1 @@
+"""Initial, published and exported weights."""

@@ -1,0 +1,43 @@
+"""Seed checkpoints: the weights that a config's seed draws, for every layout to start from."""
+
+import argparse
+from pathlib import Path
+
+import torch.distributed.checkpoint as dcp
+
+from configs.load import expect, load, to_tree
+from configs.schema import Pretrain
+from configs.yaml12 import ConfigError, dump_yaml
+from train.engine.distributed import process_group, read_ranks
+from train.model.build import build_network
+
+NOTE = "seed.yaml"  # beside the weights: the config that drew them
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m train seed CONFIG FOLDER [key=value ...]`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m train seed",
+        description="Write the weights that a config's seed draws. Runs that name the folder in "
+        "model.init_from start from them, each rank reading its own part.",
+    )
+    parser.add_argument("config", type=Path)
+    parser.add_argument("folder", type=Path, help="a new folder")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    options = parser.parse_args(arguments)
+    config = expect(load(options.config, options.overrides), Pretrain, source=options.config)
+    count = write_seed(config, options.folder)
+    print(f"{options.folder}: {count:,} parameters of seed {config.seed}")
+    return 0
+
+
+def write_seed(config: Pretrain, folder: Path) -> int:
+    """Write the weights that the config's seed draws; their number."""
+    if folder.exists():
+        raise ConfigError(f"{folder}: is there already; name a new folder")
+    network = build_network(config)
+    weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
+    with process_group(read_ranks()):
+        dcp.save({"network": weights}, checkpoint_id=folder)
+    (folder / NOTE).write_text(dump_yaml(to_tree(config)), encoding="utf-8")
+    return sum(parameter.numel() for parameter in network.parameters())
