@@ -22,8 +22,8 @@ from analysis.commands import (
     time_to_target,
 )
 from analysis.fail_if import failing, parse_condition
-from analysis.read import Unreadable
 from analysis.table import remark
+from configs.errors import Unreadable
 from configs.output import while_read
 
 COMMANDS = {

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.read import Unreadable
+from configs.errors import Unreadable
 
 _BLOCK = re.compile(r"^```console\n\$ (python -m analysis (?:.*\\\n)*.*)\n((?:.*\n)*?)```$", re.M)
 Command = Callable[[list[str]], int]

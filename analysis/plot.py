@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.measure.loss import AXES, Curve
+from analysis.measure.loss import AXES, LossCurve
 
 STYLE: Any = {
     "svg.hashsalt": "ditbench",
@@ -47,7 +47,7 @@ def save(figure: Figure, path: Any) -> None:
         )
 
 
-def plot_losses(curves: list[Curve], path: Any, *, by: str) -> None:
+def plot_losses(curves: list[LossCurve], path: Any, *, by: str) -> None:
     """Loss curves over one axis and, below, their ratio to the first one's; PNG or SVG."""
     figure, (top, below) = figure_of(rows=2, height=6, ratios=[3, 1], shared=True)
     first = curves[0]

@@ -18,12 +18,12 @@ import torch
 from benchmarks.interleave import Stopwatch, conditions, interleave, parser, ratio, report
 from configs.load import expect, resolve
 from configs.schema import Pretrain
-from train.engine.checkpoint import Saver, TrainingState, load_checkpoint
+from train.engine.checkpoint import CheckpointSaver, TrainingState, load_checkpoint
 from train.engine.checkpoint_files import newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group, read_ranks
-from train.engine.ema import Average
-from train.engine.numerics import LossScale
+from train.engine.ema import EMA
+from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -67,14 +67,14 @@ class Bench:
         optimizer = make_optimizer(network, config.optimizer)
         self._state = TrainingState(
             network=network,
-            average=Average(network, decay=0.9, warmup=False),
+            average=EMA(network, decay=0.9, warmup=False),
             optimizer=optimizer,
-            scale=LossScale(fp16=False),
+            scale=LossScaler(fp16=False),
             clocks=Clocks(torch.device("cpu")),
         )
         self._folder, self._file = folder / "ours", folder / "peer.pt"
-        self._saver = Saver(self._folder, keep=1)
-        self._beside = Saver(self._folder, keep=1, asynchronous=True)
+        self._saver = CheckpointSaver(self._folder, keep=1)
+        self._beside = CheckpointSaver(self._folder, keep=1, asynchronous=True)
         self.bytes = 4 * 4 * sum(parameter.numel() for parameter in network.parameters())
         self.save()
         self.peer_save()

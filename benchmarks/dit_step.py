@@ -27,7 +27,7 @@ from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser
 from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.model.build import build_network
 from train.pretrain.optimizer import clip_factor, gradient_norm, make_optimizer, scale_gradients
 
@@ -88,7 +88,7 @@ def step_of(
         for block in blocks:
             block.compile()
     batch = _batch(config, device, dtype)
-    objective = Objective(config, device)
+    objective = DiffusionObjective(config, device)
     optimizer = make_optimizer(network, config.optimizer)
     autocast = setting.startswith("bf16") and dtype is torch.float32
 

@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
-from configs.checks.batch import Division, divide
+from configs.checks.batch import BatchLayout, divide
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.data.loader import Batch
-from train.diffusion.objective import Objective
+from train.data.loader import Microbatch
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.gradient_noise.adaln_gram import AdalnGram
-from train.gradient_noise.hooks import make_tap
-from train.gradient_noise.online import NoiseWatch
+from train.gradient_noise.hooks import make_hook
+from train.gradient_noise.online import OnlineNoise
 from train.model.build import build_network
 from train.model.parallelize import autocast, lay_out, reducing
 from train.pretrain.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
@@ -96,14 +96,14 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
     network = build_network(config)
     model = lay_out(network, config, division=division, ranks=ranks)
     optimizer = make_optimizer(network, config.optimizer)
-    objective = Objective(config, ranks.device)
+    objective = DiffusionObjective(config, ranks.device)
     batch = _batch(config, division).to(ranks.device)
     share = division.data_ranks / config.train.global_batch
     noise = None
     if measures:
         gram = AdalnGram(network, bins=Bins(count=10), device=ranks.device)
-        noise = NoiseWatch(
-            config, tap=make_tap(model, network), gram=gram, whole=None,
+        noise = OnlineNoise(
+            config, hook=make_hook(model, network), gram=gram, whole=None,
             division=division, device=ranks.device,
         )  # fmt: skip
 
@@ -118,7 +118,7 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
                 if noise:
                     noise.ends(batch, factor=share)
         if noise:
-            noise.tap.settle()
+            noise.hook.settle()
         squares = gradient_squares(network)
         scale_gradients(network, clip_factor(squares.sqrt().float(), config.optimizer.clip))
         if noise:
@@ -129,10 +129,10 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
     return step
 
 
-def _batch(config: Pretrain, division: Division) -> Batch:
+def _batch(config: Pretrain, division: BatchLayout) -> Microbatch:
     data, images = config.data, division.micro_batch
     noise = torch.randn(2, images, data.channels, data.size, data.size)
-    return Batch(
+    return Microbatch(
         image=noise[0],
         noise=noise[1],
         t=torch.rand(images),

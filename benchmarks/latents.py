@@ -28,7 +28,7 @@ from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, rep
 from train.data.latents.dataset import Latents
 from train.data.latents.shards import shard_name, write_shard
 from train.data.latents.store import ImageFacts, Index, ShardEntry, VaeFacts
-from train.diffusion.rng import Variant, order
+from train.diffusion.rng import Augmentation, order
 from train.engine.environment import cpu_model, versions
 
 CLASSES = 1000
@@ -158,7 +158,7 @@ class Stored(Dataset[tuple[Tensor, Tensor]]):
     def _example(self, index: int) -> tuple[np.ndarray, int]:
         if not self._draws:
             return self._source[index]
-        variant = Variant(flip=bool(index % 2), seed=0, epoch=0, index=index)
+        variant = Augmentation(flip=bool(index % 2), seed=0, epoch=0, index=index)
         return self._source.drawn(index, variant)
 
 

@@ -25,7 +25,7 @@ from configs.load import resolve, to_tree
 from configs.run.folder import RunFolder, claim_attempt, make_run
 from configs.schema import Pretrain
 from train.engine.distributed import read_ranks
-from train.engine.stop import Watch, Wish
+from train.engine.stop import StopRequest, StopSignals
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 from train.pretrain.run import attempt
@@ -85,25 +85,25 @@ class Turns:
         self.loop_s: list[float] = []
         self.bare_s: list[float] = []
 
-    def take(self) -> Wish:
+    def take(self) -> StopRequest:
         """The loop's step ends here, and its next one begins."""
         self.loop_s.append(self._watch.now() - self._mark)
         self.bare_s.append(self._watch.time(self._bare))
         self._mark = self._watch.now()
         # To leave is the one wish that saves nothing.
-        return Wish.LEAVE if len(self.loop_s) >= WARMUP + self._rounds else Wish.GO_ON
+        return StopRequest.LEAVE if len(self.loop_s) >= WARMUP + self._rounds else StopRequest.GO_ON
 
 
 def run_loop(config: Pretrain, turns: Turns) -> None:
     """Carry out a run in a temporary folder, its watch handing the turn to the bare step."""
 
-    class TurningWatch(Watch):
-        def wish(self) -> Wish:
-            return max(super().wish(), turns.take())
+    class TurningWatch(StopSignals):
+        def request(self) -> StopRequest:
+            return max(super().request(), turns.take())
 
     with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
         run = new_run(config, Path(logs))
-        with mock.patch("train.engine.attempt.Watch", TurningWatch):
+        with mock.patch("train.engine.attempt.StopSignals", TurningWatch):
             code = attempt(run, number=claim_attempt(run, config))
         logging.shutdown()
     if code:

@@ -10,12 +10,13 @@ from pathlib import Path
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
 from configs.disk import make_private
+from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, resolve, to_tree
 from configs.output import while_read
 from configs.run.folder import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from configs.disk import make_private
+from configs.errors import ConfigError
 from configs.output import while_read
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Run
-from configs.yaml12 import ConfigError
 
 
 def carry_out_command(

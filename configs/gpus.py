@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
+from configs.errors import ConfigError
 from configs.load import read_tree
-from configs.schema.key import Group
-from configs.yaml12 import ConfigError
+from configs.schema.key import KeyGroup
 
 FILE = Path(__file__).with_name("gpus.yaml")
 
 
-class Peaks(Group):
+class Peaks(KeyGroup):
     """Dense peak rates in TFLOP/s by the type that is computed in; without sparsity."""
 
     bf16: float = Field(gt=0)
@@ -22,7 +22,7 @@ class Peaks(Group):
     fp32: float = Field(gt=0)
 
 
-class Gpu(Group):
+class Gpu(KeyGroup):
     """One type of GPU; memory in GB, bandwidth in GB/s."""
 
     names: list[str] = Field(min_length=1)

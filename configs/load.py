@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from configs.errors import ConfigError
 from configs.schema import KINDS, MODELS, Run, Study, keys
-from configs.schema.key import Group
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.schema.key import KeyGroup
+from configs.yaml12 import parse_yaml
 
 Tree = dict[str, Any]
 Kind = TypeVar("Kind", bound=Run)
@@ -91,7 +92,7 @@ def resolve_study(tree: Tree, *, source: str) -> Study:
     return study
 
 
-def _validated(tree: Tree, kind: str, *, source: str) -> Group:
+def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
     try:
         return MODELS[kind].model_validate(tree)
     except ValidationError as error:
@@ -116,7 +117,7 @@ def load(path: Path, overrides: list[str] | None = None) -> Run:
     return resolve(tree, source=str(path))
 
 
-def to_tree(config: Group) -> Tree:
+def to_tree(config: KeyGroup) -> Tree:
     """Every key of a config, as plain values."""
     return config.model_dump(mode="python")
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 _LONGEST = 100_000_000
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import yaml
 
-
-class ConfigError(ValueError):
-    """What a user can mend; the message says how."""
+from configs.errors import ConfigError
 
 
 class _Loader(yaml.SafeLoader):

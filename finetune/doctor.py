@@ -16,9 +16,9 @@ from typing import Literal
 
 from PIL import Image
 
-from configs.checks.captions import CAPTION, SUFFIXES, Pair, open_image, pairs
+from configs.checks.captions import CAPTION, SUFFIXES, CaptionedFile, open_image, pairs
 from configs.checks.prompts import TRIGGER, read_text
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from finetune.sheet import save_sheet
 
 _FEWEST = 5
@@ -36,7 +36,7 @@ _MODES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DatasetProblem:
     """What is amiss with a file (or the folder), and the mend."""
 
     level: Literal["fault", "remark"]
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     return int(faults > 0)
 
 
-def examine(folder: Path, *, resolution: int) -> Iterator[Finding]:
+def examine(folder: Path, *, resolution: int) -> Iterator[DatasetProblem]:
     """All that is amiss with a folder of captioned images, file by file."""
     found = pairs(folder)
     yield from _folder(folder, found)
@@ -83,9 +83,9 @@ def examine(folder: Path, *, resolution: int) -> Iterator[Finding]:
         yield from _caption(pair, found)
 
 
-def _folder(folder: Path, found: list[Pair]) -> Iterator[Finding]:
+def _folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
     if len(found) < _FEWEST:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=str(folder),
             said=f"{len(found)} images are too few to tell the subject from its surroundings",
@@ -94,7 +94,7 @@ def _folder(folder: Path, found: list[Pair]) -> Iterator[Finding]:
     captions = {pair.caption for pair in found}
     for file in sorted(folder.iterdir()):
         if file.suffix == CAPTION and file not in captions:
-            yield Finding(
+            yield DatasetProblem(
                 level="fault",
                 name=file.name,
                 said="a caption without an image",
@@ -102,7 +102,7 @@ def _folder(folder: Path, found: list[Pair]) -> Iterator[Finding]:
             )
         elif file.is_file() and file.suffix != CAPTION and file.suffix.lower() not in SUFFIXES:
             kinds = " ".join(SUFFIXES)
-            yield Finding(
+            yield DatasetProblem(
                 level="remark",
                 name=file.name,
                 said="neither an image that is read nor a caption",
@@ -110,15 +110,17 @@ def _folder(folder: Path, found: list[Pair]) -> Iterator[Finding]:
             )
 
 
-def _image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[Finding]:
+def _image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[DatasetProblem]:
     try:
         image = open_image(file)
     except ConfigError as error:
         said = str(error).removeprefix(f"{file}: ").partition(";")[0]
-        yield Finding(level="fault", name=file.name, said=said, mend="save it again, or remove it")
+        yield DatasetProblem(
+            level="fault", name=file.name, said=said, mend="save it again, or remove it"
+        )
         return
     if math.sqrt(image.width * image.height) < resolution:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=file.name,
             said=f"{image.width} x {image.height} px, less than {resolution} x {resolution}",
@@ -126,14 +128,14 @@ def _image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[Findi
         )
     if image.mode != "RGB":
         said = _MODES.get(image.mode, "it is not RGB")
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=file.name,
             said=f"mode {image.mode}: {said}",
             mend="save it as RGB with 8 bits a channel",
         )
     if image.getexif().get(_ORIENTATION, 1) != 1:
-        yield Finding(
+        yield DatasetProblem(
             level="remark",
             name=file.name,
             said="turned by a tag of the camera, which not every program heeds",
@@ -142,13 +144,13 @@ def _image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[Findi
     yield from _double(file, image, seen)
 
 
-def _double(file: Path, image: Image.Image, seen: dict[str, Path]) -> Iterator[Finding]:
+def _double(file: Path, image: Image.Image, seen: dict[str, Path]) -> Iterator[DatasetProblem]:
     """An image of the same pixels as one before, whatever the files are called or packed."""
     pixels = image.convert("RGB")
     said = f"{pixels.size}".encode() + pixels.tobytes()
     first = seen.setdefault(hashlib.sha256(said).hexdigest(), file)
     if first != file:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=file.name,
             said=f"the same picture as {first.name}, which counts twice then",
@@ -156,11 +158,11 @@ def _double(file: Path, image: Image.Image, seen: dict[str, Path]) -> Iterator[F
         )
 
 
-def _caption(pair: Pair, found: list[Pair]) -> Iterator[Finding]:
+def _caption(pair: CaptionedFile, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
     file = pair.caption
     twins = [other.image.name for other in found if other.caption == file]
     if twins[0] != pair.image.name:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=pair.image.name,
             said=f"shares the caption {file.name} with {twins[0]}",
@@ -168,7 +170,7 @@ def _caption(pair: Pair, found: list[Pair]) -> Iterator[Finding]:
         )
         return
     if not file.is_file():
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=pair.image.name,
             said="has no caption",
@@ -179,17 +181,17 @@ def _caption(pair: Pair, found: list[Pair]) -> Iterator[Finding]:
         text = read_text(file)
     except ConfigError as error:
         said, _, mend = str(error).removeprefix(f"{file}: ").partition("; ")
-        yield Finding(level="fault", name=file.name, said=said, mend=mend)
+        yield DatasetProblem(level="fault", name=file.name, said=said, mend=mend)
         return
     if not text:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=file.name,
             said="is empty",
             mend=f"write one line that says what is to be seen, with {TRIGGER}",
         )
     elif TRIGGER not in text:
-        yield Finding(
+        yield DatasetProblem(
             level="fault",
             name=file.name,
             said=f"does not hold {TRIGGER}: its image would not be learned as the subject",

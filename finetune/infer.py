@@ -10,24 +10,24 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from configs.checks.infer import Drawing, drawing
+from configs.checks.infer import InferSpec, infer_spec
 from configs.run.folder import RunFolder
 from configs.schema import Infer
 from finetune.libraries import hide_progress_bars
 from finetune.native.pipeline import save_image, save_row
-from finetune.native.studio import Studio
+from finetune.native.studio import LoraPipeline
 from train.engine.attempt import Attempt, carry_out, conclude
 from train.engine.clocks import Clocks
 from train.engine.distributed import agreed, from_every_rank, process_group
 from train.engine.environment import versions
-from train.engine.metrics import Journal, log
-from train.engine.stop import Wish
+from train.engine.metrics import MetricsLogger, log
+from train.engine.stop import StopRequest
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ImageRequest:
     """An image: the number of its prompt, the seed of its noise, and where it is kept."""
 
     prompt: int
@@ -44,7 +44,7 @@ def _run(attempt: Attempt[Infer]) -> None:
     hide_progress_bars()
     run, config, ranks = attempt.run, attempt.config, attempt.ranks
     clocks = Clocks(ranks.device, purposes=PURPOSES)
-    asked = drawing(config)
+    asked = infer_spec(config)
     wanted = list(_wanted(run, config, asked))
     with process_group(ranks):
         missing = [image for image in wanted if not image.file.is_file()]
@@ -52,19 +52,21 @@ def _run(attempt: Attempt[Infer]) -> None:
         dist.barrier()
         lora = str(asked.lora) if asked.lora else None
         attempt.note(ranks=ranks.world, lora=lora, versions=versions())
-        journal = attempt.open_journal()
+        metrics = attempt.open_metrics()
         done = len(wanted) - len(missing)
-        journal.event("started", **_at(done))
-        studio = Studio(asked, lora_scale=config.lora_scale, device=ranks.device, clocks=clocks)
+        metrics.event("started", **_at(done))
+        studio = LoraPipeline(
+            asked, lora_scale=config.lora_scale, device=ranks.device, clocks=clocks
+        )
         first = studio.warm_up(config.warmup)
-        journal.evaluation(_at(done) | first | clocks.fields())
+        metrics.evaluation(_at(done) | first | clocks.fields())
         log.info("  ".join(f"{name} {s:.3f}" for name, s in (clocks.fields() | first).items()))
-        artist = _Artist(attempt=attempt, studio=studio, journal=journal, clocks=clocks)
-        wish = artist.draw(missing, done=done)
+        artist = _Artist(attempt=attempt, studio=studio, metrics=metrics, clocks=clocks)
+        request = artist.draw(missing, done=done)
         at = _at(sum(image.file.is_file() for image in wanted))
-        if wish is Wish.GO_ON and ranks.rank == 0:
+        if request is StopRequest.GO_ON and ranks.rank == 0:
             save_row([image.file for image in wanted[:: config.images]], run.samples / "all.png")
-        conclude(journal, wish, at | clocks.fields())
+        conclude(metrics, request, at | clocks.fields())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +74,26 @@ class _Artist:
     """Draws in the studio, and says so; every rank must ask."""
 
     attempt: Attempt[Infer]
-    studio: Studio
-    journal: Journal
+    studio: LoraPipeline
+    metrics: MetricsLogger
     clocks: Clocks
 
-    def draw(self, missing: list[Wanted], *, done: int) -> Wish:
+    def draw(self, missing: list[ImageRequest], *, done: int) -> StopRequest:
         """Draw an image a rank at a time, after `done` that are there, until a wish to leave."""
         ranks = self.attempt.ranks
         for begin in range(0, len(missing), ranks.world):
-            wish = Wish(agreed(self.attempt.watch.wish()))
-            if wish is not Wish.GO_ON:
-                return wish
+            request = StopRequest(agreed(self.attempt.watch.request()))
+            if request is not StopRequest.GO_ON:
+                return request
             mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
             found = [self._drawn(image) for image in mine]
             parts = [part for some in from_every_rank(found) for part in some]  # type: ignore[attr-defined]
             for place, fields in enumerate(parts, start=done + begin + 1):
-                self.journal.evaluation(_at(place) | fields | self.clocks.fields())
-            self.journal.event("saved", **_at(place))
-        return Wish.GO_ON
+                self.metrics.evaluation(_at(place) | fields | self.clocks.fields())
+            self.metrics.event("saved", **_at(place))
+        return StopRequest.GO_ON
 
-    def _drawn(self, image: Wanted) -> dict[str, float]:
+    def _drawn(self, image: ImageRequest) -> dict[str, float]:
         """Draw and keep one image; what a record says of it."""
         prompt = self.studio.prompts[image.prompt]
         drawn = self.studio.draw(image.prompt, seed=image.seed)
@@ -103,12 +105,12 @@ class _Artist:
         return {"prompt": image.prompt, "seed": image.seed, "image_s": drawn.image_s}
 
 
-def _wanted(run: RunFolder, config: Infer, asked: Drawing) -> Iterator[Wanted]:
+def _wanted(run: RunFolder, config: Infer, asked: InferSpec) -> Iterator[ImageRequest]:
     for prompt in range(len(asked.prompts)):
         for place in range(config.images):
             file = run.samples / f"prompt-{prompt:02d}" / f"image-{place:04d}.png"
             seed = config.seed + prompt * config.images + place
-            yield Wanted(prompt=prompt, seed=seed, file=file)
+            yield ImageRequest(prompt=prompt, seed=seed, file=file)
 
 
 def _at(images: int) -> dict[str, int]:

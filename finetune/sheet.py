@@ -6,15 +6,15 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageOps
 
-from configs.checks.captions import Pair, open_image
+from configs.checks.captions import CaptionedFile, open_image
 from configs.checks.prompts import read_text
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 _SIDE, _TEXT, _GAP, _COLUMNS = 240, 54, 8, 5
 _LINE = 38
 
 
-def save_sheet(pairs: Sequence[Pair], file: Path) -> None:
+def save_sheet(pairs: Sequence[CaptionedFile], file: Path) -> None:
     """Write the sheet as a PNG; what cannot be read is said in its place."""
     columns = max(1, min(_COLUMNS, len(pairs)))
     rows = max(1, -(-len(pairs) // columns))

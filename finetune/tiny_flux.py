@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from finetune.libraries import hide_progress_bars
 from finetune.random_flux import SHAPES, Shape, save_model
 

@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     # Imported late: help answers at once.
     from configs.disk import make_private
+    from configs.errors import ConfigError
     from configs.output import while_read
-    from configs.yaml12 import ConfigError
     from launch.slurm.client import Refused
 
     make_private()
@@ -158,16 +158,16 @@ def _add_cancel_and_tail(commands: Commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> int:
-    from configs.yaml12 import ConfigError
+    from configs.errors import ConfigError
     from launch.slurm.flags import parse_flags
     from launch.submit.run import submit
     from launch.submit.study import submit_study
-    from launch.submit.study_request import Wish
+    from launch.submit.study_request import StudyRequest
 
     words = [f"--partition={options.partition}"] if options.partition else []
     flags = parse_flags([*words, *options.flags], source="after --")
     if studies.is_study_wish(options.source, options.overrides):
-        wish = Wish(
+        wish = StudyRequest(
             source=options.source,
             overrides=options.overrides,
             site_name=options.site,
@@ -192,7 +192,7 @@ def _status(options: argparse.Namespace) -> int:
     from configs.run.folder import ROOT
     from launch.status.hours import ledger
     from launch.status.state import Overview, overview, table
-    from launch.status.watch import Log, Screen, watch
+    from launch.status.watch import ChangeLog, Screen, watch
     from launch.submit.site import logs_of_site
     from launch.table import show
 
@@ -207,7 +207,7 @@ def _status(options: argparse.Namespace) -> int:
         return 0
     is_terminal = options.form == "text" and sys.stdout.isatty()
     if options.wait:
-        now = watch(paths, on=Screen() if is_terminal else Log(), summaries=summaries)
+        now = watch(paths, on=Screen() if is_terminal else ChangeLog(), summaries=summaries)
         return int(any(one.event != "done" for one in now.standings))
     if is_terminal and not options.once:
         watch(paths, on=Screen(), summaries=summaries)

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import RecordWriter, Superseded
 from configs.run.study_folder import StudyFolder, is_study_folder
-from configs.yaml12 import ConfigError
 from launch.slurm import client
 from launch.status import submitted_jobs
 from launch.status.state import Standing, standing

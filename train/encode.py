@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from configs.disk import replace_file
+from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema.encode import Encode, Encoding
 from train.data.latents.encoding import Encoder
 from train.data.latents.store import INDEX, Shard
-from train.data.source import DataError
 from train.engine.attempt import Attempt, carry_out, conclude
 from train.engine.distributed import Ranks, agreed, from_every_rank, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
-from train.engine.stop import Wish
+from train.engine.stop import StopRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,26 +45,26 @@ def _run(attempt: Attempt[Encode]) -> None:
     config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
-        journal = attempt.open_journal(tensorboard=config.log.tensorboard)
+        metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
         last = Progress(shards=0, of_shards=0, images=0, skipped=0)
 
         def report(progress: Progress) -> None:
             nonlocal last
             event, last = "saved" if last.of_shards else "started", progress
-            journal.event(event, **last.fields())
+            metrics.event(event, **last.fields())
             log.info("%d of %d shards", last.shards, last.of_shards)
 
-        wish = encode(config.encode, ranks, wish=attempt.watch.wish, report=report)
-        conclude(journal, wish, last.fields())
+        request = encode(config.encode, ranks, request=attempt.watch.request, report=report)
+        conclude(metrics, request, last.fields())
 
 
 def encode(
     config: Encoding,
     ranks: Ranks,
     *,
-    wish: Callable[[], Wish],
+    request: Callable[[], StopRequest],
     report: Callable[[Progress], None],
-) -> Wish:
+) -> StopRequest:
     """Make what the store still lacks, then its index; all ranks call it, in a process group.
 
     `GO_ON` once the store is whole; else the strongest wish of any rank, heard before the next
@@ -82,8 +82,8 @@ def encode(
     report(_progress(records, encoder))
     missing = [number for number in range(encoder.shards) if number not in records]
     for begin in range(0, len(missing), ranks.world):
-        heard = Wish(agreed(wish()))
-        if heard is not Wish.GO_ON:
+        heard = StopRequest(agreed(request()))
+        if heard is not StopRequest.GO_ON:
             return heard
         turn = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
         records |= _joined({number: encoder.make(number) for number in turn})
@@ -92,7 +92,7 @@ def encode(
         index = encoder.index([records[number] for number in sorted(records)])
         replace_file(encoder.out / INDEX, index.model_dump_json(indent=1) + "\n")
     dist.barrier()
-    return Wish.GO_ON
+    return StopRequest.GO_ON
 
 
 def _joined(mine: dict[int, Shard | None]) -> dict[int, Shard]:

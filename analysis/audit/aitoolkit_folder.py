@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read import Unreadable
-from analysis.read.formats.drawings import Drawing
+from analysis.read.formats.drawings import SampleSet
 from analysis.read.other_logs import is_text, read_folder, walk
 from analysis.read.run_log import RunLog
 from analysis.read.text.chunks import open_bytes
+from configs.errors import Unreadable
 
 # A stretch this many times slower per step than the median one held a pause.
 PAUSE_TIMES = 1.5
@@ -40,10 +40,10 @@ class Stretch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class RunPart:
     """Drawings whose steps only grow: one start, or a run and its resumes."""
 
-    drawings: tuple[Drawing, ...]
+    drawings: tuple[SampleSet, ...]
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -67,17 +67,17 @@ class Part:
         }
 
 
-def parts(told: Sequence[Drawing]) -> list[Part]:
+def parts(told: Sequence[SampleSet]) -> list[RunPart]:
     """The drawings cut where the step does not grow."""
-    cut: list[list[Drawing]] = []
+    cut: list[list[SampleSet]] = []
     for drawing in told:
         if not cut or drawing.step <= cut[-1][-1].step:
             cut.append([])
         cut[-1].append(drawing)
-    return [Part(drawings=tuple(members)) for members in cut]
+    return [RunPart(drawings=tuple(members)) for members in cut]
 
 
-def mixture(told: Sequence[Part]) -> list[str]:
+def mixture(told: Sequence[RunPart]) -> list[str]:
     """Signs that a folder holds more than one run; none where it looks like one."""
     signs = []
     turns = [
@@ -105,7 +105,7 @@ def mixture(told: Sequence[Part]) -> list[str]:
     return signs
 
 
-def pauses(part: Part) -> list[str]:
+def pauses(part: RunPart) -> list[str]:
     """Stretches so slow that something else than steps went on, or nothing did."""
     told = part.stretches
     if len(told) < FEWEST:
@@ -156,7 +156,7 @@ def clock_of(runtime: float, clocks: Sequence[Mapping[str, Any]]) -> str:
     return "none of these, but between them"
 
 
-def timeline_rows(told: Sequence[Part]) -> list[dict[str, Any]]:
+def timeline_rows(told: Sequence[RunPart]) -> list[dict[str, Any]]:
     """A row per drawing: when, which step, how long an image took, and the steps before it."""
     rows = []
     for number, part in enumerate(told, start=1):
@@ -177,7 +177,7 @@ def timeline_rows(told: Sequence[Part]) -> list[dict[str, Any]]:
     return rows
 
 
-def clock_rows(told: Sequence[Part], folder: Path) -> list[dict[str, Any]]:
+def clock_rows(told: Sequence[RunPart], folder: Path) -> list[dict[str, Any]]:
     """Every clock that the folder has, with the steps that it counts and the rate by it."""
     rows = []
     for number, part in enumerate(told, start=1):

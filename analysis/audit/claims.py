@@ -11,11 +11,11 @@ import numpy as np
 from analysis.measure.clocks import CLOCKS, choose
 from analysis.measure.loss import pair
 from analysis.measure.speed import Arm, Measured, measure, speedup, unlike_clocks
-from analysis.read import Unreadable
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.errors import ConfigError, Unreadable
+from configs.yaml12 import parse_yaml
 
 QUANTITIES = {
     "steps_per_s": 1,
@@ -44,7 +44,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedClaim:
     """A claim beside what its runs say; `why` tells what would be needed, or what is wrong."""
 
     text: str
@@ -122,13 +122,13 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
     )
 
 
-def judge(claim: Claim) -> Judged:
+def judge(claim: Claim) -> JudgedClaim:
     """The claim against its runs."""
     try:
         found, why = _recompute(claim)
     except Unreadable as error:
         found, why = None, str(error)
-    return Judged(
+    return JudgedClaim(
         text=claim.text,
         claimed=claim.value,
         recomputed=found,
@@ -217,6 +217,6 @@ def _shifted(estimate: Estimate, by: float) -> Estimate:
     )
 
 
-def as_json(judged: Sequence[Judged]) -> Mapping[str, Any]:
+def as_json(judged: Sequence[JudgedClaim]) -> Mapping[str, Any]:
     """The documented form."""
     return {"claims": [one.row() for one in judged]}

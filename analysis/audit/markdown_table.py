@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from analysis.audit.claims import LARGEST_FILE, Judged, compare, parse_value
-from analysis.read import Unreadable
+from analysis.audit.claims import LARGEST_FILE, JudgedClaim, compare, parse_value
 from analysis.stats.intervals import Estimate
+from configs.errors import Unreadable
 
 COLUMNS: dict[str, Callable[[str], bool]] = {
     "rate": lambda head: bool(re.search(r"rate|per s|/\s*s|it/s|speed(?!up)", head)),
@@ -22,7 +22,7 @@ FALLS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class TableRow:
     """One line of a table; `rate` in steps per second as printed, with half its last digit."""
 
     device: str
@@ -34,7 +34,7 @@ class Row:
     line: int
 
 
-def judge_markdown(path: Path) -> list[Judged]:
+def judge_markdown(path: Path) -> list[JudgedClaim]:
     """Rates against steps / time, rates against each other, and speedups told around the table."""
     try:
         if path.stat().st_size > LARGEST_FILE:
@@ -49,9 +49,9 @@ def judge_markdown(path: Path) -> list[Judged]:
     return [*_rates(rows), *_clocks(rows), *_speedups(rows, prose)]
 
 
-def read_table(text: str) -> list[Row]:
+def read_table(text: str) -> list[TableRow]:
     """The rows of every table that has the columns."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     places: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         cells = [cell.strip().strip("*`") for cell in line.strip().strip("|").split("|")]
@@ -74,7 +74,7 @@ def _places(heads: list[str]) -> dict[str, int]:
     return found if {"device", "steps", "seconds"} <= set(found) else {}
 
 
-def _row(cells: list[str], places: dict[str, int], line: int) -> Row | None:
+def _row(cells: list[str], places: dict[str, int], line: int) -> TableRow | None:
     try:
         steps, _ = parse_value(cells[places["steps"]], quantity="steps")
         seconds, half_s = _seconds(cells[places["seconds"]])
@@ -86,7 +86,7 @@ def _row(cells: list[str], places: dict[str, int], line: int) -> Row | None:
     if steps <= 0 or seconds <= 0:
         return None
     device = cells[places["device"]]
-    return Row(
+    return TableRow(
         device=device, steps=steps, seconds=seconds, half_s=half_s, rate=rate, half=half, line=line
     )
 
@@ -116,13 +116,13 @@ def _ratio(above: float, below: float, half_above: float, half_below: float) -> 
     )
 
 
-def _rates(rows: list[Row]) -> list[Judged]:
+def _rates(rows: list[TableRow]) -> list[JudgedClaim]:
     judged = []
     for row in rows:
         if row.rate is not None:
             found = _ratio(row.steps, row.seconds, 0.0, row.half_s)
             judged.append(
-                Judged(
+                JudgedClaim(
                     text=f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s",
                     claimed=row.rate,
                     recomputed=found,
@@ -133,7 +133,7 @@ def _rates(rows: list[Row]) -> list[Judged]:
     return judged
 
 
-def _clocks(rows: list[Row]) -> list[Judged]:
+def _clocks(rows: list[TableRow]) -> list[JudgedClaim]:
     """Start-up is paid once, so more steps cannot be slower per step on one clock."""
     judged = []
     for short, long in combinations(sorted(rows, key=lambda row: row.steps), 2):
@@ -142,7 +142,7 @@ def _clocks(rows: list[Row]) -> list[Judged]:
         before, after = short.steps / short.seconds, long.steps / long.seconds
         if after < before * (1 - FALLS):
             judged.append(
-                Judged(
+                JudgedClaim(
                     text=f"{long.device}: {long.steps:g} steps are slower per step than "
                     f"{short.steps:g}",
                     claimed=after,
@@ -156,7 +156,7 @@ def _clocks(rows: list[Row]) -> list[Judged]:
     return judged
 
 
-def _speedups(rows: list[Row], prose: str) -> list[Judged]:
+def _speedups(rows: list[TableRow], prose: str) -> list[JudgedClaim]:
     """Each speedup told in the prose against the ratios of devices at equal steps."""
     pairs = [
         (a, b) for a, b in combinations(rows, 2) if a.device != b.device and a.steps == b.steps
@@ -168,7 +168,7 @@ def _speedups(rows: list[Row], prose: str) -> list[Judged]:
             slow, fast = (a, b) if a.seconds >= b.seconds else (b, a)
             found = _ratio(slow.seconds, fast.seconds, slow.half_s, fast.half_s)
             judged.append(
-                Judged(
+                JudgedClaim(
                     text=f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps",
                     claimed=value,
                     recomputed=found,

@@ -17,10 +17,10 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print effects, then interactions; 1 where no two cells differ in one factor only."""
-    from analysis.read import Unreadable
     from analysis.read.find import read_logs
     from analysis.study.ablation import effect_row, effects, interaction_row, interactions
     from analysis.study.cells import begun, study_of
+    from configs.errors import Unreadable
 
     if asked.plot and asked.plot.suffix not in (".png", ".svg"):
         raise Unreadable(f"--plot {asked.plot}: ends neither in .png nor in .svg")

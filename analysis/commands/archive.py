@@ -17,8 +17,8 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Write the archive; 2 where there is no run of ours, or the file is there."""
     from analysis.archive import pack
-    from analysis.read import Unreadable
     from analysis.read.find import places
+    from configs.errors import Unreadable
 
     if not asked.out.name.endswith(".tar.xz"):
         raise Unreadable(f"--out {asked.out}: does not end in .tar.xz")

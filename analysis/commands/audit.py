@@ -31,7 +31,7 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the verdicts; 1 where a claim disagrees, or a folder holds more than one run."""
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     folders = [path for path in map(Path, asked.paths) if path.is_dir()]
     if not folders:
@@ -46,7 +46,7 @@ def act(asked: argparse.Namespace) -> int:
 def _claims(asked: argparse.Namespace) -> int:
     from analysis.audit.claims import as_json, judge, read_claims
     from analysis.audit.markdown_table import judge_markdown
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     judged = []
     for path in map(Path, asked.paths):
@@ -62,8 +62,8 @@ def _claims(asked: argparse.Namespace) -> int:
 
 def _folder(asked: argparse.Namespace, folder: Path) -> int:
     from analysis.audit import aitoolkit_folder as audit
-    from analysis.read import Unreadable
     from analysis.read.formats.drawings import drawings
+    from configs.errors import Unreadable
 
     told = audit.parts(drawings(folder))
     if not told:

@@ -66,7 +66,7 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
     from pathlib import Path
 
     from analysis.measure.batches import read_batches, samples_to_target
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     tables = [path for path in map(Path, asked.paths) if path.suffix == ".csv"]
     if tables and len(tables) < len(asked.paths):

@@ -23,10 +23,10 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the table, and below it what all of it ran on."""
-    from analysis.read import Unreadable
     from analysis.read.find import read_logs
     from analysis.study.cells import begun
     from analysis.study.cells_table import cell_rows, hardware, short_cell
+    from configs.errors import Unreadable
 
     logs = read_logs(asked.paths)
     if all((log.config or {}).get("kind") == "gns" for log in logs):

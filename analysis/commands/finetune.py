@@ -62,7 +62,7 @@ def act(asked: argparse.Namespace) -> int:
 
 def _draw(path: Path, logs: "Sequence[RunLog]") -> None:
     from analysis.measure.sample_grid import paint, sample_grids
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     if path.suffix != ".png":
         raise Unreadable(f"--plot {path}: does not end in .png")

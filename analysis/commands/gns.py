@@ -41,9 +41,9 @@ def act(asked: argparse.Namespace) -> int:
     """Print the scales; 1 where none of them is determined."""
     from analysis.gradient_noise.records import read_noise
     from analysis.gradient_noise.table import by_step, remarks, rows, run_dict, told
-    from analysis.read import Unreadable
     from analysis.read.find import places
     from analysis.stats.noise_scale import DETERMINED
+    from configs.errors import Unreadable
 
     runs = [run for place in places(asked.paths) for run in place.ours]
     if not runs:

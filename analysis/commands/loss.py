@@ -55,8 +55,8 @@ def _image(text: str) -> Path:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the comparison; 1 where `--exact` finds a difference."""
-    from analysis.read import Unreadable
     from analysis.read.find import read_logs
+    from configs.errors import Unreadable
 
     logs = read_logs(asked.paths)
     if len(logs) < 2:
@@ -100,7 +100,7 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
 def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
     from analysis.measure.loss import curve
     from analysis.plot import plot_losses
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     try:
         plot_losses([curve(log, by=asked.by, of=asked.of) for log in logs], asked.plot, by=asked.by)

@@ -18,7 +18,7 @@ def act(asked: argparse.Namespace) -> int:
     """Print the operations of one trace, or of two by what changed; then the parts of the step."""
     from analysis.measure.profile import operations, profile_rows, read_trace
     from analysis.measure.profile_regions import region_rows, waiting_rows
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     if len(asked.paths) > 2:
         raise Unreadable("profile takes one trace, or two to compare")
@@ -40,7 +40,7 @@ def _of(number: int, row: dict[str, object], several: bool) -> dict[str, object]
 
 def _trace(path: Path) -> Path:
     """The trace named, or the first rank's in the newest of a folder's profiles."""
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     if path.is_dir():
         patterns = ("*trace*.json", "*trace*.json.gz", "attempt-*/rank-*.json.gz")

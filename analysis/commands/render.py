@@ -18,7 +18,7 @@ def act(asked: argparse.Namespace) -> int:
     """Rewrite the outputs in each page; 2 where a command in one fails."""
     from analysis.__main__ import main
     from analysis.markdown import renewed, without_outputs
-    from analysis.read import Unreadable
+    from configs.errors import Unreadable
 
     def look(words: list[str]) -> int:
         return main(without_outputs(words))

@@ -18,9 +18,9 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Write the page; 1 where a run could not be read."""
-    from analysis.read import Unreadable
     from analysis.read.find import read_all
     from analysis.report.report import report
+    from configs.errors import Unreadable
 
     found = read_all(asked.paths)
     if not found.logs:

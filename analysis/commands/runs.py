@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.table import put, remark
 
 if TYPE_CHECKING:
-    from analysis.read.other_logs import Found
+    from analysis.read.other_logs import ReadLogs
 
 DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran"
 EXAMPLE = "python -m analysis runs logs"
@@ -43,7 +43,7 @@ def act(asked: argparse.Namespace) -> int:
     return 1 if any(entry["row"].get("state") == "unreadable" for entry in entries) else 0
 
 
-def _detect(found: "Found", asked: argparse.Namespace) -> int:
+def _detect(found: "ReadLogs", asked: argparse.Namespace) -> int:
     from analysis.detect.detectors import findings
 
     rows = [

@@ -23,9 +23,9 @@ def act(asked: argparse.Namespace) -> int:
     import numpy as np
 
     from analysis.measure.time_to_target import arrival, group_row, groups, parse_target
-    from analysis.read import Unreadable
     from analysis.read.find import read_logs
     from analysis.stats.critical_batch import critical_batch
+    from configs.errors import Unreadable
 
     try:
         target = parse_target(asked.target)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.arrivals import Arrivals, read_arrivals
+from analysis.read.arrivals import RankArrivals, read_arrivals
 from analysis.stats.intervals import Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
 from configs.run.folder import RunFolder
@@ -43,7 +43,7 @@ def late_ranks(run: RunFolder) -> list[LateRank]:
     ]
 
 
-def find_late(told: dict[int, Arrivals], *, attempt: int) -> list[LateRank]:
+def find_late(told: dict[int, RankArrivals], *, attempt: int) -> list[LateRank]:
     """Ranks that come after the others at many steps, by more than the noise and the clock show.
 
     Of two ranks the late one is compared with the other, of more with the median rank.

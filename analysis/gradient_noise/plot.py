@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.gradient_noise.table import Bin, Told
+from analysis.gradient_noise.table import Bin, StageNoise
 from analysis.plot import figure_of, plain, plain_ticks, save
 from analysis.stats.noise_scale import Scale
 
 _STAGES_SHOWN = 4
 
 
-def plot_noise(runs: list[tuple[str, list[Told]]], path: Path) -> None:
+def plot_noise(runs: list[tuple[str, list[StageNoise]]], path: Path) -> None:
     """Save `noise_figure` as PNG or SVG."""
     save(noise_figure(runs), path)
 
 
-def noise_figure(runs: list[tuple[str, list[Told]]]) -> Figure:
+def noise_figure(runs: list[tuple[str, list[StageNoise]]]) -> Figure:
     """B_simple of runs with intervals, undetermined ones left out.
 
     Above over training, by bins too where one run is shown; below, where the first run has bins,
@@ -39,7 +39,7 @@ def noise_figure(runs: list[tuple[str, list[Told]]]) -> Figure:
     return figure
 
 
-def _bins_over_training(axes: Any, stages: list[Told]) -> None:
+def _bins_over_training(axes: Any, stages: list[StageNoise]) -> None:
     """A line per bin, from blue (little noise in the image) to yellow."""
     count = max((len(_first_scope(stage)) for stage in stages), default=0)
     for k in range(count):
@@ -52,7 +52,7 @@ def _bins_over_training(axes: Any, stages: list[Told]) -> None:
         _series(axes, points, color=_colour(k / max(1, count - 1)), label=label)
 
 
-def _bins_over_t(axes: Any, stages: list[Told]) -> None:
+def _bins_over_t(axes: Any, stages: list[StageNoise]) -> None:
     """A line per stage and scope, the first one's solid."""
     shown = [stage for stage in stages if stage.bins]
     places = np.unique(np.linspace(0, len(shown) - 1, _STAGES_SHOWN).round().astype(int))
@@ -87,7 +87,7 @@ def _finish(axes: Any, scale: str, of: str) -> None:
         axes.legend(frameon=False, fontsize=6, ncols=2)
 
 
-def _first_scope(stage: Told) -> list[Bin]:
+def _first_scope(stage: StageNoise) -> list[Bin]:
     return next(iter(stage.bins.values()), [])
 
 

@@ -15,13 +15,12 @@ from analysis.gradient_noise.noise_records import (
     step_noise,
     whole_noise,
 )
-from analysis.read import Unreadable
 from analysis.stats.intervals import MIN_VALUES, Floats
 from analysis.stats.noise_scale import Sums, joined, sums_of_norms
+from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from configs.run.folder import RunFolder
 from configs.run.records import read_records, valid
-from configs.yaml12 import ConfigError
 
 # Of the adaLN layers in every step; of the whole model; of the adaLN layers for the same images.
 ADALN, WHOLE, SAME = "adaln", "whole", "adaln_same_images"

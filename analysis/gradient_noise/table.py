@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.gradient_noise.records import SAME, WHOLE, Binned, NoiseLog, Stage
-from analysis.gradient_noise.variance_reduction import Savings, savings
+from analysis.gradient_noise.variance_reduction import VarianceReduction, savings
 from analysis.measure.speed_table import interval
 from analysis.stats.intervals import Estimate
 from analysis.stats.noise_scale import DETERMINED, Scale, Sums, noise_scale
@@ -26,7 +26,7 @@ class Bin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class StageNoise:
     """What one stage of a run tells: of all t, of every bin by scope, and what could be saved."""
 
     step: int
@@ -35,15 +35,15 @@ class Told:
     scale: Scale
     sums: Sums
     bins: dict[str, list[Bin]]
-    savings: dict[str, Savings]
+    savings: dict[str, VarianceReduction]
 
 
-def told(log: NoiseLog) -> list[Told]:
+def told(log: NoiseLog) -> list[StageNoise]:
     """Every stage of a run, in order."""
     return [_told(stage, log) for stage in log.stages]
 
 
-def _told(stage: Stage, log: NoiseLog) -> Told:
+def _told(stage: Stage, log: NoiseLog) -> StageNoise:
     scale = noise_scale(stage.whole)
     saved = {}
     for binned in stage.binned if log.sampler != "stratified" else ():
@@ -51,7 +51,7 @@ def _told(stage: Stage, log: NoiseLog) -> Told:
         if found:
             saved[binned.scope] = found
     bins = {binned.scope: list(_bins(binned)) for binned in stage.binned}
-    return Told(
+    return StageNoise(
         step=stage.step,
         count=stage.count,
         seconds=stage.seconds,
@@ -75,7 +75,7 @@ def _bins(binned: Binned) -> Iterator[Bin]:
         )
 
 
-def rows(log: NoiseLog, stages: list[Told]) -> list[dict[str, Any]]:
+def rows(log: NoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
     """A row per stage and, below it, per bin and scope."""
     found = []
     for stage in stages:
@@ -105,12 +105,12 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def run_dict(log: NoiseLog, stages: list[Told]) -> dict[str, Any]:
+def run_dict(log: NoiseLog, stages: list[StageNoise]) -> dict[str, Any]:
     """`{run, steps: [{step, g2, s, b_simple, low, high, verdict, bins: [...]}]}`."""
     return {"run": log.name, "steps": [_stage_dict(stage) for stage in stages]}
 
 
-def _stage_dict(stage: Told) -> dict[str, Any]:
+def _stage_dict(stage: StageNoise) -> dict[str, Any]:
     return {
         "step": stage.step,
         **scale_fields(stage.scale),
@@ -120,7 +120,7 @@ def _stage_dict(stage: Told) -> dict[str, Any]:
     }
 
 
-def size_fields(stage: Told) -> dict[str, Any]:
+def size_fields(stage: StageNoise) -> dict[str, Any]:
     """How many samples there are, of how many microbatches, and what they took."""
     return {
         "samples": len(stage.sums),
@@ -130,7 +130,7 @@ def size_fields(stage: Told) -> dict[str, Any]:
     }
 
 
-def _bin_dicts(stage: Told) -> Iterator[dict[str, Any]]:
+def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:
     """A bin in its first scope, then in the others, and how far adaLN and the whole disagree."""
     scopes = list(stage.bins.values())
     for same in zip(*scopes, strict=True) if scopes else ():
@@ -168,7 +168,7 @@ def scale_fields(scale: Scale) -> dict[str, Any]:
     return fields
 
 
-def remarks(log: NoiseLog, stages: list[Told]) -> Iterator[str]:
+def remarks(log: NoiseLog, stages: list[StageNoise]) -> Iterator[str]:
     """What is to be said beside the table of a run."""
     if log.odd:
         yield f"{log.name}: {log.odd} records of noise cannot be read and were passed over"
@@ -197,7 +197,7 @@ def remarks(log: NoiseLog, stages: list[Told]) -> Iterator[str]:
         yield f"{log.name}, step {last.step}, {found.scope}: objective.bin_shares=[{shares}]"
 
 
-def _savings_dict(found: Savings) -> dict[str, Any]:
+def _savings_dict(found: VarianceReduction) -> dict[str, Any]:
     return {
         "scope": found.scope,
         "stratified": found.stratified.value,

@@ -18,7 +18,7 @@ LARGEST_WEIGHT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Savings:
+class VarianceReduction:
     """Variances as shares of that under the density; `bin_shares` is what the last one draws by.
 
     `gain` is sum w s^2 / (sum w s)^2 with s^2 = tr Sigma_k: what is gained where G is nothing.
@@ -31,7 +31,7 @@ class Savings:
     bin_shares: Floats
 
 
-def savings(binned: Binned) -> Savings | None:
+def savings(binned: Binned) -> VarianceReduction | None:
     """The savings that bins predict; None where one that t falls into has too few samples.
 
     As many samples as of every bin are needed of all t: they are left out one by one together.
@@ -68,7 +68,7 @@ def savings(binned: Binned) -> Savings | None:
     bin_shares = np.zeros(len(binned.weights))
     bin_shares[used] = shares
     root = np.sqrt(np.maximum(noise, 0))
-    return Savings(
+    return VarianceReduction(
         scope=binned.scope,
         stratified=ratio("stratified"),
         variance=ratio("variance"),

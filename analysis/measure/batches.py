@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from analysis.measure.time_to_target import Target, arrival, lowest, parse_target
-from analysis.read import Unreadable
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
+from configs.errors import Unreadable
 
 COLUMNS = ("global_batch", "samples")
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.measure.time_breakdown import account
-from analysis.read import Unreadable
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.errors import ConfigError, Unreadable
+from configs.yaml12 import parse_yaml
 
 JOULES_PER_KWH = 3.6e6
 
@@ -63,7 +63,7 @@ def costs(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[Cost]:
 
 
 def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
-    accounting, model, count = account(log), gpu(log.facts), ranks(log.facts)
+    accounting, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
     wall = accounting.wall_s if accounting else None
     held = accounting.allocated_s if accounting else None
     rate = price(model, rates)
@@ -106,7 +106,7 @@ def cost_row(cost: Cost) -> dict[str, Any]:
 
 def ledger_row(log: RunLog) -> dict[str, Any] | None:
     """Where a run's hours went; the parts but `queue` and `hold` sum to `allocated`."""
-    accounting = account(log)
+    accounting = time_breakdown(log)
     if accounting is None or not accounting.seconds:
         return None
     hours = {name: seconds / 3600 for name, seconds in accounting.seconds.items()}

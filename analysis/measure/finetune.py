@@ -9,7 +9,7 @@ from analysis.measure.clocks import choose
 from analysis.measure.cost import costs
 from analysis.measure.speed import Arm, arms, attribution, measure, speedup, verdict
 from analysis.measure.speed_table import interval
-from analysis.measure.time_breakdown import account
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
@@ -66,7 +66,7 @@ def _value(estimate: Estimate | None) -> float | None:
 
 def _phases(log: RunLog) -> dict[str, float | None]:
     """Seconds by phase, those that a run has; a row has a column of each."""
-    told = account(log)
+    told = time_breakdown(log)
     seconds: Mapping[str, float] = told.seconds if told else {}
     spent = {f"{name}_s": round(seconds.get(name, 0.0), 3) or None for name in PHASES}
     return {"wall_s": round(told.wall_s, 3) if told else None, **spent}

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read import Unreadable
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, median_interval
+from configs.errors import Unreadable
 
 AXES = {
     "step": "optimizer steps",
@@ -22,7 +22,7 @@ LARGEST_SCALE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class LossCurve:
     """The losses of a run [n] over one axis [n], ascending."""
 
     log: RunLog
@@ -32,7 +32,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class CurvePair:
     """Two curves on their common range; `difference` is b - a in units of the loss."""
 
     a: RunLog
@@ -59,7 +59,7 @@ class Pair:
         return "different" if low > width or high < -width else "undetermined"
 
 
-def curve(log: RunLog, *, by: str, of: str = "loss") -> Curve:
+def curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     """The loss of a run over an axis, or what else was evaluated under the name `of`.
 
     `Unreadable` where the run has no such axis.
@@ -74,10 +74,10 @@ def curve(log: RunLog, *, by: str, of: str = "loss") -> Curve:
         raise Unreadable(f"{log.path}: records no {what}")
     order = np.flatnonzero(kept)
     order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
-    return Curve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
+    return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
 
 
-def _evaluated(log: RunLog, by: str, of: str) -> Curve:
+def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     """An evaluation's values; the last stands where a resume did a step again."""
     told = [e for e in log.evaluations if all(type(e.get(k)) in (int, float) for k in (of, "step"))]
     latest = {int(record["step"]): record for record in told}
@@ -92,7 +92,7 @@ def _evaluated(log: RunLog, by: str, of: str) -> Curve:
     kept = ~np.isnan(x)
     if not kept.any():
         raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
-    return Curve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
+    return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
 
 
 def _axis(log: RunLog, by: str) -> Floats:
@@ -106,7 +106,9 @@ def _axis(log: RunLog, by: str) -> Floats:
     return log.column(by)
 
 
-def pair(a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss") -> Pair:
+def pair(
+    a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss"
+) -> CurvePair:
     """Two runs on the common range of an axis, from `after` on.
 
     Where they were recorded at the same points those are taken; else b is interpolated linearly
@@ -125,7 +127,7 @@ def pair(a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str 
         loss_b = np.interp(x, other.x, other.loss)
     if not len(x):
         raise Unreadable(f"{a.name} and {b.name}: no common range of {by} from {after:g} on")
-    return Pair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=_gap(loss_b - loss_a))
+    return CurvePair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=_gap(loss_b - loss_a))
 
 
 def _gap(gap: Floats) -> Estimate:
@@ -134,7 +136,7 @@ def _gap(gap: Floats) -> Estimate:
     return mean_interval(gap)
 
 
-def scale(found: Pair) -> int | None:
+def scale(found: CurvePair) -> int | None:
     """k where b's loss is k times a's (-k where a's is k times b's) throughout; None if neither.
 
     A loss that was summed, or divided, over ranks or microbatches differs by a whole factor.
@@ -153,7 +155,7 @@ def scale(found: Pair) -> int | None:
     return sign * factor if tight else None
 
 
-def scale_remark(found: Pair, factor: int) -> str:
+def scale_remark(found: CurvePair, factor: int) -> str:
     """A sentence on a whole-number scale, with the counts of the runs that could explain it."""
     k = abs(factor)
     large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
@@ -186,7 +188,7 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
     }
 
 
-def pair_row(found: Pair, *, margin: float) -> dict[str, Any]:
+def pair_row(found: CurvePair, *, margin: float) -> dict[str, Any]:
     """One row of the comparison; absent values are None."""
     return {
         "a": found.a.name,

@@ -8,12 +8,12 @@ import numpy as np
 from analysis.measure.cache import through_cache
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import measure
-from analysis.read import Unreadable
 from analysis.read.find import named_apart, places, read_others
 from analysis.read.machine import ranks, where
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.text.ledger import Ledger
+from configs.errors import Unreadable
 from configs.run.folder import RunFolder
 
 

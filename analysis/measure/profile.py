@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.read import Unreadable
+from configs.errors import Unreadable
 
 LARGEST_TRACE = 1 << 30
 HOST = frozenset(["cpu_op", "python_function", "cuda_runtime", "Operator"])

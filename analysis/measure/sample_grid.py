@@ -21,7 +21,7 @@ ALIKE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SampleRow:
     """One run's samples of one prompt: a file by step."""
 
     label: str
@@ -29,24 +29,24 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class SampleGrid:
     """The samples of one prompt, a row per run; `steps` are the columns."""
 
     prompt: int
     text: str
     steps: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SampleRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grids:
+class SampleGrids:
     """A grid per prompt, and what is not shown, with the reason."""
 
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[SampleGrid, ...] = ()
     refusals: tuple[str, ...] = ()
 
 
-def sample_grids(logs: Sequence[RunLog]) -> Grids:
+def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
     """The grids of runs that drew the same prompts in the same way; the first says which way.
 
     A run that drew otherwise is left out with the reason, and a cell without an image is empty:
@@ -68,10 +68,10 @@ def sample_grids(logs: Sequence[RunLog]) -> Grids:
         else:
             shown.append(log)
     if not shown:
-        return Grids(refusals=tuple(refusals))
+        return SampleGrids(refusals=tuple(refusals))
     ordered = sorted(shown, key=lambda log: (str(device(log)), asked_steps(log) or 0, log.name))
     numbers = [number for number in range(MOST_PROMPTS) if _steps(shown[0], number)]
-    return Grids(grids=tuple(_grid(ordered, n) for n in numbers), refusals=tuple(refusals))
+    return SampleGrids(grids=tuple(_grid(ordered, n) for n in numbers), refusals=tuple(refusals))
 
 
 def _unlike(a: RunLog, b: RunLog) -> list[str]:
@@ -113,17 +113,19 @@ def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
     return {int(step): file for file, step in sorted(told.items()) if step.isdigit()}
 
 
-def _grid(logs: Sequence[RunLog], prompt: int) -> Grid:
+def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
     rows = tuple(
-        Row(label=f"{device(log)}, {asked_steps(log)} steps\n{log.name}", files=_steps(log, prompt))
+        SampleRow(
+            label=f"{device(log)}, {asked_steps(log)} steps\n{log.name}", files=_steps(log, prompt)
+        )
         for log in logs
     )
     listed = (logs[0].config or {}).get("sample.prompts") or []
     text = str(listed[prompt]) if prompt < len(listed) else f"prompt {prompt}"
-    return Grid(prompt=prompt, text=text, steps=_columns(rows), rows=rows)
+    return SampleGrid(prompt=prompt, text=text, steps=_columns(rows), rows=rows)
 
 
-def _columns(rows: Sequence[Row]) -> tuple[int, ...]:
+def _columns(rows: Sequence[SampleRow]) -> tuple[int, ...]:
     """The steps that any run has, thinned to `MOST_STEPS` with the first and the last kept."""
     every = sorted({step for row in rows for step in row.files})
     if len(every) <= MOST_STEPS:
@@ -132,7 +134,7 @@ def _columns(rows: Sequence[Row]) -> tuple[int, ...]:
     return tuple(every[place] for place in places)
 
 
-def paint(grid: Grid) -> bytes:
+def paint(grid: SampleGrid) -> bytes:
     """The grid as a PNG: device and run beside each row, the step over each column."""
     width = LABEL + TILE * len(grid.steps)
     sheet = Image.new("RGB", (width, HEAD + TILE * len(grid.rows)), "white")

@@ -35,7 +35,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ScalingCurve:
     """`strong`: the same global batch over more ranks; `weak`: the same batch per rank."""
 
     kind: str
@@ -43,7 +43,7 @@ class Curve:
     serial: Estimate | None
 
 
-def curves(logs: Sequence[RunLog]) -> tuple[list[Curve], list[str]]:
+def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
     """Every curve of at least two rank counts, and remarks on the runs that are in none."""
     families: dict[object, list[RunLog]] = {}
     remarks = []
@@ -62,7 +62,7 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[Curve], list[str]]:
     return found, remarks
 
 
-def _family(logs: list[RunLog]) -> list[Curve]:
+def _family(logs: list[RunLog]) -> list[ScalingCurve]:
     """The curves among runs that differ in ranks, batch and layout only."""
     found = []
     for kind, held in (("strong", _global_batch), ("weak", _rank_batch)):
@@ -84,14 +84,16 @@ def _rank_batch(log: RunLog) -> float | None:
     return batch / count if batch and count else None
 
 
-def _curve(kind: str, logs: list[RunLog]) -> Curve:
+def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
     by_ranks: dict[int, list[Measured]] = {}
     for log in sorted(logs, key=lambda log: ranks(log.facts) or 0):
         by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure(log, clock="train"))
     arms = {count: Arm(runs=tuple(runs)) for count, runs in by_ranks.items()}
     least = next(iter(arms))
     points = tuple(_point(count, arm, arms[least], least) for count, arm in arms.items())
-    return Curve(kind=kind, points=points, serial=amdahl(points) if kind == "strong" else None)
+    return ScalingCurve(
+        kind=kind, points=points, serial=amdahl(points) if kind == "strong" else None
+    )
 
 
 def _point(count: int, arm: Arm, base: Arm, least: int) -> Point:
@@ -128,7 +130,7 @@ def fit_serial(share: Floats, time: Floats) -> Estimate:
     return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
 
 
-def point_row(curve: Curve, point: Point) -> dict[str, Any]:
+def point_row(curve: ScalingCurve, point: Point) -> dict[str, Any]:
     """One row of the table; absent values are None."""
     runs = point.arm.runs
     rates = [run.images_per_s for run in runs if run.images_per_s]
@@ -149,7 +151,7 @@ def point_row(curve: Curve, point: Point) -> dict[str, Any]:
     }
 
 
-def curve_dict(curve: Curve) -> dict[str, Any]:
+def curve_dict(curve: ScalingCurve) -> dict[str, Any]:
     """A curve for JSON."""
     return {
         "kind": curve.kind,

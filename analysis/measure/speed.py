@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.measure.clocks import choose, intervals
 from analysis.measure.differences import causes, differences
-from analysis.measure.time_breakdown import Accounting, account
+from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, ratio_interval, repeats_mean, repeats_ratio, scaled
 from analysis.stats.steady_state import Steady, steady
@@ -25,7 +25,7 @@ class Measured:
     unit: str
     steady: Steady | None
     images_per_step: float | None
-    accounting: Accounting | None
+    accounting: TimeBreakdown | None
     remarks: tuple[str, ...]
 
     @property
@@ -86,7 +86,7 @@ def measure(log: RunLog, *, clock: str | None) -> Measured:
         unit=found.unit,
         steady=result,
         images_per_step=per_step,
-        accounting=account(log),
+        accounting=time_breakdown(log),
         remarks=tuple(remarks),
     )
 

@@ -20,7 +20,7 @@ COUNTED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accounting:
+class TimeBreakdown:
     """Seconds by purpose; `began` (since 1970) and `wall_s` leave out the queue.
 
     `setup` begins with the job where the run tells it. `train` is without waits for data, `lost`
@@ -44,7 +44,7 @@ class Accounting:
         return self.steps / self.wall_s if self.wall_s > 0 and self.steps > 0 else None
 
 
-def account(log: RunLog) -> Accounting | None:
+def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     """The accounting of a run; None where its records do not tell when it began and ended."""
     rows, starts = _rows(log), _starts(log)
     if not rows or not starts:
@@ -76,10 +76,10 @@ def account(log: RunLog) -> Accounting | None:
     said = sum(value for name, value in seconds.items() if name != "queue")
     seconds["other"] = max(0.0, ended - began - said)
     steps = int(log.step[-1]) if len(log) else 0
-    return Accounting(began=began, wall_s=ended - began, seconds=seconds, steps=steps)
+    return TimeBreakdown(began=began, wall_s=ended - began, seconds=seconds, steps=steps)
 
 
-def _from_stamps(log: RunLog) -> Accounting | None:
+def _from_stamps(log: RunLog) -> TimeBreakdown | None:
     """What time stamps alone say: how long it took from the first row to the last."""
     rows = np.flatnonzero(~np.isnan(log.column("time")))
     if len(rows) < 2:
@@ -87,7 +87,7 @@ def _from_stamps(log: RunLog) -> Accounting | None:
     first, last = rows[0], rows[-1]
     began = float(log.column("time")[first])
     wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
-    return Accounting(began=began, wall_s=wall, seconds={}, steps=steps)
+    return TimeBreakdown(began=began, wall_s=wall, seconds={}, steps=steps)
 
 
 def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:

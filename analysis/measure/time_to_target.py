@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.measure.time_breakdown import account
-from analysis.read import Unreadable
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
+from configs.errors import Unreadable
 
 SMOOTHED = 5
 OLYMPIC = 3
@@ -53,7 +53,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class BatchGroup:
     """Runs of one batch and one number of devices; those that `missed` never arrived."""
 
     gpus: int | None
@@ -154,7 +154,7 @@ def _running_median(values: Floats) -> Floats:
 def _begin(log: RunLog) -> float | None:
     """The run's first start, else its first time stamp."""
     starts = [event["time"] for event in log.events if event.get("event") == "started"]
-    accounting = account(log)
+    accounting = time_breakdown(log)
     if starts and accounting is not None and "train_s" in log.values:
         return accounting.began
     stamps = log.column("time")[~np.isnan(log.column("time"))]
@@ -168,7 +168,7 @@ def _busy(log: RunLog, until: float) -> float | None:
     return float(np.nanmax(train)) if (~np.isnan(train)).any() else None
 
 
-def groups(logs: Sequence[RunLog], target: Target) -> list[Group]:
+def groups(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
     """The runs by devices and batch, the fewest devices and smallest batch first."""
     keyed: dict[tuple[int, int], list[RunLog]] = {}
     for log in logs:
@@ -177,7 +177,7 @@ def groups(logs: Sequence[RunLog], target: Target) -> list[Group]:
     for (count, size), members in sorted(keyed.items()):
         reached = {log.name: arrival(log, target) for log in members}
         found.append(
-            Group(
+            BatchGroup(
                 gpus=count or None,
                 global_batch=size or None,
                 arrivals=tuple(one for one in reached.values() if one),
@@ -199,7 +199,7 @@ def batch(log: RunLog) -> int | None:
     return int(asked) if isinstance(asked, int) else None
 
 
-def group_row(base: Group, group: Group) -> dict[str, Any]:
+def group_row(base: BatchGroup, group: BatchGroup) -> dict[str, Any]:
     """One row: speedup = throughput gain x statistical efficiency x availability gain.
 
     What the first two do not explain is the availability's: time that was not training.

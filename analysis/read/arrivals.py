@@ -21,7 +21,7 @@ from analysis.stats.intervals import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrivals:
+class RankArrivals:
     """When one rank told each step [n], in seconds, and on which line of its file [n]."""
 
     path: Path
@@ -57,10 +57,10 @@ _LOGS = (
 )
 
 
-def read_arrivals(folder: Path) -> dict[int, Arrivals]:
+def read_arrivals(folder: Path) -> dict[int, RankArrivals]:
     """The arrivals of every rank whose file can be read: arrivals files before logs."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    found: dict[int, Arrivals] = {}
+    found: dict[int, RankArrivals] = {}
     for name, known in (_ARRIVALS, _LOGS):
         named = [(match, path) for path in paths if (match := name.fullmatch(path.name))]
         read = ((int(match[1]), _arrivals(path, known)) for match, path in named)
@@ -70,7 +70,7 @@ def read_arrivals(folder: Path) -> dict[int, Arrivals]:
     return found
 
 
-def _arrivals(path: Path, known: Format) -> Arrivals | None:
+def _arrivals(path: Path, known: Format) -> RankArrivals | None:
     """What one rank's file tells; None where it tells nothing."""
     if not path.is_file():
         return None
@@ -84,4 +84,6 @@ def _arrivals(path: Path, known: Format) -> Arrivals | None:
     every = in_order(told, is_redrawn=False)
     # Of a step told twice the first counts: what comes after it is another reason.
     step, first = np.unique(every.step, return_index=True)
-    return Arrivals(path=path, step=step, time=every.values["time"][first], line=every.line[first])
+    return RankArrivals(
+        path=path, step=step, time=every.values["time"][first], line=every.line[first]
+    )

@@ -9,11 +9,11 @@ import numpy as np
 from analysis.read.attempts import attempts
 from analysis.read.exit_causes import Ending, root_cause
 from analysis.read.run_log import RunLog
-from analysis.read.text.batch import Batch, select
+from analysis.read.text.batch import RowBatch, select
 from analysis.stats.intervals import Floats
 
 
-def one_rank(rows: Batch) -> tuple[Batch, list[str]]:
+def one_rank(rows: RowBatch) -> tuple[RowBatch, list[str]]:
     """The rows of the lowest rank where several print the same, and a remark on it."""
     named = rows.rank[rows.rank >= 0]
     if not len(named) or len(named := np.unique(named)) < 2:
@@ -25,7 +25,7 @@ def one_rank(rows: Batch) -> tuple[Batch, list[str]]:
     return select(rows, np.flatnonzero((rows.rank == first) | (rows.rank < 0))), [remark]
 
 
-def main_group(rows: Batch) -> Batch:
+def main_group(rows: RowBatch) -> RowBatch:
     """Of bars side by side, the training's: the one with losses, else the one with most steps."""
     if (rows.group == rows.group[0]).all():
         return rows
@@ -39,7 +39,7 @@ def main_group(rows: Batch) -> Batch:
 
 
 def assemble(
-    rows: Batch, told: Sequence[Ending], *, path: Path, name: str, kind: str
+    rows: RowBatch, told: Sequence[Ending], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """The runs in one file's rows: a restart at or below the first step is another run."""
     rows, remarks = one_rank(main_group(rows))
@@ -55,7 +55,7 @@ def assemble(
     return logs
 
 
-def _clock(rows: Batch) -> Floats:
+def _clock(rows: RowBatch) -> Floats:
     """What tells a row told twice from a step done twice: a clock, or else the loss itself."""
     for column in ("time", "bar_s", "elapsed_s"):
         if column in rows.values:
@@ -63,7 +63,7 @@ def _clock(rows: Batch) -> Floats:
     return np.full(len(rows), np.nan)
 
 
-def _restarts(rows: Batch) -> list[int]:
+def _restarts(rows: RowBatch) -> list[int]:
     """The first row of each run in a file."""
     firsts = [0]
     for row in attempts(rows.step, _clock(rows)).begun:
@@ -73,7 +73,7 @@ def _restarts(rows: Batch) -> list[int]:
 
 
 def _log(
-    rows: Batch, told: Sequence[Ending], remarks: list[str], *, path: Path, name: str, kind: str
+    rows: RowBatch, told: Sequence[Ending], remarks: list[str], *, path: Path, name: str, kind: str
 ) -> RunLog:
     found = attempts(rows.step, _clock(rows))
     standing = np.flatnonzero(found.of)
@@ -96,7 +96,7 @@ def _log(
     )
 
 
-def _events(rows: Batch, told: Sequence[Ending], attempt: int) -> tuple[dict[str, object], ...]:
+def _events(rows: RowBatch, told: Sequence[Ending], attempt: int) -> tuple[dict[str, object], ...]:
     """The cause of the file's end: what is told before the last row was overcome."""
     after = [ending for ending in told if ending.place > rows.place[-1]]
     cause = root_cause(after)

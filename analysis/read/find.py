@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read import Unreadable
-from analysis.read.other_logs import Found, gather, is_text, read_folder, read_one, walk
+from analysis.read.other_logs import ReadLogs, gather, is_text, read_folder, read_one, walk
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import is_archive, unpacked
+from configs.errors import Unreadable
 from configs.run.folder import RunFolder, find_runs, is_run
 from configs.run.study_folder import StudyFolder, is_study_folder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PathContents:
     """What stands under one path: run folders of ours, and whether others' logs may stand there."""
 
     path: Path
@@ -23,7 +23,7 @@ class Place:
     has_others: bool
 
 
-def places(paths: list[str]) -> list[Place]:
+def places(paths: list[str]) -> list[PathContents]:
     """The paths with their run folders, each folder once; `Unreadable` where a path is missing."""
     seen: set[Path] = set()
     found = []
@@ -33,7 +33,7 @@ def places(paths: list[str]) -> list[Place]:
         is_own = any(run.path.resolve() == path.resolve() for run in ours)
         # A study's folder holds nothing of others: only what was made of its cells.
         has_others = not (is_own or is_study_folder(path)) and path.resolve() not in seen
-        found.append(Place(path=path, ours=new, has_others=has_others))
+        found.append(PathContents(path=path, ours=new, has_others=has_others))
         seen.update([path.resolve(), *(run.path.resolve() for run in ours)])
     return found
 
@@ -46,7 +46,7 @@ def read_logs(paths: list[str]) -> list[RunLog]:
     return list(found.logs)
 
 
-def read_all(paths: list[str]) -> Found:
+def read_all(paths: list[str]) -> ReadLogs:
     """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
     parts = []
     for place in places(paths):
@@ -59,17 +59,17 @@ def read_all(paths: list[str]) -> Found:
     return replace(found, logs=tuple(logs))
 
 
-def _refuse_empty(place: Place, found: Found) -> None:
+def _refuse_empty(place: PathContents, found: ReadLogs) -> None:
     if place.has_others and not found.logs and not found.unread and not place.ours:
         raise Unreadable(
             f"{place.path}: no run in it: neither a run folder nor a log that is known"
         )
 
 
-def read_others(place: Place) -> Found:
+def read_others(place: PathContents) -> ReadLogs:
     """The runs of others under a path."""
     if not place.has_others:
-        return Found()
+        return ReadLogs()
     if not place.path.is_dir():
         found = read_one(place.path, name=place.path.name)
         _refuse_empty(place, found)
@@ -140,8 +140,8 @@ def _is_ours(run: RunFolder) -> bool:
     return (run.path / "attempts").is_dir() or run.metrics_file.exists()
 
 
-def _ours(run: RunFolder) -> Found:
+def _ours(run: RunFolder) -> ReadLogs:
     try:
-        return Found(logs=(read_ours(run),))
+        return ReadLogs(logs=(read_ours(run),))
     except Unreadable as error:
-        return Found(unread=((run.name, str(error)),))
+        return ReadLogs(unread=((run.name, str(error)),))

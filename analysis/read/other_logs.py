@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.read import Unreadable
 from analysis.read.columns import from_rows
 from analysis.read.formats.database import MAGIC, read_database
 from analysis.read.formats.samples import is_sample, read_samples
@@ -17,6 +16,7 @@ from analysis.read.formats.trainer import read_state
 from analysis.read.run_log import RunLog
 from analysis.read.text.chunks import open_bytes
 from analysis.read.text.scan import read_text
+from configs.errors import Unreadable
 
 PEEK = 1 << 14
 SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
@@ -34,23 +34,23 @@ def walk(folder: Path, *, without: frozenset[Path] = frozenset()) -> Iterator[Pa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ReadLogs:
     """What was read: the runs, and (name, why) of what could not be."""
 
     logs: tuple[RunLog, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
 
 
-def gather(parts: Iterable[Found]) -> Found:
+def gather(parts: Iterable[ReadLogs]) -> ReadLogs:
     """Several findings as one."""
     listed = list(parts)
-    return Found(
+    return ReadLogs(
         logs=tuple(log for part in listed for log in part.logs),
         unread=tuple(pair for part in listed for pair in part.unread),
     )
 
 
-def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> Found:
+def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> ReadLogs:
     """Every foreign run under a folder; the folders `without` (our own runs') are passed over."""
     parts, samples = [], dict[Path, list[Path]]()
     for path in walk(folder, without=frozenset(without)):
@@ -60,16 +60,16 @@ def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> Found:
             parts.append(read_one(path, name=_name(path, folder)))
     for parent, paths in samples.items():
         logs = read_samples(paths, folder=parent, name=_name(parent, folder))
-        parts.append(Found(logs=tuple(logs)))
+        parts.append(ReadLogs(logs=tuple(logs)))
     return gather(parts)
 
 
-def read_one(path: Path, *, name: str) -> Found:
+def read_one(path: Path, *, name: str) -> ReadLogs:
     """The runs in one file, or why it cannot be read."""
     try:
-        return Found(logs=tuple(read_file(path, name=name)))
+        return ReadLogs(logs=tuple(read_file(path, name=name)))
     except Unreadable as error:
-        return Found(unread=((name, str(error)),))
+        return ReadLogs(unread=((name, str(error)),))
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -6,15 +6,14 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from analysis.read import Unreadable
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
+from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from configs.run.folder import RunFolder
 from configs.run.records import Record, read_records, valid
 from configs.schema import KINDS, keys
-from configs.yaml12 import ConfigError
 
 LARGEST_STEP = 2**53
 

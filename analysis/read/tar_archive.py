@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from analysis.read import Unreadable
+from configs.errors import Unreadable
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 MOST_FILES, MOST_BYTES = 100_000, 1 << 31

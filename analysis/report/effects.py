@@ -9,7 +9,7 @@ from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from analysis.study.ablation import Effect, effect_row, effects, interaction_row, interactions
 from analysis.study.ablation_plot import effects_figure
-from analysis.study.cells import Study, begun, study_of
+from analysis.study.cells import StudyRuns, begun, study_of
 from analysis.study.cells_table import cell_rows, hardware, short_cell
 
 # Of two cells a single ratio says it all, and stands among the verdicts.
@@ -69,7 +69,7 @@ def _unlike(found: Sequence[Effect]) -> list[str]:
     ]
 
 
-def _rule(study: Study) -> str:
+def _rule(study: StudyRuns) -> str:
     return (
         f"{len(study.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
         "mean over its repeats. Intervals want three pairs, and hold for these settings of the "

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from analysis.gradient_noise.plot import noise_figure
 from analysis.gradient_noise.records import read_noise
 from analysis.gradient_noise.table import remarks, rows, told
-from analysis.read import Unreadable
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
+from configs.errors import Unreadable
 from configs.run.folder import RunFolder
 
 # As many as `analysis gns` tells apart by default.

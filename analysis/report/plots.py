@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.measure.loss import Curve
+from analysis.measure.loss import LossCurve
 from analysis.plot import figure_of, plain, plot_losses, save
 
 POINTS = 400
@@ -64,14 +64,14 @@ def _is_part(name: str) -> bool:
     return name.endswith("_s") and name not in ("wall_s", "queue_s", "end_to_end_steps_per_s")
 
 
-def loss_plot(curves: Sequence[Curve], *, by: str) -> str:
+def loss_plot(curves: Sequence[LossCurve], *, by: str) -> str:
     """Loss curves, thinned to `POINTS` each."""
     out = io.StringIO()
     plot_losses([_thin(curve) for curve in curves[:MOST_CURVES]], out, by=by)
     return out.getvalue()
 
 
-def _thin(curve: Curve) -> Curve:
+def _thin(curve: LossCurve) -> LossCurve:
     """A curve by the medians of equal stretches, where it has more than `POINTS` points."""
     if len(curve.x) <= POINTS:
         return curve

@@ -9,12 +9,20 @@ from urllib.parse import quote
 
 from analysis.detect.detectors import findings
 from analysis.measure.clocks import choose
-from analysis.measure.loss import AXES, Curve, Pair, curve, pair, pair_row, scale, scale_remark
+from analysis.measure.loss import (
+    AXES,
+    CurvePair,
+    LossCurve,
+    curve,
+    pair,
+    pair_row,
+    scale,
+    scale_remark,
+)
 from analysis.measure.overview import run_row
 from analysis.measure.speed import Arm, arms, attribution, measure
 from analysis.measure.speed_table import difference_rows, percent, rows, short_row, time_rows
-from analysis.read import Unreadable
-from analysis.read.other_logs import Found
+from analysis.read.other_logs import ReadLogs
 from analysis.read.run_log import RunLog
 from analysis.report.effects import cells_section, effects_section
 from analysis.report.finetune import drawing_section, grid_section, tuning_section
@@ -22,6 +30,7 @@ from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
 from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report.sample_grids import data_address, newest_grid
+from configs.errors import Unreadable
 
 MOST_GRIDS = 24
 MOST_FINDINGS = 200
@@ -39,7 +48,7 @@ class Report:
     rows: list[dict[str, Any]]
 
 
-def report(found: Found, *, title: str, beside: Path, margin: float) -> Report:
+def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Report:
     """The report on what was read, the first run the baseline; links are relative to `beside`.
 
     Runs alike but for their seed are pooled as repeats of one arm; its loss is its first run's.
@@ -107,7 +116,7 @@ def _question(logs: Sequence[RunLog]) -> str:
     return f"{asked.pop()} " if len(asked) == 1 and None not in asked else ""
 
 
-def _pairs(logs: Sequence[RunLog]) -> list[Pair]:
+def _pairs(logs: Sequence[RunLog]) -> list[CurvePair]:
     """The first run's losses against each other's, where both have losses in common."""
     found = []
     for other in logs[1:]:
@@ -120,7 +129,7 @@ def _pairs(logs: Sequence[RunLog]) -> list[Pair]:
 
 def _verdicts(
     speeds: Sequence[Mapping[str, Any]],
-    pairs: Sequence[Pair],
+    pairs: Sequence[CurvePair],
     arms: Sequence[Arm],
     *,
     margin: float,
@@ -160,8 +169,8 @@ def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
     )
 
 
-def _loss(logs: Sequence[RunLog], pairs: Sequence[Pair], *, margin: float) -> str:
-    curves: list[Curve] = []
+def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, margin: float) -> str:
+    curves: list[LossCurve] = []
     for log in logs:
         try:
             curves.append(curve(log, by="step"))

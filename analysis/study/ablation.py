@@ -11,18 +11,18 @@ from scipy.special import stdtrit
 
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
-from analysis.study.cells import METRICS, Cell, Levels, Study
+from analysis.study.cells import METRICS, CellRuns, Levels, StudyRuns
 
 FEWEST_PAIRS = 3
 UNLIKE_SIGMAS, UNLIKE_SHARE = 5.0, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class CellPair:
     """Two cells that differ in one factor, and the log of the ratio of what they measured."""
 
-    before: Cell
-    after: Cell
+    before: CellRuns
+    after: CellRuns
     change: float
 
 
@@ -38,10 +38,10 @@ class Effect:
     factor: str
     before: str
     after: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CellPair, ...]
     ratio: Estimate
     median: float
-    unlike: tuple[Pair, ...]
+    unlike: tuple[CellPair, ...]
     influence: float | None
     censored: tuple[int, int]
 
@@ -59,7 +59,7 @@ class Interaction:
     ratio: Estimate
 
 
-def effects(study: Study) -> list[Effect]:
+def effects(study: StudyRuns) -> list[Effect]:
     """Every factor's levels against its first one, for every metric that was measured."""
     found = []
     for metric in METRICS:
@@ -70,7 +70,7 @@ def effects(study: Study) -> list[Effect]:
     return [effect for effect in found if effect.pairs or any(effect.censored)]
 
 
-def levels_of(study: Study, index: int) -> list[str]:
+def levels_of(study: StudyRuns, index: int) -> list[str]:
     """A factor's levels: `false`, `null` and `none`, numbers ascending, others as they came."""
     seen = dict.fromkeys(cell.levels[index] for cell in study.cells)
     return sorted(seen, key=_rank)
@@ -83,7 +83,7 @@ def _rank(level: str) -> tuple[int, float]:
         return (0 if level in ("false", "null", "none", "") else 2), 0.0
 
 
-def _effect(study: Study, index: int, before: str, after: str, metric: str) -> Effect:
+def _effect(study: StudyRuns, index: int, before: str, after: str, metric: str) -> Effect:
     pairs = tuple(_pairs(study.cells, index, before, after, metric))
     changes = np.array([pair.change for pair in pairs])
     mine = [cell for cell in study.cells if cell.out_of_memory]
@@ -103,10 +103,10 @@ def _effect(study: Study, index: int, before: str, after: str, metric: str) -> E
 
 
 def _pairs(
-    cells: Iterable[Cell], index: int, before: str, after: str, metric: str
-) -> Iterable[Pair]:
+    cells: Iterable[CellRuns], index: int, before: str, after: str, metric: str
+) -> Iterable[CellPair]:
     """Cells alike in all factors but one."""
-    by_rest: dict[Levels, dict[str, Cell]] = {}
+    by_rest: dict[Levels, dict[str, CellRuns]] = {}
     for cell in cells:
         if metric in cell.measured:
             rest = cell.levels[:index] + cell.levels[index + 1 :]
@@ -115,7 +115,7 @@ def _pairs(
         if before in found and after in found:
             a, b = found[before], found[after]
             change = math.log(b.measured[metric] / a.measured[metric])
-            yield Pair(before=a, after=b, change=change)
+            yield CellPair(before=a, after=b, change=change)
 
 
 def _mean(changes: Floats) -> Estimate:
@@ -148,7 +148,7 @@ def _influence(changes: Floats) -> float | None:
     return math.exp(float(worst - changes.mean())) - 1
 
 
-def interactions(found: Sequence[Effect], study: Study) -> list[Interaction]:
+def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]:
     """For each effect, how it changes between two levels of each other factor.
 
     From the first level of either factor it is one figure, told with the factor that comes first.
@@ -179,7 +179,7 @@ def _interaction(effect: Effect, by: str, levels: tuple[str, str], changes: Floa
     )
 
 
-def _changes_of_change(pairs: Sequence[Pair], other: int, levels: tuple[str, str]) -> Floats:
+def _changes_of_change(pairs: Sequence[CellPair], other: int, levels: tuple[str, str]) -> Floats:
     """Differences of a factor's effect between two levels of another, all else alike."""
     by_rest: dict[Levels, dict[str, float]] = {}
     for pair in pairs:

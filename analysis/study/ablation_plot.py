@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.plot import figure_of, plain, save
 from analysis.study.ablation import Effect
-from analysis.study.cells import METRICS, Study
+from analysis.study.cells import METRICS, StudyRuns
 
 NAMES = {"images_per_s": "images per second", "gpu_gb": "peak memory"}
 LONGEST = 60
@@ -19,12 +19,12 @@ MOST_NAMED = 8
 BATCH = ("train.global_batch", "train.micro_batch")
 
 
-def plot_effects(found: Sequence[Effect], study: Study, path: Path) -> None:
+def plot_effects(found: Sequence[Effect], study: StudyRuns, path: Path) -> None:
     """Save `effects_figure` as .png or .svg."""
     save(effects_figure(found, study), path)
 
 
-def effects_figure(found: Sequence[Effect], study: Study) -> Figure:
+def effects_figure(found: Sequence[Effect], study: StudyRuns) -> Figure:
     """A panel per metric: each pair a dot, the mean with its interval; below, curves over batch."""
     told = [metric for metric in METRICS if any(effect.metric == metric for effect in found)]
     batch = next((f for f in study.factors if f.split(" + ")[0] in BATCH), None)
@@ -59,7 +59,7 @@ def _short(text: str) -> str:
     return plain(shorten(text, LONGEST, placeholder=" ..."))
 
 
-def _curves(axes: Axes, study: Study, index: int, metric: str) -> None:
+def _curves(axes: Axes, study: StudyRuns, index: int, metric: str) -> None:
     """A metric over the batch size, one line per setting of everything else: all should rise."""
     lines: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for cell in study.cells:

@@ -17,7 +17,7 @@ Levels = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class CellRuns:
     """The runs of one combination of levels; a metric is absent where no run measured it.
 
     `out_of_memory` says that every run of it failed so: it is censored, not missing.
@@ -30,11 +30,11 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class StudyRuns:
     """Factors, in the order of a cell's levels, and the cells; `remarks` on what was left out."""
 
     factors: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[CellRuns, ...]
     remarks: tuple[str, ...]
 
 
@@ -43,14 +43,14 @@ def begun(logs: Sequence[RunLog]) -> list[RunLog]:
     return [log for log in logs if (log.state or {}).get("event") not in ("queued", "skipped")]
 
 
-def study_of(logs: Sequence[RunLog]) -> Study:
+def study_of(logs: Sequence[RunLog]) -> StudyRuns:
     """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
     known = [log for log in logs if log.config is not None]
     factors, every = _varying(known, without=NOT_FACTORS)
     groups: dict[Levels, list[RunLog]] = {}
     for levels, log in zip(every, known, strict=True):
         groups.setdefault(levels, []).append(log)
-    return Study(
+    return StudyRuns(
         factors=factors,
         cells=tuple(_cell(levels, runs) for levels, runs in groups.items()),
         remarks=tuple(
@@ -93,7 +93,7 @@ def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _cell(levels: Levels, runs: Sequence[RunLog]) -> Cell:
+def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
     values: dict[str, list[float]] = {metric: [] for metric in METRICS}
     for run in runs:
         rate, memory = measure(run, clock=None).images_per_s, run.column("gpu_gb")
@@ -101,7 +101,7 @@ def _cell(levels: Levels, runs: Sequence[RunLog]) -> Cell:
             values["images_per_s"].append(rate)
         if (memory > 0).any():
             values["gpu_gb"].append(float(np.nanmax(memory)))
-    return Cell(
+    return CellRuns(
         name=runs[0].name,
         levels=levels,
         measured={

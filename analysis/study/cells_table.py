@@ -11,11 +11,11 @@ from analysis.measure.finetune import seconds_per_image
 from analysis.measure.loss import curve, pair
 from analysis.measure.speed import Arm, arms, measure
 from analysis.measure.speed_table import interval, percent, rows, spelled_speedup
-from analysis.read import Unreadable
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, repeats_mean
 from analysis.study.cells import factors_of
+from configs.errors import Unreadable
 
 # Where the last value of a curve is noise, its last tenth is what it came to.
 LAST = 0.1

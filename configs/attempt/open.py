@@ -12,6 +12,7 @@ from configs.attempt.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.run.code_version import version
 from configs.run.folder import (
@@ -28,7 +29,6 @@ from configs.run.folder import (
 )
 from configs.run.records import state
 from configs.schema import KINDS, Run
-from configs.yaml12 import ConfigError
 
 
 def open_attempt(

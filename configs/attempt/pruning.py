@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import divide
+from configs.errors import ConfigError
 from configs.gpus import load_gpus
 from configs.load import flatten, to_tree
 from configs.run.folder import RunFolder
 from configs.run.records import Record, RecordWriter, Superseded, state
 from configs.run.study_folder import StudyFolder, study_of
 from configs.schema import Pretrain, Run
-from configs.yaml12 import ConfigError
 
 _RAISES = frozenset(
     ("train.global_batch", "train.micro_batch", "model.depth", "model.width", "data.size")

@@ -6,9 +6,9 @@ from pathlib import Path
 from configs.checks.aitoolkit_home import find_home
 from configs.checks.aitoolkit_keys import check_keys
 from configs.checks.captions import pairs
+from configs.errors import ConfigError
 from configs.safetensors_header import read_header
 from configs.schema import Finetune
-from configs.yaml12 import ConfigError
 
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")

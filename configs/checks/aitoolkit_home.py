@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

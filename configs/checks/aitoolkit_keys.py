@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.errors import ConfigError
+from configs.yaml12 import parse_yaml
 
 Known = Mapping[str, frozenset[str]]
 

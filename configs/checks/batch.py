@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from configs.checks.aitoolkit import check_one_rank
+from configs.errors import ConfigError
 from configs.schema import Finetune, Pretrain, Run
-from configs.yaml12 import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Division:
+class BatchLayout:
     """The share of one rank of replicate x shard x tensor; the ranks of `tensor` share theirs.
 
     The global batch is data_ranks x micro_batch x accumulation.
@@ -49,7 +49,7 @@ def check_ranks(config: Run, *, world: int) -> None:
         divide(config, world=world)
 
 
-def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None) -> Division:
+def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None) -> BatchLayout:
     """The mesh and the batches of `world` ranks; `ConfigError` says what would fit.
 
     `tuned` stands for `train.micro_batch: auto` where it was found; until then the largest does.
@@ -70,7 +70,7 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"train.micro_batch {micro} does not divide the {share} images of a data rank "
             f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
         )
-    division = Division(
+    division = BatchLayout(
         replicate=replicate,
         shard=shard,
         tensor=tensor,
@@ -82,7 +82,7 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
     return division
 
 
-def _check_noise(config: Pretrain, division: Division) -> None:
+def _check_noise(config: Pretrain, division: BatchLayout) -> None:
     """Refuse a division whose gradients tell nothing of their noise."""
     count, batch = division.noise_count, division.noise_batch
     if count < 2:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.checks.prompts import filled, read_text
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,17 +16,17 @@ CAPTION = ".txt"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class CaptionedFile:
     """An image's file and that of its caption, which may not be there."""
 
     image: Path
     caption: Path
 
 
-def pairs(folder: Path) -> list[Pair]:
+def pairs(folder: Path) -> list[CaptionedFile]:
     """The images of a folder, in the order of their names."""
     found = (file for file in folder.iterdir() if _is_image(file))
-    return [Pair(image=file, caption=file.with_suffix(CAPTION)) for file in sorted(found)]
+    return [CaptionedFile(image=file, caption=file.with_suffix(CAPTION)) for file in sorted(found)]
 
 
 def _is_image(file: Path) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
 from configs.safetensors_header import read_header
-from configs.yaml12 import ConfigError
 
 _WEIGHTS = {
     "transformer": "diffusion_pytorch_model",

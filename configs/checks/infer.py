@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.prompts import filled, prompts_of
+from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Finetune, Infer
-from configs.yaml12 import ConfigError
 
 _CANVAS = ("width", "height", "steps", "guidance")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class InferSpec:
     """A model, a LoRA file or none, and what is drawn: prompts with the trigger filled in."""
 
     folder: Path
@@ -29,7 +29,7 @@ class Drawing:
     guidance: float
 
 
-def drawing(config: Infer) -> Drawing:
+def infer_spec(config: Infer) -> InferSpec:
     """What is to be drawn; `ConfigError` where the run has no such LoRA, or a file no prompts."""
     run = open_run(Path(config.run)) if config.run else None
     tuned = expect(run.config(), Finetune, source=run.path) if run else None
@@ -42,7 +42,7 @@ def drawing(config: Infer) -> Drawing:
     own = {name: getattr(config, name) for name in said}
     folder = config.folder or (tuned.flux.folder if tuned else None)
     assert folder is not None
-    return Drawing(
+    return InferSpec(
         folder=Path(folder),
         lora=Path(config.lora) if config.lora else _lora_of(run, config),
         prompts=_prompts(config, tuned),

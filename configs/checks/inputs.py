@@ -5,11 +5,11 @@ from pathlib import Path
 from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.captions import check_captioned
 from configs.checks.flux import check_flux
-from configs.checks.infer import drawing
+from configs.checks.infer import infer_spec
 from configs.checks.prompts import filled, prompts_of
+from configs.errors import ConfigError
 from configs.safetensors_header import read_header
 from configs.schema import Finetune, Infer, Run
-from configs.yaml12 import ConfigError
 
 
 def check_inputs(config: Run) -> None:
@@ -26,7 +26,7 @@ def check_inputs(config: Run) -> None:
             filled(prompt, trigger)
         check_aitoolkit(config)
     elif isinstance(config, Infer):
-        asked = drawing(config)
+        asked = infer_spec(config)
         check_flux(asked.folder, variant=asked.variant)
         _check_lora(asked.lora)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.checks.inputs import check_inputs
+from configs.errors import ConfigError
 from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
 from configs.run.folder import is_run
 from configs.schema import Run, keys
-from configs.yaml12 import ConfigError
 
 
 def _is_run_of(kind: str) -> Callable[[Path], bool]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 TRIGGER = "[trigger]"
 

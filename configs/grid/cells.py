@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs.checks.paths import with_absolute_paths
+from configs.errors import ConfigError
 from configs.grid.cell_names import cell_names
 from configs.load import Tree, flatten, merge, resolve, to_tree
 from configs.schema import Run, Study
-from configs.yaml12 import ConfigError
 
 MOST_CELLS = 10_000
 

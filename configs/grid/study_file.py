@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
 from configs.grid.cells import Cell, is_same, make_cells
 from configs.load import Tree, merge, parse_overrides, read_tree, resolve_study, to_tree
 from configs.schema import Study
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.yaml12 import parse_yaml
 
 # Keys of a study that the command line may set; all others are keys of its cells.
 _OWN = frozenset(["question", "repeats", "order_seed", "throttle", "report"])

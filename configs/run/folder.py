@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.run.records import Record, read_records, state
 from configs.run.study_folder import StudyFolder, is_study_folder
 from configs.schema import Run, key_info, keys
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.schema.study import COLUMNS
-from configs.yaml12 import ConfigError, parse_yaml
+from configs.yaml12 import parse_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class StudyRow:
     """One run of a study: where it stands, which repeat of its cell, its resources, its levels."""
 
     index: int
@@ -63,7 +64,7 @@ class StudyFolder:
         """A cell's folder."""
         return self.path / "cells" / name
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StudyRow]:
         """The rows in the order of their indexes."""
         try:
             lines = self.cells_file.read_text(encoding="utf-8").splitlines()
@@ -72,7 +73,7 @@ class StudyFolder:
         except (OSError, ValueError, IndexError) as error:
             raise ConfigError(f"{self.cells_file}: is no list of cells ({error})") from None
 
-    def in_grid_order(self) -> list[Row]:
+    def in_grid_order(self) -> list[StudyRow]:
         """The rows as the axes list their levels, repeats behind one another."""
         axes = [(axis, list(levels)) for axis, levels in self._axes().items()]
         return sorted(self.rows(), key=lambda row: (_places(row, axes), row.repeat))
@@ -83,7 +84,7 @@ class StudyFolder:
         tree = parse_yaml(self.study_file.read_text(encoding="utf-8"), source=str(self.study_file))
         return (tree or {}).get("axes") or {}
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> StudyRow:
         """The row of an array task."""
         rows = self.rows()
         if not 0 <= index < len(rows):
@@ -92,7 +93,7 @@ class StudyFolder:
             )
         return rows[index]
 
-    def write_rows(self, rows: Iterable[Row]) -> None:
+    def write_rows(self, rows: Iterable[StudyRow]) -> None:
         """Replace cells.tsv; rows that were there keep their index."""
         known = list(rows)
         axes = dict.fromkeys(axis for row in known for axis in row.levels)
@@ -111,16 +112,16 @@ def study_of(run: Path) -> StudyFolder | None:
     return StudyFolder(folder) if run.parent.name == "cells" and is_study_folder(folder) else None
 
 
-def _places(row: Row, axes: list[tuple[str, list[Any]]]) -> list[int]:
+def _places(row: StudyRow, axes: list[tuple[str, list[Any]]]) -> list[int]:
     """Where a row's levels stand on their axes; what an axis does not list is last."""
     told = [(levels, row.levels.get(axis)) for axis, levels in axes]
     return [levels.index(mine) if mine in levels else len(levels) for levels, mine in told]
 
 
-def _row(fields: list[str], axes: list[str]) -> Row:
+def _row(fields: list[str], axes: list[str]) -> StudyRow:
     index, order, cell, repeat, shape, digest, *levels = fields
     told = zip(axes, levels, strict=True)
-    return Row(
+    return StudyRow(
         index=int(index),
         order=int(order),
         cell=cell,
@@ -131,7 +132,7 @@ def _row(fields: list[str], axes: list[str]) -> Row:
     )
 
 
-def _line(row: Row, axes: list[str]) -> str:
+def _line(row: StudyRow, axes: list[str]) -> str:
     """A line; an axis that came later is empty in older rows."""
     levels = [json.dumps(row.levels[axis]) if axis in row.levels else "" for axis in axes]
     first = (row.index, row.order, row.cell, row.repeat, row.shape, row.digest)

@@ -11,7 +11,7 @@ from configs.schema.encode import Encode
 from configs.schema.finetune import Finetune
 from configs.schema.gns import NoiseRun
 from configs.schema.infer import Infer
-from configs.schema.key import Group
+from configs.schema.key import KeyGroup
 from configs.schema.pretrain import Pretrain
 from configs.schema.run import Run
 from configs.schema.sample import Sampling
@@ -31,7 +31,7 @@ KINDS: dict[str, type[Run]] = {
     "gns": NoiseRun,
 }
 # A study is no run: it is planned and submitted whole.
-MODELS: dict[str, type[Group]] = {**KINDS, "study": Study}
+MODELS: dict[str, type[KeyGroup]] = {**KINDS, "study": Study}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,10 @@ def key_info(kind: str, name: str) -> KeyInfo:
     return known[name]
 
 
-def _walk(group: type[Group], prefix: str) -> Iterator[KeyInfo]:
+def _walk(group: type[KeyGroup], prefix: str) -> Iterator[KeyInfo]:
     for name, field in group.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Group):
+        if isinstance(inner, type) and issubclass(inner, KeyGroup):
             yield from _walk(inner, f"{prefix}{name}.")
         else:
             yield _info(prefix + name, field)

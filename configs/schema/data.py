@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 
 
-class Data(Group):
+class Data(KeyGroup):
     """A labelled data set. What is held out is never trained on."""
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
 
 
-class Encoding(Group):
+class Encoding(KeyGroup):
     """Which images become latents, by which VAE, and how they are stored."""
 
     images: str | None = key(

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
 
 # Two VAE factors of 8 and a patch of 2 latents make a token.
 _TOKEN_PX = 16
 
 
-class Flux(Group):
+class Flux(KeyGroup):
     """The model that is tuned: a folder as diffusers saves one, read from this disk alone."""
 
     folder: str | None = key(None, "model folder in diffusers layout", "loss", path="folder")
@@ -33,7 +33,7 @@ class Flux(Group):
     )
 
 
-class Captioned(Group):
+class Captioned(KeyGroup):
     """The images to learn, each beside a text file of the same name, its caption."""
 
     folder: str | None = key(
@@ -67,7 +67,7 @@ class Captioned(Group):
         return self
 
 
-class Lora(Group):
+class Lora(KeyGroup):
     """The low-rank matrices that are learned beside those of the transformer."""
 
     rank: int = key(16, "rank of each update", "loss", "clock", ge=1)
@@ -79,7 +79,7 @@ class Lora(Group):
     )
 
 
-class LoraOptimizer(Group):
+class LoraOptimizer(KeyGroup):
     """AdamW (eps 1e-6) at a constant rate."""
 
     kind: Literal["adamw", "adamw8bit"] = key(
@@ -92,7 +92,7 @@ class LoraOptimizer(Group):
     clip: float = key(1.0, "largest gradient norm", "loss", gt=0)
 
 
-class LoraTraining(Group):
+class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
@@ -129,7 +129,7 @@ class LoraTraining(Group):
     )
 
 
-class LoraCheckpoint(Group):
+class LoraCheckpoint(KeyGroup):
     """How often the LoRA and all that a resume needs are saved, and how many saves stay."""
 
     every: int = key(
@@ -138,7 +138,7 @@ class LoraCheckpoint(Group):
     keep: int = key(4, "newest saves that are kept", free=True, ge=1)
 
 
-class Strata(Group):
+class Strata(KeyGroup):
     """The loss of the averaged LoRA on the training images, at fixed times with fixed noise."""
 
     every: int | None = key(
@@ -152,7 +152,7 @@ class Strata(Group):
     noises: int = key(2, "noises that each image is judged with at each time", "loss", ge=1)
 
 
-class Pictures(Group):
+class Pictures(KeyGroup):
     """The samples drawn before the first step, on the way, and after the last."""
 
     every: int | None = key(

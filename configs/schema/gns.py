@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
 
 
-class GradientNoise(Group):
+class GradientNoise(KeyGroup):
     """What training measures of its own gradients' noise, and records (docs/gradient-noise.md)."""
 
     enabled: bool = key(

@@ -10,7 +10,7 @@ Affects = Literal["loss", "clock", "resources"]
 OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 
 
-class Group(BaseModel):
+class KeyGroup(BaseModel):
     """A frozen group of keys; an unknown key or a value of another type is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -25,7 +25,7 @@ def key(
     path: OnDisk | None = None,
     **limits: Any,
 ) -> Any:
-    """A field of a `Group`.
+    """A field of a `KeyGroup`.
 
     `affects` names what a change of the key can change: the `loss`, the `clock` (speed and
     memory) or the `resources` asked for; none of them for names and remarks. A `free` key may

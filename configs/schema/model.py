@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 
 
-class Unet(Group):
+class Unet(KeyGroup):
     """A convolutional U-Net (Ho et al. 2020), as diffusers builds it; `model.family: unet`."""
 
     width: int = key(64, "channels at full resolution", "loss", "clock", ge=8, multiple_of=8)
@@ -31,7 +31,7 @@ class Unet(Group):
         return self
 
 
-class Model(Group):
+class Model(KeyGroup):
     """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
 
     family: Literal["dit", "unet"] = key(

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 
 
-class Objective(Group):
+class Objective(KeyGroup):
     """Rectified flow (Liu et al. 2022), or DDPM over 1,000 steps (Ho et al. 2020)."""
 
     kind: Literal["flow", "ddpm"] = key(

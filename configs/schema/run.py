@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 from configs.schema.training import Log, Resources
 
 
-class Run(Group):
+class Run(KeyGroup):
     """A run of some kind. A subclass fixes `kind`, the name that its sbatch file has too."""
 
     kind: str

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 
 # What stands in the first columns of cells.tsv cannot be an axis too.
 COLUMNS = ("index", "order", "cell", "repeat", "shape", "digest")
@@ -13,7 +13,7 @@ _AXIS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _MOST_REPEATS = 1000
 
 
-class Study(Group):
+class Study(KeyGroup):
     """A grid of runs over a base config."""
 
     kind: Literal["study"] = key("study", "what this file is")

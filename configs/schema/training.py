@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.key import Group, key
+from configs.schema.key import KeyGroup, key
 
 
-class Optimizer(Group):
+class Optimizer(KeyGroup):
     """AdamW; the learning rate warms up, stays, and falls over the last steps."""
 
     lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
@@ -23,7 +23,7 @@ class Optimizer(Group):
     clip: float | None = key(1.0, "largest gradient norm; null for none", "loss", gt=0)
 
 
-class Train(Group):
+class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
@@ -73,7 +73,7 @@ class Train(Group):
         return self
 
 
-class ActivationCheckpointing(Group):
+class ActivationCheckpointing(KeyGroup):
     """What of the forward pass is computed again in the backward pass, to save memory."""
 
     mode: Literal["none", "selective", "full"] = key(
@@ -88,7 +88,7 @@ class ActivationCheckpointing(Group):
     )
 
 
-class Layout(Group):
+class Layout(KeyGroup):
     """How ranks share the work: replicate x shard x tensor is the world size."""
 
     replicate: int | None = key(
@@ -106,7 +106,7 @@ class Layout(Group):
     )
 
 
-class Checkpoint(Group):
+class Checkpoint(KeyGroup):
     """How often the state is saved, and how many saves stay."""
 
     every: int = key(
@@ -116,7 +116,7 @@ class Checkpoint(Group):
     asynchronous: bool = key(False, "write while training goes on", "clock", free=True)
 
 
-class Validation(Group):
+class Validation(KeyGroup):
     """The loss on held-out images with fixed noise, at fixed times spread evenly over 0..1."""
 
     every: int | None = key(None, "steps between validations", free=True, unit="steps", ge=1)
@@ -124,7 +124,7 @@ class Validation(Group):
     strata: int = key(8, "times that each image is judged at", "loss", ge=1)
 
 
-class Profile(Group):
+class Profile(KeyGroup):
     """A window of steps under torch.profiler; no rate is taken from them."""
 
     at: int | None = key(None, "step before which the window opens", free=True, unit="steps", ge=1)
@@ -132,7 +132,7 @@ class Profile(Group):
     memory: bool = key(False, "also a snapshot of the GPU's memory", free=True)
 
 
-class Sample(Group):
+class Sample(KeyGroup):
     """Sample grids drawn from the EMA weights during training."""
 
     every: int | None = key(
@@ -151,7 +151,7 @@ class Sample(Group):
     classes: int = key(10, "at most so many classes in a grid", free=True, ge=1)
 
 
-class Log(Group):
+class Log(KeyGroup):
     """What is recorded, and who speaks on the console."""
 
     every: int = key(10, "steps per record", free=True, unit="steps", ge=1)
@@ -165,7 +165,7 @@ class Log(Group):
         return self
 
 
-class Resources(Group):
+class Resources(KeyGroup):
     """What is asked of the cluster, by the launcher and `env/interactive.sh` only."""
 
     gpu: str | None = key(None, "GPU type, as in configs/gpus.yaml", "resources", free=True)

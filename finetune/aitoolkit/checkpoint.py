@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.safetensors_header import read_header
-from configs.yaml12 import ConfigError
 from finetune.aitoolkit.config import JOB
 from train.engine.checkpoint_files import (
     SUMS,
-    beside,
     damaged_files,
     discard_partial,
     file_sum,
     install,
     newest_first,
-    set_aside,
+    partial_path,
+    quarantine,
     step_name,
 )
 from train.engine.failure import RunFailure
@@ -29,7 +29,7 @@ LORA, OPTIMIZER, PROGRESS = "lora.safetensors", "optimizer.pt", "progress.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class LoraSnapshot:
     """A LoRA after `step` steps, and the run's clocks then."""
 
     folder: Path
@@ -47,7 +47,7 @@ def metadata_step(lora: Path) -> int | None:
     return step if isinstance(step, int) else None
 
 
-def newest_checkpoint(folder: Path) -> Checkpoint | None:
+def newest_checkpoint(folder: Path) -> LoraSnapshot | None:
     """The newest checkpoint whose files are as they were written; None where none was saved.
 
     What was cut short since is set aside, and `RunFailure` says so where nothing else is left.
@@ -58,19 +58,19 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
         if not damaged:
             return read_checkpoint(folder / name)
         log.warning("%s is damaged (%s): set aside", folder / name, ", ".join(damaged))
-        set_aside(folder / name)
+        quarantine(folder / name)
     if names:
         raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
     return None
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: Path) -> LoraSnapshot:
     """What a checkpoint says of itself."""
     told = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-    return Checkpoint(folder=folder, step=told["step"], seconds=told["seconds"])
+    return LoraSnapshot(folder=folder, step=told["step"], seconds=told["seconds"])
 
 
-def lay_out(checkpoint: Checkpoint, root: Path) -> None:
+def lay_out(checkpoint: LoraSnapshot, root: Path) -> None:
     """Copy a checkpoint to where ai-toolkit takes up the only files that it finds.
 
     It would take the newest by ctime, and one optimizer for whichever LoRA that is.
@@ -109,7 +109,7 @@ class Collector:
         """Keep a LoRA and the optimizer beside it as the checkpoint after `step` steps."""
         self._taken.add(lora)
         checkpoints, name = self._run.checkpoints, step_name(step)
-        folder = beside(checkpoints, name)
+        folder = partial_path(checkpoints, name)
         checkpoints.mkdir(exist_ok=True)
         discard_partial(checkpoints)
         folder.mkdir()

@@ -20,7 +20,7 @@ _SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class Workspace:
     """Where an attempt at it keeps things: `output` for its results, `database` to steer it."""
 
     output: Path
@@ -30,7 +30,7 @@ class Desk:
 
 def their_config(
     config: Finetune,
-    desk: Desk,
+    desk: Workspace,
     *,
     prompts: list[str],
     start: int,

@@ -15,11 +15,11 @@ from finetune.aitoolkit.failure import failure
 from finetune.aitoolkit.job_db import Change, JobTable
 from finetune.aitoolkit.losses import LossLog
 from finetune.aitoolkit.process import Process
-from finetune.aitoolkit.progress import Steps
-from finetune.aitoolkit.timeline import Drawn, Moment, Timeline
+from finetune.aitoolkit.progress import StepRecords
+from finetune.aitoolkit.timeline import Moment, SamplingTime, Timeline
 from train.engine.failure import RunFailure
-from train.engine.metrics import Journal, log
-from train.engine.stop import Watch, Wish
+from train.engine.metrics import MetricsLogger, log
+from train.engine.stop import StopRequest, StopSignals
 
 POLL_S = 0.1
 # How long it may take to leave once it has nothing left to save; loading a model takes longer.
@@ -44,7 +44,7 @@ class Stop:
 
 
 @dataclass(kw_only=True)
-class Drive:
+class Monitor:
     """One attempt at a run that goes on after `start` steps, from its start to its end."""
 
     run: RunFolder
@@ -55,10 +55,10 @@ class Drive:
     process: Process
     timeline: Timeline
     losses: LossLog
-    steps: Steps
+    steps: StepRecords
     collector: Collector
-    journal: Journal
-    watch: Watch
+    metrics: MetricsLogger
+    watch: StopSignals
     stop: Stop
     _last: Change | None = None
     _moved: float = field(default_factory=time.monotonic)
@@ -66,24 +66,24 @@ class Drive:
     _is_save_ours: bool = False
     _saves: list[tuple[int, bool, Moment]] = field(default_factory=list)
 
-    def until_it_leaves(self) -> Wish:
+    def until_it_leaves(self) -> StopRequest:
         """Follow it to its end; the wish that it left for, `RunFailure` where it failed."""
         while self.process.status() is None:
             self._look()
             self._feel_pulse()
-            if self._steer() is Wish.LEAVE:
+            if self._steer() is StopRequest.LEAVE:
                 self.process.kill()
-                return Wish.LEAVE
+                return StopRequest.LEAVE
             time.sleep(POLL_S)
         self._look(is_over=True)
         return self._verdict()
 
-    def _verdict(self) -> Wish:
+    def _verdict(self) -> StopRequest:
         last = self._last
         if last and last.status == "completed":
-            return Wish.GO_ON
+            return StopRequest.GO_ON
         if self.stop.deadline is not None:
-            return self.watch.wish()
+            return self.watch.request()
         info = last.info if last and last.status == "error" else ""
         status = self.process.status()
         assert status is not None
@@ -99,7 +99,7 @@ class Drive:
             self._take_saves()
         self.steps.log(self.losses.new())
         for record in self.steps.records(is_over=is_over):
-            self.journal.step(record, steps=self.config.train.steps)
+            self.metrics.step(record, steps=self.config.train.steps)
 
     def _feel_pulse(self) -> None:
         """Fail where steps have stopped; loading, saving and drawing may take their time."""
@@ -158,9 +158,9 @@ class Drive:
             self.collector.take(lora, step=done, seconds=moment.seconds)
             self.stop.saved = done
             self.stop.is_save_made |= is_ours
-            self.journal.event("saved", **self._at(done), **moment.fields())
+            self.metrics.event("saved", **self._at(done), **moment.fields())
 
-    def _show(self, drawn: Drawn) -> None:
+    def _show(self, drawn: SamplingTime) -> None:
         """Keep the samples that were drawn by the prompt and the steps that had been done."""
         ends = (self.start, self.config.train.steps)
         step = drawn.step if drawn.step in ends else drawn.step + 1
@@ -173,7 +173,7 @@ class Drive:
             kept = self.run.prompt_sample(prompt, step)
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, kept)
-        self.journal.evaluation(
+        self.metrics.evaluation(
             {
                 **self._at(step),
                 "drawn_images": drawn.images,
@@ -182,17 +182,17 @@ class Drive:
             }
         )
 
-    def _steer(self) -> Wish:
+    def _steer(self) -> StopRequest:
         """Let it leave where somebody wishes so: with a save, where there is something to save."""
-        wish = self.watch.wish()
-        if wish in (Wish.GO_ON, Wish.LEAVE):
-            return wish
+        request = self.watch.request()
+        if request in (StopRequest.GO_ON, StopRequest.LEAVE):
+            return request
         if self.stop.deadline is None:
             self._ask()
         elif time.monotonic() > self.stop.deadline:
             log.warning("ai-toolkit did not leave in %.0f s: killed", LEAVE_S)
             self.process.kill()
-        return wish
+        return request
 
     def _ask(self) -> None:
         if self.stop.saved < self.timeline.step and not self.stop.is_save_made:

@@ -8,7 +8,7 @@ from finetune.aitoolkit.losses import Logged
 from finetune.aitoolkit.timeline import Moment
 
 
-class Steps:
+class StepRecords:
     """Sums up `every` steps in a record, as soon as the losses of its last one are known."""
 
     def __init__(self, *, every: int, last: int, images_per_step: int) -> None:

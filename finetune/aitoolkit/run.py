@@ -10,21 +10,21 @@ from configs.checks.aitoolkit_home import Home, find_home
 from configs.checks.prompts import filled, prompts_of
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
-from finetune.aitoolkit.checkpoint import Checkpoint, Collector, lay_out, newest_checkpoint
-from finetune.aitoolkit.config import JOB, Desk, their_config
+from finetune.aitoolkit.checkpoint import Collector, LoraSnapshot, lay_out, newest_checkpoint
+from finetune.aitoolkit.config import JOB, Workspace, their_config
 from finetune.aitoolkit.dataset import lay_out_dataset
 from finetune.aitoolkit.home import versions
 from finetune.aitoolkit.job_db import JobTable
 from finetune.aitoolkit.losses import LossLog
-from finetune.aitoolkit.monitor import Drive, Stop
+from finetune.aitoolkit.monitor import Monitor, Stop
 from finetune.aitoolkit.process import Process
-from finetune.aitoolkit.progress import Steps
+from finetune.aitoolkit.progress import StepRecords
 from finetune.aitoolkit.timeline import Timeline
 from train.engine.attempt import Attempt, carry_out, conclude
 from train.engine.distributed import Ranks
 from train.engine.environment import place
-from train.engine.metrics import Journal, log
-from train.engine.stop import Wish
+from train.engine.metrics import MetricsLogger, log
+from train.engine.stop import StopRequest
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -39,28 +39,30 @@ def _run(attempt: Attempt[Finetune]) -> None:
     check_wishes(config)
     home = find_home()
     checkpoint = newest_checkpoint(run.checkpoints)
-    journal = attempt.open_journal(tensorboard=config.log.tensorboard)
+    metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
     run.note(attempt.number, engine="aitoolkit", **_facts(config, home, ranks))
     start = checkpoint.step if checkpoint else 0
-    journal.event("started", step=start, images=start * config.train.global_batch)
+    metrics.event("started", step=start, images=start * config.train.global_batch)
     timeline = Timeline(began=began, before=checkpoint.seconds if checkpoint else {})
     # Beside the run: sqlite locks badly on shared file systems, and of files whose path holds
     # certain letters (_cn, _t2i, _LoRA) ai-toolkit takes none up.
     with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
         desk = _lay_out_desk(attempt, checkpoint, Path(folder))
-        drive = _start(attempt, home, desk, journal, timeline, start=start)
+        drive = _start(attempt, home, desk, metrics, timeline, start=start)
         try:
-            wish = drive.until_it_leaves()
+            request = drive.until_it_leaves()
         finally:
             drive.process.kill()
     saved = drive.stop.saved
     at = {"step": saved, "images": saved * config.train.global_batch}
-    conclude(journal, wish, at | timeline.now().fields())
-    if wish is not Wish.LEAVE:
+    conclude(metrics, request, at | timeline.now().fields())
+    if request is not StopRequest.LEAVE:
         drive.collector.tidy()
 
 
-def _lay_out_desk(attempt: Attempt[Finetune], checkpoint: Checkpoint | None, folder: Path) -> Desk:
+def _lay_out_desk(
+    attempt: Attempt[Finetune], checkpoint: LoraSnapshot | None, folder: Path
+) -> Workspace:
     """Where ai-toolkit finds the images and the checkpoint, and leaves what it makes."""
     kept = _kept(attempt)
     kept.mkdir()
@@ -68,7 +70,9 @@ def _lay_out_desk(attempt: Attempt[Finetune], checkpoint: Checkpoint | None, fol
         lay_out(checkpoint, kept / JOB)
     dataset = attempt.run.path / "cache" / "aitoolkit"
     lay_out_dataset(attempt.config, dataset)
-    desk = Desk(output=folder / "output", database=folder / "job.db", dataset=folder / "dataset")
+    desk = Workspace(
+        output=folder / "output", database=folder / "job.db", dataset=folder / "dataset"
+    )
     desk.output.symlink_to(kept)
     desk.dataset.symlink_to(dataset)
     return desk
@@ -77,12 +81,12 @@ def _lay_out_desk(attempt: Attempt[Finetune], checkpoint: Checkpoint | None, fol
 def _start(
     attempt: Attempt[Finetune],
     home: Home,
-    desk: Desk,
-    journal: Journal,
+    desk: Workspace,
+    metrics: MetricsLogger,
     timeline: Timeline,
     *,
     start: int,
-) -> Drive:
+) -> Monitor:
     """ai-toolkit started, to go on after `start` steps."""
     run, config, kept = attempt.run, attempt.config, _kept(attempt)
     root = kept / JOB
@@ -96,7 +100,7 @@ def _start(
     asked.write_text(json.dumps(theirs, indent=1).replace("$", "\\u0024"), encoding="utf-8")
     log.info("starting ai-toolkit; its own words: %s", kept / "output.log")
     every, last, images = config.log.every, config.train.steps, config.train.global_batch
-    return Drive(
+    return Monitor(
         run=run,
         config=config,
         start=start,
@@ -105,9 +109,9 @@ def _start(
         process=Process(home, asked, output=kept / "output.log"),
         timeline=timeline,
         losses=LossLog(root / "loss_log.db"),
-        steps=Steps(every=every, last=last, images_per_step=images),
+        steps=StepRecords(every=every, last=last, images_per_step=images),
         collector=Collector(root, run, keep=config.checkpoint.keep),
-        journal=journal,
+        metrics=metrics,
         watch=attempt.watch,
         stop=Stop(saved=start),
     )

@@ -26,7 +26,7 @@ def phase_of(info: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class SamplingTime:
     """Samples that were all drawn: how many, when, and in which time; the first one's apart."""
 
     time: float
@@ -59,7 +59,7 @@ class Timeline:
         self.info = "Starting"
         self.step = 0
         self._images: list[float] = []
-        self.drawn: list[Drawn] = []
+        self.drawn: list[SamplingTime] = []
 
     def take(self, change: Change) -> Moment:
         """The clocks at a change, which ends what went on until then."""
@@ -95,7 +95,7 @@ class Timeline:
             if number == total:
                 begin, first, last = self._images[0], self._images[1], self._images[-1]
                 self.drawn.append(
-                    Drawn(
+                    SamplingTime(
                         time=last,
                         step=change.step,
                         images=total,

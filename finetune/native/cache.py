@@ -27,14 +27,14 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Text:
+class PromptText:
     """A text to be embedded: a prompt, or the caption of an image."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Example(Text):
+class CaptionedImage(PromptText):
     """An image with its caption."""
 
     image: Path
@@ -45,23 +45,23 @@ class Cache:
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder, self._settings = folder, settings
-        self._names: dict[Text, str] = {}
+        self._names: dict[PromptText, str] = {}
 
-    def file(self, text: Text) -> Path:
+    def file(self, text: PromptText) -> Path:
         """Where what is made of a text (and its image) stands."""
         if text not in self._names:
             parts = {"version": _VERSION, "text": text.text, **self._settings}
-            if isinstance(text, Example):
+            if isinstance(text, CaptionedImage):
                 parts["image"] = hashlib.sha256(text.image.read_bytes()).hexdigest()
             said = json.dumps(parts, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(said).hexdigest()[:32]
         return self._folder / f"{self._names[text]}.safetensors"
 
-    def missing(self, texts: Iterable[Text]) -> list[Text]:
+    def missing(self, texts: Iterable[PromptText]) -> list[PromptText]:
         """Those that are not made yet, each once."""
         return [text for text in dict.fromkeys(texts) if not self.file(text).is_file()]
 
-    def await_all(self, texts: Iterable[Text], *, longest_s: float = 60) -> None:
+    def await_all(self, texts: Iterable[PromptText], *, longest_s: float = 60) -> None:
         """Wait until what other nodes made is seen here; OSError where something never is.
 
         A shared disk remembers for a while that a file was not there, until its folder is read.
@@ -73,28 +73,28 @@ class Cache:
             os.listdir(self._folder)
             time.sleep(0.2)
 
-    def keep(self, text: Text, tensors: dict[str, Tensor]) -> None:
+    def keep(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
         """Write what was made of a text, with the text beside it for a person to read."""
         self._folder.mkdir(exist_ok=True)
         final = self.file(text)
         # Ranks that share an image write the same; each to a file of its own.
         beside = final.with_name(f"{final.name}.{os.getpid()}.partial")
         note = {"text": text.text}
-        if isinstance(text, Example):
+        if isinstance(text, CaptionedImage):
             note["image"] = text.image.name
         save_file(tensors, str(beside), metadata=note)
         beside.replace(final)
 
-    def tensors(self, text: Text) -> dict[str, Tensor]:
+    def tensors(self, text: PromptText) -> dict[str, Tensor]:
         """All that was made of a text, by name."""
         return load_file(str(self.file(text)))
 
-    def part(self, text: Text, *names: str) -> list[Tensor]:
+    def part(self, text: PromptText, *names: str) -> list[Tensor]:
         """Some of what was made of a text."""
         with safe_open(str(self.file(text)), framework="pt") as file:
             return [file.get_tensor(name) for name in names]
 
-    def shape(self, text: Text, name: str) -> tuple[int, ...]:
+    def shape(self, text: PromptText, name: str) -> tuple[int, ...]:
         """The shape of one tensor, without reading it."""
         with safe_open(str(self.file(text)), framework="pt") as file:
             return tuple(file.get_slice(name).get_shape())
@@ -105,28 +105,28 @@ def latent_name(resolution: int) -> str:
     return f"latent.{resolution}"
 
 
-class Wanted:
+class CacheRequest:
     """All that a run wants made: its images with captions, and the prompts of its samples."""
 
     def __init__(self, config: Finetune, prompts: list[str]) -> None:
         assert config.data.folder is not None
         self._config, self.folder = config, Path(config.data.folder)
-        self.prompts = [Text(filled(prompt, config.data.trigger)) for prompt in prompts]
+        self.prompts = [PromptText(filled(prompt, config.data.trigger)) for prompt in prompts]
 
     @cached_property
-    def images(self) -> list[Example]:
+    def images(self) -> list[CaptionedImage]:
         """The images of the data set, in the order of their names."""
         trigger = self._config.data.trigger
         return [
-            Example(filled(read_text(pair.caption), trigger), pair.image)
+            CaptionedImage(filled(read_text(pair.caption), trigger), pair.image)
             for pair in pairs(self.folder)
         ]
 
     @property
-    def no_caption(self) -> Text:
+    def no_caption(self) -> PromptText:
         """What stands for a caption that is left out."""
-        return Text("")
+        return PromptText("")
 
-    def all(self) -> list[Text]:
+    def all(self) -> list[PromptText]:
         """Everything, each with an embedding and images with latents too."""
         return [*self.images, self.no_caption, *self.prompts]

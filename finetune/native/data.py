@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import Cache, Wanted, latent_name
-from finetune.native.draws import Draw, draw
-from finetune.native.loss import Batch
+from finetune.native.cache import Cache, CacheRequest, latent_name
+from finetune.native.draws import ImageRandomness, draw
+from finetune.native.loss import LatentBatch
 from finetune.native.order import Order
 
 
@@ -15,7 +15,13 @@ class Batches:
     """The microbatches of one rank, by step: the same images whatever the number of ranks."""
 
     def __init__(
-        self, cache: Cache, wanted: Wanted, config: Finetune, *, division: Division, rank: int
+        self,
+        cache: Cache,
+        wanted: CacheRequest,
+        config: Finetune,
+        *,
+        division: BatchLayout,
+        rank: int,
     ) -> None:
         self._cache, self._no_caption, self._config = cache, wanted.no_caption, config
         sizes = config.data.resolutions
@@ -29,7 +35,7 @@ class Batches:
             global_batch=config.train.global_batch,
         )
 
-    def micro(self, step: int, part: int) -> Batch:
+    def micro(self, step: int, part: int) -> LatentBatch:
         """Microbatch `part` (from 0) of this rank in a step (from 1)."""
         begin = self._first + part * self._micro
         items = self._order.batch(step)[begin : begin + self._micro]
@@ -37,7 +43,7 @@ class Batches:
         draws = [self._draw(number + place, item) for place, item in enumerate(items)]
         made = [self._made(item, drawn) for item, drawn in zip(items, draws, strict=True)]
         latents, prompts, pooled = (torch.stack(parts) for parts in zip(*made, strict=True))
-        return Batch(
+        return LatentBatch(
             latent=latents,
             noise=torch.from_numpy(np.stack([drawn.noise for drawn in draws])),
             t=torch.tensor([drawn.t for drawn in draws], dtype=torch.float32),
@@ -45,7 +51,7 @@ class Batches:
             pooled=pooled,
         )
 
-    def _draw(self, number: int, item: int) -> Draw:
+    def _draw(self, number: int, item: int) -> ImageRandomness:
         return draw(
             self._config.seed,
             number,
@@ -54,7 +60,7 @@ class Batches:
             dropout=self._config.data.caption_dropout,
         )
 
-    def _made(self, item: int, drawn: Draw) -> list[torch.Tensor]:
+    def _made(self, item: int, drawn: ImageRandomness) -> list[torch.Tensor]:
         example, size = self._items[item]
         (latent,) = self._cache.part(example, latent_name(size))
         text = self._no_caption if drawn.drop_caption else example

@@ -15,7 +15,7 @@ _ORDER, _IMAGE, _STRATUM, _WEIGHTS = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class ImageRandomness:
     """What chance decides for one image: `t` in 0..1 (1 is noise), and noise of its shape."""
 
     t: float
@@ -32,11 +32,13 @@ def order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     return _generator(seed, _ORDER, epoch).permutation(size)
 
 
-def draw(seed: int, number: int, *, shape: tuple[int, ...], timesteps: str, dropout: float) -> Draw:
+def draw(
+    seed: int, number: int, *, shape: tuple[int, ...], timesteps: str, dropout: float
+) -> ImageRandomness:
     """The draw of image `number`, whose latent has `shape` `[C, h, w]`."""
     generator = _generator(seed, _IMAGE, number)
     u, drop = generator.random(2)
-    return Draw(
+    return ImageRandomness(
         t=flow_time(float(u), timesteps, tokens=shape[1] * shape[2] // 4),
         drop_caption=bool(drop < dropout),
         noise=generator.standard_normal(shape, dtype=np.float32),

@@ -12,7 +12,7 @@ from torch import Tensor
 from configs.schema import Finetune
 from configs.schema.finetune import Captioned
 from finetune.native.base_model import DTYPES
-from finetune.native.cache import Cache, Example, Text, latent_name
+from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.pictures import pixels
 
 # What each was distilled or trained with.
@@ -60,7 +60,12 @@ def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
 
 
 def fill(
-    cache: Cache, texts: Sequence[Text], config: Finetune, *, folder: Path, device: torch.device
+    cache: Cache,
+    texts: Sequence[PromptText],
+    config: Finetune,
+    *,
+    folder: Path,
+    device: torch.device,
 ) -> None:
     """Make what `texts` lack in the cache; the models are loaded only where something does."""
     if not texts:
@@ -73,9 +78,9 @@ def fill(
 
 
 def _latents(
-    texts: Sequence[Text], folder: Path, data: Captioned, device: torch.device
-) -> dict[Text, dict[str, Tensor]]:
-    images = [text for text in texts if isinstance(text, Example)]
+    texts: Sequence[PromptText], folder: Path, data: Captioned, device: torch.device
+) -> dict[PromptText, dict[str, Tensor]]:
+    images = [text for text in texts if isinstance(text, CaptionedImage)]
     if not images:
         return {}
     # In whole precision: it is done once, and what is lost here is lost for good.

@@ -9,24 +9,24 @@ import torch.distributed as dist
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.native.base_model import arithmetic
-from finetune.native.cache import Cache, Text
+from finetune.native.cache import Cache, PromptText
 from finetune.native.lora import ASSISTANT, LEARNED, using
-from finetune.native.pipeline import Canvas, Painter, save_image, save_row
-from finetune.native.strata import Judged, Strata
+from finetune.native.pipeline import ImagePipeline, ImageSpec, save_image, save_row
+from finetune.native.strata import FixedNoiseLoss, LossReduction
 from train.engine.distributed import Ranks, from_rank_0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging:
+class LoraEvaluation:
     """Looks at the LoRA as it stands in the transformer; every rank must ask."""
 
     config: Finetune
     run: RunFolder
     ranks: Ranks
     cache: Cache
-    prompts: list[Text]
-    strata: Strata
-    painter: Painter
+    prompts: list[PromptText]
+    strata: FixedNoiseLoss
+    painter: ImagePipeline
 
     def is_due(self, step: int) -> bool:
         """Whether there is something to look at after a step that is not the last."""
@@ -42,7 +42,7 @@ class Judging:
         due = self._is_due(step, self.config.sample.every)
         return bool(from_rank_0(due and not self._row(step).is_file()))
 
-    def loss_at(self, step: int) -> Judged | None:
+    def loss_at(self, step: int) -> LossReduction | None:
         """The loss on the strata, where it is due."""
         if not self._is_due(step, self.config.validation.every):
             return None
@@ -75,7 +75,7 @@ class Judging:
         """Draw and keep the image of one prompt; the seconds that drawing took."""
         asked, text = self.config.sample, self.prompts[number]
         seed = asked.seed + number
-        canvas = Canvas(
+        canvas = ImageSpec(
             width=asked.width, height=asked.height, steps=asked.steps, guidance=asked.guidance
         )
         began = time.perf_counter()

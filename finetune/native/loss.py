@@ -11,7 +11,7 @@ _GUIDANCE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class LatentBatch:
     """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`."""
 
     latent: Tensor
@@ -20,12 +20,12 @@ class Batch:
     prompt: Tensor
     pooled: Tensor
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "LatentBatch":
         """The same on a device."""
-        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        return LatentBatch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
 
 
-def losses(transformer: FluxTransformer2DModel, batch: Batch) -> Tensor:
+def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     """The squared error of the velocity noise - latent at (1-t) latent + t noise, `[B]` float32.
 
     Rectified flow (Liu et al. 2022), the mean over the elements of each latent.

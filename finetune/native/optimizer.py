@@ -4,8 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from configs.errors import ConfigError
 from configs.schema.finetune import LoraOptimizer
-from configs.yaml12 import ConfigError
 
 _EPS = 1e-6
 

@@ -19,7 +19,7 @@ from finetune.native.base_model import arithmetic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Canvas:
+class ImageSpec:
     """Size in pixels, steps of the sampler and distilled guidance of an image."""
 
     width: int
@@ -28,7 +28,7 @@ class Canvas:
     guidance: float
 
 
-class Painter:
+class ImagePipeline:
     """Draws from a transformer and a VAE that are loaded already."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Painter:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def paint(self, text: dict[str, Tensor], canvas: Canvas, *, seed: int) -> Image.Image:
+    def paint(self, text: dict[str, Tensor], canvas: ImageSpec, *, seed: int) -> Image.Image:
         """One image of an embedded text, from the noise of `seed`."""
         device = self.transformer.device
         noise = starting_noise(seed, canvas)
@@ -66,7 +66,7 @@ class Painter:
         return image
 
 
-def starting_noise(seed: int, canvas: Canvas) -> Tensor:
+def starting_noise(seed: int, canvas: ImageSpec) -> Tensor:
     """The noise of a seed for an image, `[1, 16, H/8, W/8]`, the same on any machine."""
     shape = (1, 16, canvas.height // 8, canvas.width // 8)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))

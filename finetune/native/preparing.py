@@ -10,12 +10,12 @@ from diffusers import FluxTransformer2DModel
 from configs.checks.prompts import prompts_of
 from configs.schema import Finetune
 from finetune.native.base_model import DTYPES, load_transformer, place
-from finetune.native.cache import Cache, Wanted
+from finetune.native.cache import Cache, CacheRequest
 from finetune.native.encoders import fill, fingerprint, load_vae
-from finetune.native.judging import Judging, trained_with
+from finetune.native.judging import LoraEvaluation, trained_with
 from finetune.native.lora import Weights, add_assistant, add_learned, use
-from finetune.native.pipeline import Painter
-from finetune.native.strata import Strata
+from finetune.native.pipeline import ImagePipeline
+from finetune.native.strata import FixedNoiseLoss
 from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
@@ -26,29 +26,29 @@ from train.engine.metrics import log
 class Prepared:
     """The images and prompts, what was made of them, and the transformer with its LoRA."""
 
-    wanted: Wanted
+    wanted: CacheRequest
     cache: Cache
     transformer: FluxTransformer2DModel
     weights: Weights
-    judging: Judging
+    judging: LoraEvaluation
 
 
 def prepare(attempt: Attempt[Finetune], clocks: Clocks) -> Prepared:
     """Cache, load and quantise, each on its own clock; every rank must ask."""
     config, ranks = attempt.config, attempt.ranks
-    wanted = Wanted(config, prompts_of(config.sample.prompts, config.sample.prompts_file))
+    wanted = CacheRequest(config, prompts_of(config.sample.prompts, config.sample.prompts_file))
     cache = _cache(attempt, wanted, clocks)
     transformer, weights = _model(config, ranks, clocks)
     folder, precision = _folder(config), config.train.precision
     vae = load_vae(folder, ranks.device, DTYPES[precision])
-    judging = Judging(
+    judging = LoraEvaluation(
         config=config,
         run=attempt.run,
         ranks=ranks,
         cache=cache,
         prompts=wanted.prompts,
-        strata=Strata(transformer, cache, wanted.images, config, ranks=ranks),
-        painter=Painter(transformer, vae, folder, precision),
+        strata=FixedNoiseLoss(transformer, cache, wanted.images, config, ranks=ranks),
+        painter=ImagePipeline(transformer, vae, folder, precision),
     )
     clocks.lap("load", drain=True)
     return Prepared(
@@ -56,7 +56,7 @@ def prepare(attempt: Attempt[Finetune], clocks: Clocks) -> Prepared:
     )
 
 
-def _cache(attempt: Attempt[Finetune], wanted: Wanted, clocks: Clocks) -> Cache:
+def _cache(attempt: Attempt[Finetune], wanted: CacheRequest, clocks: Clocks) -> Cache:
     """The latents and embeddings of all that is wanted; ranks share the making."""
     config, ranks = attempt.config, attempt.ranks
     folder = _folder(config)

@@ -3,26 +3,26 @@
 from importlib.metadata import version
 from typing import Any
 
-from configs.checks.batch import Division, divide
+from configs.checks.batch import BatchLayout, divide
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.training import Profile
 from finetune.libraries import hide_progress_bars
 from finetune.native.data import Batches
-from finetune.native.evaluation import TuningLooks
+from finetune.native.evaluation import LoraEvaluator
 from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.preparing import Prepared, prepare
 from finetune.native.saving import LoraSaver
-from finetune.native.step import TuningSteps
+from finetune.native.step import LoraStep
 from train.engine.attempt import Attempt, carry_out
 from train.engine.checkpoint import TrainingState, load_newest
 from train.engine.clocks import Clocks
-from train.engine.context import begin_course
+from train.engine.context import begin_training
 from train.engine.distributed import process_group
-from train.engine.ema import Average
+from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
-from train.engine.numerics import LossScale
+from train.engine.numerics import LossScaler
 from train.engine.profiler import ProfileWindow
 
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
@@ -43,25 +43,25 @@ def _run(attempt: Attempt[Finetune]) -> None:
         prepared = prepare(attempt, clocks)
         attempt.note(**_facts(config, division, prepared))
         loop = _loop(attempt, division, prepared, clocks)
-        loop.course.conclude(loop.train())
+        loop.context.conclude(loop.train())
 
 
 def _loop(
-    attempt: Attempt[Finetune], division: Division, prepared: Prepared, clocks: Clocks
+    attempt: Attempt[Finetune], division: BatchLayout, prepared: Prepared, clocks: Clocks
 ) -> Loop[Finetune]:
     """The loop with the newest checkpoint in it."""
     config, ranks, weights = attempt.config, attempt.ranks, prepared.weights
     optimizer = make_optimizer(weights, config.optimizer)
-    average = Average(weights, decay=config.train.ema_decay, warmup=True)
-    scale = LossScale(fp16=False)
+    average = EMA(weights, decay=config.train.ema_decay, warmup=True)
+    scale = LossScaler(fp16=False)
     state = TrainingState(
         network=weights, average=average, optimizer=optimizer, scale=scale, clocks=clocks
     )
     load_newest(attempt.run.checkpoints, state)
-    course = begin_course(attempt, division=division, state=state, clocks=clocks)
-    looks = TuningLooks(course=course, average=average, judging=prepared.judging)
-    steps = TuningSteps(
-        course=course,
+    context = begin_training(attempt, division=division, state=state, clocks=clocks)
+    evaluator = LoraEvaluator(context=context, average=average, judging=prepared.judging)
+    steps = LoraStep(
+        context=context,
         transformer=prepared.transformer,
         weights=weights,
         optimizer=optimizer,
@@ -69,17 +69,17 @@ def _loop(
         batches=Batches(
             prepared.cache, prepared.wanted, config, division=division, rank=ranks.rank
         ),
-        looks=looks,
+        evaluator=evaluator,
     )
     # No step of a tuning is profiled.
     window = ProfileWindow(
         Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
     )
     saver = LoraSaver(attempt, weights, average)
-    return Loop(course=course, steps=steps, looks=looks, saver=saver, window=window)
+    return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
 
 
-def _facts(config: Finetune, division: Division, prepared: Prepared) -> dict[str, Any]:
+def _facts(config: Finetune, division: BatchLayout, prepared: Prepared) -> dict[str, Any]:
     """What the manifest tells of this attempt."""
     libraries = ("diffusers", "peft", "transformers", "torchao")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]

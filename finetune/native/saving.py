@@ -5,18 +5,18 @@ import hashlib
 from configs.schema import Finetune
 from finetune.native.lora import Weights, save_lora
 from train.engine.attempt import Attempt
-from train.engine.checkpoint import Saver, TrainingState
+from train.engine.checkpoint import CheckpointSaver, TrainingState
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import from_every_rank
-from train.engine.ema import Average
+from train.engine.ema import EMA
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
 
-class LoraSaver(Saver):
+class LoraSaver(CheckpointSaver):
     """Writes the LoRA of `weights` and of their average before each checkpoint."""
 
-    def __init__(self, attempt: Attempt[Finetune], weights: Weights, average: Average) -> None:
+    def __init__(self, attempt: Attempt[Finetune], weights: Weights, average: EMA) -> None:
         self._attempt, self._weights, self._lora_average = attempt, weights, average
         super().__init__(
             attempt.run.checkpoints,

@@ -10,45 +10,45 @@ from torch import Tensor
 from configs.schema import Finetune
 from finetune.native.base_model import arithmetic
 from finetune.native.data import Batches
-from finetune.native.evaluation import TuningLooks
+from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import Weights
 from finetune.native.loss import losses
 from finetune.native.optimizer import reduce_gradients
-from train.engine.context import Course
-from train.engine.ema import Average
+from train.engine.context import TrainingContext
+from train.engine.ema import EMA
 from train.pretrain.optimizer import clip_factor, gradient_norm, scale_gradients
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningSteps:
+class LoraStep:
     """Steps of `weights`, the matrices that are learned beside those of `transformer`."""
 
-    course: Course[Finetune]
+    context: TrainingContext[Finetune]
     transformer: FluxTransformer2DModel
     weights: Weights
     optimizer: torch.optim.AdamW
-    average: Average
+    average: EMA
     batches: Batches
-    looks: TuningLooks
+    evaluator: LoraEvaluator
 
     def begin(self) -> None:
         """Look once more where an attempt was killed before it could."""
-        if self.looks.judging.is_lacking(self.course.state.step):
-            self.course.clocks.lap("setup", drain=True)
-            self.looks.look()
+        if self.evaluator.judging.is_lacking(self.context.state.step):
+            self.context.clocks.lap("setup", drain=True)
+            self.evaluator.look()
 
     def take(self, step: int) -> Tensor:
         """One optimizer step over the global batch; the norm of its gradients."""
-        course, config = self.course, self.course.attempt.config
-        loss = torch.zeros((), device=course.attempt.ranks.device)
-        for part in range(course.division.accumulation):
+        context, config = self.context, self.context.attempt.config
+        loss = torch.zeros((), device=context.attempt.ranks.device)
+        for part in range(context.division.accumulation):
             loss = self._backward(step, part)
-        course.arrivals.note()
+        context.arrivals.note()
         reduce_gradients(self.weights)
-        course.finite.check()
+        context.finite.check()
         norm = gradient_norm(self.weights)
         scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
-        course.finite.put(step, norm + loss)
+        context.finite.put(step, norm + loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.update(step)
@@ -56,22 +56,22 @@ class TuningSteps:
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
         """The rate and the norm of the last step."""
-        return {"lr": self.course.attempt.config.optimizer.lr, "grad_norm": norm.item()}
+        return {"lr": self.context.attempt.config.optimizer.lr, "grad_norm": norm.item()}
 
     def _backward(self, step: int, part: int) -> Tensor:
         """Forward and backward of a microbatch; the sum of its losses, detached."""
-        course, config = self.course, self.course.attempt.config
-        device = course.attempt.ranks.device
-        course.clocks.lap("train")
+        context, config = self.context, self.context.attempt.config
+        device = context.attempt.ranks.device
+        context.clocks.lap("train")
         batch = self.batches.micro(step, part)
-        course.clocks.lap("data")
-        course.hang.passes()
+        context.clocks.lap("data")
+        context.hang.passes()
         batch = batch.to(device)
         with arithmetic(device, config.train.precision):
             found = losses(self.transformer, batch)
-        course.hang.passes()
+        context.hang.passes()
         # The gradients of ranks are summed: a rank's share is that of its images.
         (found.sum() / config.train.global_batch).backward()
         loss = found.detach().sum(dtype=torch.float64)
-        course.interval.add(loss, skipped=0)
+        context.interval.add(loss, skipped=0)
         return loss

@@ -7,15 +7,15 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from finetune.native.cache import Cache, Example, latent_name
+from finetune.native.cache import Cache, CaptionedImage, latent_name
 from finetune.native.draws import flow_time, stratum_noise
 from finetune.native.lora import using
-from finetune.native.loss import Batch, losses
+from finetune.native.loss import LatentBatch, losses
 from train.engine.distributed import Ranks, sum_over_ranks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class LossReduction:
     """The mean loss, that of no LoRA, and by how much it is lower, with a 95 % interval.
 
     The interval is over pairs of image and noise, each a mean over the strata: the same pairs
@@ -32,7 +32,7 @@ class Judged:
         return {f"validation_{name}": value for name, value in vars(self).items()}
 
 
-class Strata:
+class FixedNoiseLoss:
     """Judges the LoRA on the training images, each at `strata` times with `noises` noises.
 
     The times are the middles of equally likely parts of the density that training draws from;
@@ -43,7 +43,7 @@ class Strata:
         self,
         transformer: FluxTransformer2DModel,
         cache: Cache,
-        examples: list[Example],
+        examples: list[CaptionedImage],
         config: Finetune,
         *,
         ranks: Ranks,
@@ -54,7 +54,7 @@ class Strata:
         self._pairs = [(i, k) for i in range(len(examples)) for k in range(asked.noises)]
         self._zero: torch.Tensor | None = None
 
-    def judge(self, *, trained_with: tuple[str, ...], zero: tuple[str, ...]) -> Judged:
+    def judge(self, *, trained_with: tuple[str, ...], zero: tuple[str, ...]) -> LossReduction:
         """With the adapters of training, and with those of no LoRA; every rank must ask."""
         if self._zero is None:
             with using(self._transformer, *zero, after=trained_with):
@@ -63,7 +63,7 @@ class Strata:
             losses = self._losses()
         gains = (self._zero - losses).tolist()
         gain, spread = stats.tmean(gains), stats.sem(gains) if len(gains) > 1 else float("nan")
-        return Judged(
+        return LossReduction(
             loss=losses.mean().item(),
             loss_zero=self._zero.mean().item(),
             gain=float(gain),
@@ -94,7 +94,7 @@ class Strata:
     def _name(self) -> str:
         return latent_name(self._config.data.resolutions[0])
 
-    def _batch(self, number: int, t: float) -> Batch:
+    def _batch(self, number: int, t: float) -> LatentBatch:
         image, noise = self._pairs[number]
         latent, prompt, pooled = self._cache.part(
             self._examples[image], self._name(), "prompt", "pooled"
@@ -102,4 +102,6 @@ class Strata:
         drawn = torch.from_numpy(stratum_noise(image, noise, tuple(latent.shape)))
         parts = {"latent": latent, "noise": drawn, "prompt": prompt, "pooled": pooled}
         parts["t"] = torch.tensor(t, dtype=torch.float32)
-        return Batch(**{name: part[None] for name, part in parts.items()}).to(self._ranks.device)
+        return LatentBatch(**{name: part[None] for name, part in parts.items()}).to(
+            self._ranks.device
+        )

@@ -85,11 +85,13 @@ def _rerun(options: argparse.Namespace) -> int:
     from configs.run.study_folder import is_study_folder
     from launch.submit.run import submit
     from launch.submit.study import submit_study
-    from launch.submit.study_request import Wish
+    from launch.submit.study_request import StudyRequest
 
     for path in options.paths:
         if is_study_folder(path):
-            wish = Wish(source=path, overrides=[], site_name=options.site, flags={}, again=True)
+            wish = StudyRequest(
+                source=path, overrides=[], site_name=options.site, flags={}, again=True
+            )
             submit_study(wish, how="slurm")
         else:
             submit(path, [], how="slurm", site_name=options.site, extra={})

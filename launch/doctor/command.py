@@ -8,8 +8,8 @@ from pathlib import Path
 
 from configs.run.folder import ROOT
 from launch.doctor import gpu_flags, measurements, site_file
-from launch.doctor.measurements import Answer
-from launch.doctor.probe_jobs import Bench, bench
+from launch.doctor.measurements import Measurement
+from launch.doctor.probe_jobs import ProbeJobs, bench
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, spell
@@ -17,7 +17,7 @@ from launch.submit.site import logs_of_site
 from launch.table import show
 
 # The quick ones first; the limit's job takes two minutes and runs beside them.
-_ASKED: dict[str, Callable[[Bench], list[Answer]]] = {
+_ASKED: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
     "requeue": measurements.requeue,
     "place": measurements.place,
     "limit": measurements.limit,
@@ -51,14 +51,14 @@ def _default_partition() -> str:
     return chosen
 
 
-def _gpu_answers(found: list[gpu_flags.Gpus], words: list[str]) -> list[Answer]:
+def _gpu_answers(found: list[gpu_flags.Gpus], words: list[str]) -> list[Measurement]:
     if not found:
-        return [Answer(name="GPUs", value="none", means="sinfo lists no gres gpu here")]
+        return [Measurement(name="GPUs", value="none", means="sinfo lists no gres gpu here")]
     doubt = (
         "" if gpu_flags.discriminates(words) else "--test-only takes types that do not exist too"
     )
     return [
-        Answer(
+        Measurement(
             name=f"GPU {one.kind or '(untyped)'}, {one.most} a node",
             value=", ".join(one.accepted) or "no spelling accepted",
             means=doubt,
@@ -67,7 +67,7 @@ def _gpu_answers(found: list[gpu_flags.Gpus], words: list[str]) -> list[Answer]:
     ]
 
 
-def _measured(words: list[str], *, quick: bool, patience_min: float) -> list[Answer]:
+def _measured(words: list[str], *, quick: bool, patience_min: float) -> list[Measurement]:
     logs = logs_of_site(ROOT)
     logs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=logs))

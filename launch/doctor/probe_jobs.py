@@ -17,7 +17,7 @@ UMASK = "0026"
 
 
 @dataclass(kw_only=True)
-class Bench:
+class ProbeJobs:
     """The folder of the doctor's jobs on the shared file system, and their ids by name."""
 
     folder: Path
@@ -73,9 +73,9 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, flags: Sequence[str], *, patience_s: float) -> Iterator[Bench]:
+def bench(folder: Path, flags: Sequence[str], *, patience_s: float) -> Iterator[ProbeJobs]:
     """A bench whose jobs end with it."""
-    one = Bench(folder=folder, flags=list(flags), patience_s=patience_s)
+    one = ProbeJobs(folder=folder, flags=list(flags), patience_s=patience_s)
     try:
         yield one
     finally:

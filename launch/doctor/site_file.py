@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.disk import replace_file
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from launch.doctor.gpu_flags import SPELLINGS, Gpus, best
-from launch.doctor.measurements import Answer
+from launch.doctor.measurements import Measurement
 from launch.slurm import client
 
 _TEMPLATE = """\
@@ -50,7 +50,7 @@ def site_name(text: str) -> str:
 
 
 def text(
-    name: str, answers: Sequence[Answer], found: Sequence[Gpus], *, flags: Sequence[str]
+    name: str, answers: Sequence[Measurement], found: Sequence[Gpus], *, flags: Sequence[str]
 ) -> str:
     """The file, whole."""
     spelling = best(found)

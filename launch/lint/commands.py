@@ -2,7 +2,7 @@
 
 import re
 
-from launch.lint.script import Line, Script
+from launch.lint.script import Script, ScriptLine
 
 RUNNER = r"\b(srun|mpirun|mpiexec)\b"
 AGENT = r"\b(torchrun|torch\.distributed\.(run|launch))\b"
@@ -19,28 +19,28 @@ _SUBSTITUTION = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 
 
-def is_work(line: Line, command: str = _WORK) -> bool:
+def is_work(line: ScriptLine, command: str = _WORK) -> bool:
     """Whether the line runs what the job is for; `command` narrows it."""
     text = _SUBSTITUTION.sub("_", _IN_SINGLE_QUOTES.sub("''", line.text))
     return re.search(_BEGIN + command, text) is not None
 
 
-def bare(line: Line) -> str:
+def bare(line: ScriptLine) -> str:
     """The line with what stands in quotes left out."""
     return _IN_QUOTES.sub('""', line.text)
 
 
-def in_background(line: Line) -> bool:
+def in_background(line: ScriptLine) -> bool:
     """Whether a command of the line is sent to the background."""
     return re.search(r"(?<![&>])&(?![&>\d])", bare(line)) is not None
 
 
-def in_pipe(line: Line) -> bool:
+def in_pipe(line: ScriptLine) -> bool:
     """Whether the line is a pipeline."""
     return re.search(r"(?<!\|)\|(?!\|)", bare(line)) is not None
 
 
-def keeps_status(line: Line) -> bool:
+def keeps_status(line: ScriptLine) -> bool:
     """Whether the line itself does something with the exit code."""
     return line.has(r"\|\||&&|\$\?|^(el)?if\b|^while\b|^until\b|\bexec\b|^!")
 

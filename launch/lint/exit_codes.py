@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from launch.lint.commands import in_background, in_pipe, is_strict, is_work, keeps_status
 from launch.lint.lint import rule
-from launch.lint.script import Line, Script
+from launch.lint.script import Script, ScriptLine
 
 _WAITS_FOR = r"\bwait\s+(-n\b|[\"$%])"
 
@@ -26,7 +26,7 @@ def lost_exit_code(script: Script) -> Iterator[int]:
         yield main[held[-1]].number
 
 
-def _is_held(line: Line) -> bool:
+def _is_held(line: ScriptLine) -> bool:
     """Whether the line waits for work to end, and drops the result."""
     waits = is_work(line) and not in_background(line)
     return (waits or line.has(_WAITS_FOR)) and not keeps_status(line)

@@ -23,7 +23,7 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LintFinding:
     """A rule that a line breaks."""
 
     number: int
@@ -42,18 +42,18 @@ def rule(
     return make
 
 
-def findings(script: Script) -> list[Finding]:
+def findings(script: Script) -> list[LintFinding]:
     """What is wrong with a script, by line."""
     return sorted(_found(script), key=lambda one: (one.number, one.rule.name))
 
 
-def _found(script: Script) -> Iterator[Finding]:
+def _found(script: Script) -> Iterator[LintFinding]:
     # Imported late: they are made by this module's own decorator.
     from launch.lint import directives, exit_codes, rendezvous, signals
 
     for part in (directives, exit_codes, rendezvous, signals):
         for one in part.RULES:
-            yield from (Finding(number=number, rule=one) for number in one.where(script))
+            yield from (LintFinding(number=number, rule=one) for number in one.where(script))
 
 
 def examine(script: Script) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 _SHORT = {
     "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "e": "error",
@@ -23,7 +23,7 @@ _TRAP = re.compile(r"\btrap\s+(?:--\s+)?('[^']*'|\"[^\"]*\"|\S+)\s+([A-Z0-9 ]+)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ScriptLine:
     """A command, or several on one line, without its comment; `number` counts from 1."""
 
     number: int
@@ -48,7 +48,7 @@ class Trap:
 
     number: int
     signal: str
-    does: tuple[Line, ...]
+    does: tuple[ScriptLine, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +59,16 @@ class Script:
     shebang: str
     directives: dict[str, Directive]
     late: tuple[int, ...]
-    lines: tuple[Line, ...]
-    functions: dict[str, tuple[Line, ...]]
+    lines: tuple[ScriptLine, ...]
+    functions: dict[str, tuple[ScriptLine, ...]]
 
     @property
-    def main(self) -> list[Line]:
+    def main(self) -> list[ScriptLine]:
         """The lines outside of functions."""
         inside = {line.number for body in self.functions.values() for line in body}
         return [line for line in self.lines if line.number not in inside]
 
-    def find(self, pattern: str) -> list[Line]:
+    def find(self, pattern: str) -> list[ScriptLine]:
         """The lines that a regular expression is found in."""
         return [line for line in self.lines if line.has(pattern)]
 
@@ -145,14 +145,14 @@ def _without_documents(physical: list[str]) -> list[str]:
     return kept
 
 
-def _commands(physical: list[str]) -> Iterator[Line]:
+def _commands(physical: list[str]) -> Iterator[ScriptLine]:
     numbered = iter(enumerate(physical, start=1))
     for number, line in numbered:
         text = _without_comment(line).strip()
         while text.endswith("\\"):
             text = text[:-1].rstrip() + " " + _without_comment(next(numbered, (0, ""))[1]).strip()
         if text.strip():
-            yield Line(number=number, text=text.strip())
+            yield ScriptLine(number=number, text=text.strip())
 
 
 def _without_comment(line: str) -> str:
@@ -187,15 +187,15 @@ def _flags(text: str) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _functions(lines: tuple[Line, ...]) -> dict[str, tuple[Line, ...]]:
+def _functions(lines: tuple[ScriptLine, ...]) -> dict[str, tuple[ScriptLine, ...]]:
     """The bodies of functions, whose closing brace stands alone, or on the line of their name."""
-    found: dict[str, tuple[Line, ...]] = {}
+    found: dict[str, tuple[ScriptLine, ...]] = {}
     name, body = "", []
     for line in lines:
         opens = _FUNCTION.fullmatch(line.text)
         if not name and opens and (line.has(r"\(\s*\)") or line.text.startswith("function")):
             name, rest = opens[1], opens[2].strip()
-            body = [Line(number=line.number, text=rest.rstrip("} ;"))] if rest else []
+            body = [ScriptLine(number=line.number, text=rest.rstrip("} ;"))] if rest else []
             if rest.endswith("}"):
                 found[name], name = tuple(body), ""
         elif name and line.text.startswith("}"):

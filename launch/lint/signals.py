@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from launch.lint.commands import AGENT, RUNNER, in_background, is_work, sources_others
 from launch.lint.lint import rule
-from launch.lint.script import Line, Script
+from launch.lint.script import Script, ScriptLine
 
 _REQUEUE = r"\bscontrol\s+requeue\b"
 
@@ -136,7 +136,7 @@ def requeue_at_term(script: Script) -> Iterator[int]:
             yield trap.number
 
 
-def _requeues(script: Script, line: Line) -> bool:
+def _requeues(script: Script, line: ScriptLine) -> bool:
     """Whether the line requeues, or calls a function that does."""
     if line.has(_REQUEUE):
         return True

@@ -7,7 +7,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CheckResult:
     """One answer; `mend` says what to do where it is no pass."""
 
     level: Literal["pass", "warn", "fail"]
@@ -22,16 +22,16 @@ class Line:
         return f"{self.level:4}  {self.topic:12}  {shown}"
 
 
-def passed(topic: str, said: str) -> Line:
+def passed(topic: str, said: str) -> CheckResult:
     """All is well."""
-    return Line(level="pass", topic=topic, said=said)
+    return CheckResult(level="pass", topic=topic, said=said)
 
 
-def warning(topic: str, said: str, mend: str = "") -> Line:
+def warning(topic: str, said: str, mend: str = "") -> CheckResult:
     """It may go wrong, or cannot be told."""
-    return Line(level="warn", topic=topic, said=said, mend=mend)
+    return CheckResult(level="warn", topic=topic, said=said, mend=mend)
 
 
-def failure(topic: str, said: str, mend: str = "") -> Line:
+def failure(topic: str, said: str, mend: str = "") -> CheckResult:
     """It will go wrong."""
-    return Line(level="fail", topic=topic, said=said, mend=mend)
+    return CheckResult(level="fail", topic=topic, said=said, mend=mend)

@@ -4,14 +4,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.grid.study_file import is_study
 from configs.run.study_folder import is_study_folder
-from configs.yaml12 import ConfigError
 from launch.preflight import forecast, machine, request, signal_lead, storage, studies
-from launch.preflight.check import Line, failure
+from launch.preflight.check import CheckResult, failure
 from launch.preflight.subject import Subject, subject
 
-Check = Callable[[Subject], Iterator[Line]]
+Check = Callable[[Subject], Iterator[CheckResult]]
 
 _ASKED: tuple[Check, ...] = (request.batch, request.paths, request.partition)
 # What is alike for all runs of a site.
@@ -28,7 +28,7 @@ def preflight(source: Path, overrides: list[str], *, site_name: str | None) -> i
     return show(_lines(source, overrides, site_name))
 
 
-def _lines(source: Path, overrides: list[str], site_name: str | None) -> Iterator[Line]:
+def _lines(source: Path, overrides: list[str], site_name: str | None) -> Iterator[CheckResult]:
     try:
         if is_study_folder(source):
             raise ConfigError(f"{source}: a study's folder; name its file, or one of its cells")
@@ -48,7 +48,7 @@ def _lines(source: Path, overrides: list[str], site_name: str | None) -> Iterato
         yield from checks(one)
 
 
-def checks(one: Subject) -> Iterator[Line]:
+def checks(one: Subject) -> Iterator[CheckResult]:
     """All checks of one run; those that need the forecast come last."""
     for check in (*_ASKED, *_MACHINE):
         yield from check(one)
@@ -57,7 +57,7 @@ def checks(one: Subject) -> Iterator[Line]:
         yield from judge(one, outlook)
 
 
-def show(lines: Iterable[Line]) -> int:
+def show(lines: Iterable[CheckResult]) -> int:
     """Print lines as they come; 1 where one is a failure."""
     counts = {"pass": 0, "warn": 0, "fail": 0}
     for line in lines:

@@ -10,14 +10,14 @@ from typing import Any
 
 from configs.run.folder import ROOT
 from configs.schema import Pretrain
-from launch.preflight.check import Line, failure, passed, warning
+from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.subject import Subject
 
 _LONGEST_S = 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class ForecastAnswer:
     """Parameters of the network and an outlook by GPU; `remark` says why there is none."""
 
     parameters: int | None
@@ -25,10 +25,10 @@ class Forecast:
     remark: str = ""
 
 
-def ask(subject: Subject) -> Forecast:
+def ask(subject: Subject) -> ForecastAnswer:
     """The forecast of what would be submitted."""
     if not isinstance(subject.config, Pretrain):
-        return Forecast(parameters=None, gpus={}, remark=f"kind {subject.config.kind}")
+        return ForecastAnswer(parameters=None, gpus={}, remark=f"kind {subject.config.kind}")
     command = [sys.executable, "-m", "train", "forecast", str(subject.yaml), *subject.overrides]
     try:
         done = subprocess.run(
@@ -41,15 +41,17 @@ def ask(subject: Subject) -> Forecast:
             check=False,
         )
         told = json.loads(done.stdout)
-        return Forecast(parameters=int(told["parameters"]), gpus=dict(told["gpus"]))
+        return ForecastAnswer(parameters=int(told["parameters"]), gpus=dict(told["gpus"]))
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Forecast(parameters=None, gpus={}, remark=f"the forecast does not answer: {error}")
+        return ForecastAnswer(
+            parameters=None, gpus={}, remark=f"the forecast does not answer: {error}"
+        )
     except (ValueError, KeyError, TypeError):
         said = (done.stderr.strip().splitlines() or ["the forecast says nothing"])[-1]
-        return Forecast(parameters=None, gpus={}, remark=said)
+        return ForecastAnswer(parameters=None, gpus={}, remark=said)
 
 
-def memory(subject: Subject, forecast: Forecast) -> Iterator[Line]:
+def memory(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Whether the run fits into the memory of its GPU."""
     if subject.config.resources.gpus_per_node == 0:
         yield passed("gpu memory", "no GPU is asked for")

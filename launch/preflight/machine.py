@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 
 from configs.run.folder import ROOT
-from launch.preflight.check import Line, failure, passed, warning
+from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.subject import Subject
 
 _LONGEST_S = 180
@@ -24,7 +24,7 @@ python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
 """
 
 
-def modules(subject: Subject) -> Iterator[Line]:
+def modules(subject: Subject) -> Iterator[CheckResult]:
     """Whether the modules that the site names can be loaded."""
     done = _shell(_MODULES, subject)
     names = done.stdout.splitlines()[0] if done.stdout.strip() else ""
@@ -38,7 +38,7 @@ def modules(subject: Subject) -> Iterator[Line]:
         yield passed("modules", f"{file} names none")
 
 
-def virtualenv(subject: Subject) -> Iterator[Line]:
+def virtualenv(subject: Subject) -> Iterator[CheckResult]:
     """Whether env/activate.sh leaves a Python that imports torch."""
     done = _shell(_TORCH, subject)
     if done.returncode == 0:
@@ -67,7 +67,7 @@ def _shell(script: str, subject: Subject) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=said)
 
 
-def hidden(subject: Subject) -> Iterator[Line]:
+def hidden(subject: Subject) -> Iterator[CheckResult]:
     """Variables that would override a plain sbatch."""
     found = [name for name in os.environ if name.startswith("SBATCH_")]
     if found:

@@ -4,18 +4,18 @@ import shlex
 from collections.abc import Iterator
 
 from configs.checks.batch import check_ranks
-from configs.checks.infer import drawing
+from configs.checks.infer import infer_spec
 from configs.checks.paths import check_paths
+from configs.errors import ConfigError
 from configs.schema import Finetune, Infer
-from configs.yaml12 import ConfigError
-from launch.preflight.check import Line, failure, passed, warning
+from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.subject import Subject
 from launch.slurm import client, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, spell
 
 
-def batch(subject: Subject) -> Iterator[Line]:
+def batch(subject: Subject) -> Iterator[CheckResult]:
     """Whether `train.global_batch` divides over the ranks."""
     try:
         check_ranks(subject.config, world=subject.world)
@@ -29,7 +29,7 @@ def _ranks(world: int) -> str:
     return "1 rank" if world == 1 else f"{world} ranks"
 
 
-def paths(subject: Subject) -> Iterator[Line]:
+def paths(subject: Subject) -> Iterator[CheckResult]:
     """Whether what the config names is there, seen from here."""
     try:
         check_paths(subject.config)
@@ -40,18 +40,18 @@ def paths(subject: Subject) -> Iterator[Line]:
         yield from _model(subject)
 
 
-def _model(subject: Subject) -> Iterator[Line]:
+def _model(subject: Subject) -> Iterator[CheckResult]:
     """That a Flux is whole: on a node that reaches no network nothing could be fetched."""
     if isinstance(subject.config, Finetune):
         folder = subject.config.flux.folder
     elif isinstance(subject.config, Infer):
-        folder = str(drawing(subject.config).folder)
+        folder = str(infer_spec(subject.config).folder)
     else:
         return
     yield passed("model", f"{folder} has every file of a Flux: a node fetches nothing")
 
 
-def partition(subject: Subject) -> Iterator[Line]:
+def partition(subject: Subject) -> Iterator[CheckResult]:
     """Partition limits, which --test-only lets pass, and what sbatch says of the very flags."""
     flags, text = subject.job()
     try:
@@ -80,7 +80,7 @@ def _limits(flags: Flags) -> str:
     return f"allows {flags.get('time')} on {flags.get('nodes')} nodes"
 
 
-def _gpu_flags(subject: Subject, text: str) -> Iterator[Line]:
+def _gpu_flags(subject: Subject, text: str) -> Iterator[CheckResult]:
     """What sbatch says, where the partition was refused already."""
     answer = client.run("sbatch", "--test-only", text=text)
     if answer.returncode:
@@ -89,5 +89,5 @@ def _gpu_flags(subject: Subject, text: str) -> Iterator[Line]:
         yield _accepted(subject)
 
 
-def _accepted(subject: Subject) -> Line:
+def _accepted(subject: Subject) -> CheckResult:
     return passed("gpu flags", f"sbatch takes {shlex.join(spell(subject.site.flags))}")

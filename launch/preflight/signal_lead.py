@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import Record
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
-from launch.preflight.check import Line, failure, passed, warning
-from launch.preflight.forecast import Forecast
+from launch.preflight.check import CheckResult, failure, passed, warning
+from launch.preflight.forecast import ForecastAnswer
 from launch.preflight.storage import checkpoint_bytes
 from launch.preflight.subject import Subject
 
@@ -29,7 +29,7 @@ class Saves:
     step_s: float
 
 
-def lead(subject: Subject, forecast: Forecast) -> Iterator[Line]:
+def lead(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Whether the lead of --signal covers a minute, the slowest step and a save."""
     if not isinstance(subject.config, Pretrain):
         return

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.schema import Finetune, Pretrain
-from launch.preflight.check import GIB, Line, failure, passed, warning
-from launch.preflight.forecast import Forecast
+from launch.preflight.check import GIB, CheckResult, failure, passed, warning
+from launch.preflight.forecast import ForecastAnswer
 from launch.preflight.subject import Subject
 
 _BYTES_FP32 = 4
@@ -26,7 +26,7 @@ class Room:
     files: int | None
 
 
-def logs(subject: Subject) -> Iterator[Line]:
+def logs(subject: Subject) -> Iterator[CheckResult]:
     """Whether the folder of runs, or the one that it will be made in, can be written."""
     folder = subject.site.logs
     there = _existing(folder)
@@ -46,7 +46,7 @@ def logs(subject: Subject) -> Iterator[Line]:
         yield warning("logs", f"{folder} is not there yet; launch submit makes it", mend)
 
 
-def room(subject: Subject, forecast: Forecast) -> Iterator[Line]:
+def room(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Whether checkpoint.keep saves and one being written fit into what is free."""
     config = subject.config
     if isinstance(config, Finetune):

@@ -9,13 +9,13 @@ from configs.grid.cells import Cell
 from configs.grid.study_file import Grid, load_grid
 from configs.run.folder import ROOT
 from launch.preflight import forecast, request, signal_lead, storage
-from launch.preflight.check import Line, passed
+from launch.preflight.check import CheckResult, passed
 from launch.preflight.subject import Subject
 from launch.submit.plan import shape_of
 from launch.submit.site import Site, ask_site
 
 
-def lines(source: Path, overrides: list[str], *, site_name: str | None) -> Iterator[Line]:
+def lines(source: Path, overrides: list[str], *, site_name: str | None) -> Iterator[CheckResult]:
     """The answers on a study; those on one shape name it. `ConfigError` for what is none."""
     grid = load_grid(source, overrides)
     shapes: dict[str, list[Cell]] = {}
@@ -50,7 +50,7 @@ def _subject(grid: Grid, cell: Cell, site: Site) -> Subject:
     )
 
 
-def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> Iterator[Line]:
+def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> Iterator[CheckResult]:
     for check in (request.batch, request.paths):
         found = [
             (cell, line) for cell, one in zip(cells, subjects, strict=True) for line in check(one)
@@ -59,12 +59,12 @@ def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> It
         yield from wrong or [_named(found[0][1], f"{shape}, {len(cells)} cells")]
 
 
-def _of_one(one: Subject) -> Iterator[Line]:
+def _of_one(one: Subject) -> Iterator[CheckResult]:
     outlook = forecast.ask(one)
     yield from request.partition(one)
     for judge in (storage.room, signal_lead.lead, forecast.memory):
         yield from judge(one, outlook)
 
 
-def _named(line: Line, name: str) -> Line:
+def _named(line: CheckResult, name: str) -> CheckResult:
     return replace(line, said=f"{name}: {line.said}")

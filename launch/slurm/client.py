@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from launch.slurm import duration
 
 # States in which Slurm is done with a job.

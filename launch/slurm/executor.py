@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from launch.slurm.client import Refused, misleading_variables
 from launch.slurm.flags import Flags, fits_a_directive
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 # By name, without the dashes; a flag that takes no value has True.
 Flags = dict[str, str | bool]

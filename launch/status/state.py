@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import STATES, Record
-from configs.yaml12 import ConfigError
 from launch.slurm import client, duration
 from launch.slurm.client import Job, Refused
 from launch.status import submitted_jobs

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.run.study_folder import study_of
-from configs.yaml12 import ConfigError
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.status import submitted_jobs

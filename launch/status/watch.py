@@ -43,7 +43,7 @@ class Screen:
         self._height = len(lines)
 
 
-class Log:
+class ChangeLog:
     """A pipe or a file: what changed, as it changes."""
 
     def __init__(self) -> None:

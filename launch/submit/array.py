@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.run.folder import RunFolder
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
 from launch.slurm.executor import BatchScript
@@ -26,7 +26,7 @@ class Array:
     shape: str
     kind: str
     resources: Resources
-    rows: list[Row]
+    rows: list[StudyRow]
 
     @property
     def first(self) -> int:
@@ -40,7 +40,7 @@ class Array:
 
 
 def arrays_of(
-    study: StudyFolder, rows: Sequence[Row], *, size: int, configs: Mapping[str, Run]
+    study: StudyFolder, rows: Sequence[StudyRow], *, size: int, configs: Mapping[str, Run]
 ) -> Iterator[Array]:
     """The arrays that run these rows, none with an index beyond the cluster's array `size`.
 

@@ -11,20 +11,20 @@ from typing import Any
 
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths
+from configs.errors import ConfigError
 from configs.grid.cell_names import repeat_name
 from configs.grid.cells import Cell
 from configs.grid.study_file import Grid
 from configs.load import to_tree
 from configs.schema import Study
 from configs.schema.training import Resources
-from configs.yaml12 import ConfigError
 from launch.forecast import forecasts
 from launch.slurm.flags import fits_a_directive
 from launch.table import Row as TableRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedRun:
     """One run: a repeat of a cell, its place in the order, and why it is dropped, if it is."""
 
     name: str
@@ -49,12 +49,12 @@ class Plan:
     """
 
     grid: Grid
-    runs: list[Planned]
+    runs: list[PlannedRun]
     remarks: list[str]
     absent: str | None
 
     @property
-    def kept(self) -> list[Planned]:
+    def kept(self) -> list[PlannedRun]:
         """The runs that are not hopeless."""
         return [run for run in self.runs if run.dropped is None]
 
@@ -77,7 +77,7 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
     known = forecasts(grid.cells, base=str(grid.study.base)) if with_forecast else None
     hopeless = known.hopeless if known else {}
     runs = [
-        Planned(
+        PlannedRun(
             name=repeat_name(cell.name, repeat),
             cell=cell,
             repeat=repeat,

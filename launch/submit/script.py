@@ -6,11 +6,11 @@ from pathlib import Path
 
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
+from configs.errors import ConfigError
 from configs.load import load
 from configs.run.folder import ROOT, RunFolder, resume_config
 from configs.schema import Run
 from configs.schema.training import Resources
-from configs.yaml12 import ConfigError
 from launch.slurm import duration
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, fits_a_directive, spell, template_flags

@@ -5,8 +5,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.schema.training import Resources
-from configs.yaml12 import ConfigError
 from launch.slurm.flags import Flags, parse_flags
 
 

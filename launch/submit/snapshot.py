@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.disk import sync_folder
+from configs.errors import ConfigError
 from configs.run.code_version import Version, to_json, version, without_git_variables
-from configs.yaml12 import ConfigError
 
 # A data set that lies in the checkout unignored shall not be copied for each edit.
 MOST_BYTES = 256 * 2**20

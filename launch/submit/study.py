@@ -14,12 +14,12 @@ from launch.submit import snapshot
 from launch.submit.array import REPORT, Array, array_script, arrays_of, report_script
 from launch.submit.by_hand import cells_by_hand
 from launch.submit.study_cells import make_folder, record, withdraw
-from launch.submit.study_request import Errand, Wish, errand_of
+from launch.submit.study_request import StudyRequest, StudySubmission, study_submission
 
 
-def submit_study(wish: Wish, *, how: str) -> int:
+def submit_study(wish: StudyRequest, *, how: str) -> int:
     """Submit, start here, or only print what of a study is to be run; 0 where that was done."""
-    errand = errand_of(wish)
+    errand = study_submission(wish)
     if not errand.todo:
         print(f"study: {errand.study.path}")
         print("nothing is missing, nothing has failed", file=sys.stderr)
@@ -28,7 +28,7 @@ def submit_study(wish: Wish, *, how: str) -> int:
     return 0
 
 
-def _show(errand: Errand) -> None:
+def _show(errand: StudySubmission) -> None:
     arrays = _future_arrays(errand)
     for array in arrays:
         print(executor.sbatch_text(_script(errand, array)))
@@ -40,7 +40,7 @@ def _show(errand: Errand) -> None:
             print(textwrap.indent(line, "# ", lambda line: True))
 
 
-def _future_arrays(errand: Errand) -> list[Array]:
+def _future_arrays(errand: StudySubmission) -> list[Array]:
     """The arrays, of which no folder need be there."""
     planned = errand.plan.runs if errand.plan else []
     configs = {run.name: run.cell.config for run in planned}
@@ -48,7 +48,7 @@ def _future_arrays(errand: Errand) -> list[Array]:
     return list(arrays_of(errand.study, errand.todo, size=size, configs=configs))
 
 
-def _script(errand: Errand, array: Array) -> BatchScript:
+def _script(errand: StudySubmission, array: Array) -> BatchScript:
     return array_script(
         array,
         errand.study,
@@ -59,13 +59,13 @@ def _script(errand: Errand, array: Array) -> BatchScript:
     )
 
 
-def _report(errand: Errand, after: Sequence[str]) -> BatchScript:
+def _report(errand: StudySubmission, after: Sequence[str]) -> BatchScript:
     return report_script(
         errand.study, after=after, site=errand.sites.plain(), tree=errand.tree, extra=errand.flags
     )
 
 
-def _queue(errand: Errand) -> None:
+def _queue(errand: StudySubmission) -> None:
     arrays = _future_arrays(errand)
     scripts = [_script(errand, array) for array in arrays]
     known = client.partitions()
@@ -99,7 +99,7 @@ def _queue(errand: Errand) -> None:
     print("\n".join(dict.fromkeys(remarks)), file=sys.stderr)
 
 
-def _prepare(errand: Errand) -> None:
+def _prepare(errand: StudySubmission) -> None:
     """The snapshot, the folder with its cells, and the event that begins their wait."""
     snapshot.keep(errand.tree, errand.sites.plain().logs)
     if errand.plan is not None:
@@ -109,7 +109,7 @@ def _prepare(errand: Errand) -> None:
         record(RunFolder(errand.study.cell(row.cell)), "queued")
 
 
-def _start(errand: Errand) -> None:
+def _start(errand: StudySubmission) -> None:
     executor.check_folder(errand.study.path)
     _prepare(errand)
     kinds = {RunFolder(errand.study.cell(row.cell)).config().kind for row in errand.todo[:1]}

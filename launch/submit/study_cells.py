@@ -9,15 +9,16 @@ from pathlib import Path
 
 from configs.attempt.pruning import is_out_of_memory, proof_of
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.load import read_tree, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import RecordWriter, state
-from configs.run.study_folder import Row, StudyFolder, is_study_folder
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
+from configs.yaml12 import dump_yaml
 from launch.slurm import client
 from launch.slurm.client import Job
 from launch.status.state import Standing, standing
-from launch.submit.plan import Plan, Planned, digest
+from launch.submit.plan import Plan, PlannedRun, digest
 
 
 def find_same(plan: Plan, logs: Path) -> StudyFolder | None:
@@ -33,7 +34,7 @@ def find_same(plan: Plan, logs: Path) -> StudyFolder | None:
     return None
 
 
-def rows_with(plan: Plan, known: Sequence[Row], *, source: str) -> list[Row]:
+def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[StudyRow]:
     """The rows of a folder that is to hold the plan's runs too.
 
     Those of an array follow one another; those that are dropped are last. `ConfigError` where a
@@ -58,8 +59,8 @@ def rows_with(plan: Plan, known: Sequence[Row], *, source: str) -> list[Row]:
     ]
 
 
-def _row(run: Planned, *, index: int, order: int) -> Row:
-    return Row(
+def _row(run: PlannedRun, *, index: int, order: int) -> StudyRow:
+    return StudyRow(
         index=index,
         order=order,
         cell=run.name,
@@ -70,7 +71,7 @@ def _row(run: Planned, *, index: int, order: int) -> Row:
     )
 
 
-def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[Row]) -> None:
+def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> None:
     """Write the study, its rows, and the folder of every run that has none yet."""
     try:
         for folder in (study.path, study.jobs, study.cell("")):
@@ -87,7 +88,7 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[Row]) -> None:
         ) from None
 
 
-def _make_cell(path: Path, run: Planned) -> None:
+def _make_cell(path: Path, run: PlannedRun) -> None:
     (path / "attempts").mkdir(parents=True, exist_ok=True)
     # Not forced to disk one by one: a lost one is found missing, and made again.
     groups = to_tree(run.cell.config).items()
@@ -112,7 +113,7 @@ def record(run: RunFolder, event: str, **fields: str) -> None:
         writer.close()
 
 
-def standings(study: StudyFolder, rows: Collection[Row]) -> dict[int, Standing]:
+def standings(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, Standing]:
     """How the runs of these rows stand, by index; their folders alone are read."""
     return {row.index: standing(RunFolder(study.cell(row.cell))) for row in rows}
 
@@ -124,7 +125,7 @@ def live_jobs(told: Collection[Standing]) -> dict[str, Job]:
     return {job: one for job, one in known.items() if not one.has_ended}
 
 
-def to_run(study: StudyFolder, *, again: bool, dropped: bool) -> list[Row]:
+def to_run(study: StudyFolder, *, again: bool, dropped: bool) -> list[StudyRow]:
     """The rows to submit: missing, lost, stopped and failed.
 
     What ran out of memory would do so again, and what that ruled out stays so, until the proof
@@ -153,7 +154,7 @@ def _stands(proof: Path) -> bool:
     return is_out_of_memory(run, state(run.records()))
 
 
-def withdraw(study: StudyFolder, rows: Sequence[Row], *, is_new: bool) -> None:
+def withdraw(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:
     """Undo what was prepared for jobs that were not taken."""
     if is_new:
         shutil.rmtree(study.path)

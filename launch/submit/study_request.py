@@ -5,13 +5,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
 from configs.load import read_tree, resolve_study
 from configs.run.folder import ROOT, new_id
-from configs.run.study_folder import Row, StudyFolder, is_study_folder
+from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.schema import Study
 from configs.schema.training import Resources
-from configs.yaml12 import ConfigError
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags
 from launch.submit import snapshot
@@ -21,7 +21,7 @@ from launch.submit.study_cells import find_same, rows_with, to_run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class StudyRequest:
     """What the command line asks of a study.
 
     `source` is its file, a config with several values in `overrides`, or its folder. `into` is a
@@ -39,15 +39,15 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errand:
+class StudySubmission:
     """A study's folder, made or to be made, and what of it is to be run now."""
 
     study: StudyFolder
     settings: Study
     is_new: bool
     plan: Plan | None
-    rows: list[Row]
-    todo: list[Row]
+    rows: list[StudyRow]
+    todo: list[StudyRow]
     sites: "Sites"
     tree: snapshot.Tree
     flags: Flags
@@ -72,7 +72,7 @@ class Sites:
         return self.of(Resources(gpus_per_node=0))
 
 
-def errand_of(wish: Wish) -> Errand:
+def study_submission(wish: StudyRequest) -> StudySubmission:
     """What a wish comes to, checked; nothing is written yet. Raises ConfigError and Refused."""
     sites = Sites(wish.site_name)
     check_site(sites.plain())
@@ -88,7 +88,7 @@ def errand_of(wish: Wish) -> Errand:
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
     wanted = [] if is_new else to_run(study, again=wish.again, dropped=not wish.with_forecast)
     indexes = {row.index for row in wanted}
-    return Errand(
+    return StudySubmission(
         study=study,
         settings=plan.grid.study if plan else _settings(study),
         is_new=is_new,
@@ -105,7 +105,7 @@ def _settings(study: StudyFolder) -> Study:
     return resolve_study(read_tree(study.study_file), source=str(study.study_file))
 
 
-def _plan_and_folder(wish: Wish, logs: Path) -> tuple[Plan | None, StudyFolder | None]:
+def _plan_and_folder(wish: StudyRequest, logs: Path) -> tuple[Plan | None, StudyFolder | None]:
     """The plan, None for a folder that is gone on with as it is; the folder, None for a new one."""
     if wish.into is not None and not is_study_folder(wish.into):
         raise ConfigError(f"--into {wish.into}: not a study's folder")

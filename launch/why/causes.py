@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launch.why import first_failure, interruptions, symptoms
-from launch.why.evidence import Scene
+from launch.why.evidence import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Cause:
     name: str
     what: str
     advice: str
-    find: Callable[[Scene], list[str]]
+    find: Callable[[Evidence], list[str]]
 
 
 RESUME = "python -m launch submit {run}"
@@ -178,22 +178,22 @@ CAUSES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Diagnosis:
     """The cause of one attempt's end and the lines that show it; no cause where none is known."""
 
-    scene: Scene
+    scene: Evidence
     cause: Cause | None
     evidence: list[str]
     culprit: str
 
 
-def judge(scene: Scene) -> Verdict:
+def judge(scene: Evidence) -> Diagnosis:
     """The root of an attempt's end."""
     for cause in CAUSES:
         evidence = cause.find(scene)
         if evidence:
             culprit = first_failure.culprit(scene, cause.name)
-            return Verdict(scene=scene, cause=cause, evidence=evidence, culprit=culprit)
-    return Verdict(
+            return Diagnosis(scene=scene, cause=cause, evidence=evidence, culprit=culprit)
+    return Diagnosis(
         scene=scene, cause=None, evidence=[*scene.recorded(), *scene.by_slurm()], culprit=""
     )

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
 from configs.run.folder import ROOT, RunFolder, find_runs, is_run
-from configs.yaml12 import ConfigError
 from launch.status import submitted_jobs
 from launch.submit.site import logs_of_site
-from launch.why.causes import Verdict, judge
-from launch.why.evidence import Scene, scene_of_job, scenes
+from launch.why.causes import Diagnosis, judge
+from launch.why.evidence import Evidence, evidence_of_attempts, evidence_of_job
 
 
 def why(name: str, *, form: str) -> int:
@@ -26,7 +26,7 @@ def why(name: str, *, form: str) -> int:
     return int(verdicts[-1].cause is None and not _goes_on(verdicts[-1].scene))
 
 
-def _verdicts(name: str) -> tuple[RunFolder | None, list[Verdict]]:
+def _verdicts(name: str) -> tuple[RunFolder | None, list[Diagnosis]]:
     path = Path(name)
     if is_run(path):
         run: RunFolder | None = RunFolder(path.resolve())
@@ -35,8 +35,8 @@ def _verdicts(name: str) -> tuple[RunFolder | None, list[Verdict]]:
     else:
         run = _run_of(name, logs_of_site(ROOT))
     if run is not None:
-        return run, [judge(scene) for scene in scenes(run)]
-    scene = scene_of_job(name, logs_of_site(ROOT))
+        return run, [judge(scene) for scene in evidence_of_attempts(run)]
+    scene = evidence_of_job(name, logs_of_site(ROOT))
     if scene.start is None and not scene.texts:
         raise ConfigError(f"job {name}: Slurm knows nothing of it, and no run and no output does")
     return None, [judge(scene)]
@@ -55,12 +55,12 @@ def _run_of(job: str, logs: Path) -> RunFolder | None:
     return found[-1] if found else None
 
 
-def _goes_on(scene: Scene) -> bool:
+def _goes_on(scene: Evidence) -> bool:
     """Whether nothing has ended the attempt yet."""
     return scene.event in ("", "queued") and (scene.start is None or not scene.start.is_over)
 
 
-def _name(verdict: Verdict) -> str:
+def _name(verdict: Diagnosis) -> str:
     if verdict.cause is not None:
         return verdict.cause.name
     scene = verdict.scene
@@ -77,14 +77,14 @@ def _harmless(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
-def _title(verdict: Verdict, run: RunFolder | None) -> str:
+def _title(verdict: Diagnosis, run: RunFolder | None) -> str:
     scene = verdict.scene
     of = run.name if run else f"job {scene.start.job if scene.start else ''}".strip()
     attempt = f", attempt {scene.attempt}" if scene.attempt else ""
     return f"{of}{attempt}: {_name(verdict)}"
 
 
-def _text(verdict: Verdict, run: RunFolder | None) -> str:
+def _text(verdict: Diagnosis, run: RunFolder | None) -> str:
     lines = [_title(verdict, run)]
     if verdict.cause:
         lines.append(f"  {_fill(verdict.cause.what, verdict)}")
@@ -94,7 +94,7 @@ def _text(verdict: Verdict, run: RunFolder | None) -> str:
     return "\n".join(lines)
 
 
-def _advice(verdict: Verdict) -> str:
+def _advice(verdict: Diagnosis) -> str:
     scene = verdict.scene
     if verdict.cause:
         return _fill(verdict.cause.advice, verdict)
@@ -104,7 +104,7 @@ def _advice(verdict: Verdict) -> str:
     return f"read {where}; sacct -j JOB says what Slurm saw"
 
 
-def _fill(text: str, verdict: Verdict) -> str:
+def _fill(text: str, verdict: Diagnosis) -> str:
     scene = verdict.scene
     run = scene.run.path if scene.run else None
     saved = f"; it saved at step {scene.end['step']}" if scene.end.get("step") else ""
@@ -126,7 +126,7 @@ def _near(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _to_json(verdict: Verdict) -> dict[str, Any]:
+def _to_json(verdict: Diagnosis) -> dict[str, Any]:
     scene = verdict.scene
     said = {
         "run": str(scene.run.path) if scene.run else None,

@@ -14,7 +14,7 @@ from configs.run.records import Record, read_records, state
 from launch.status import submitted_jobs
 from launch.status.tail import job_output
 from launch.why import slurm_history
-from launch.why.log_lines import Quote, Text, first_quotes, part_of_attempt, read
+from launch.why.log_lines import LogLines, Quote, first_quotes, part_of_attempt, read
 from launch.why.slurm_history import Start
 
 # What an attempt may end with.
@@ -22,7 +22,7 @@ _ENDS = ("done", "stopped", "paused", "skipped", "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class Evidence:
     """The last event and its quote, the note of the first failing rank, texts, and Slurm's word."""
 
     run: RunFolder | None
@@ -32,7 +32,7 @@ class Scene:
     end_quote: Quote | None
     step: int | None
     note: dict[str, Any]
-    texts: list[Text]
+    texts: list[LogLines]
     start: Start | None
 
     @property
@@ -80,7 +80,7 @@ def _line(text: str) -> str:
     return text.strip().splitlines()[0][:300] if text.strip() else "no message"
 
 
-def scenes(run: RunFolder) -> list[Scene]:
+def evidence_of_attempts(run: RunFolder) -> list[Evidence]:
     """One scene per attempt, the oldest first; then one without attempt, if a job waits."""
     entries = {entry["attempt"]: entry for entry in run.manifest().get("attempts", [])}
     known: dict[str, list[Start]] = {}
@@ -106,13 +106,13 @@ def _scene(
     entry: dict[str, Any],
     job: str | None,
     known: list[Start],
-) -> Scene:
+) -> Evidence:
     began = entry.get("time")
     end, quote, step = _end(run, number)
     output = job_output(run, job) or (slurm_history.output_of(job) if job else None)
     texts = [part_of_attempt(read(output), run=run.path, number=number)] if output else []
     folder = run.attempt(number)
-    return Scene(
+    return Evidence(
         run=run,
         attempt=number,
         began=began,
@@ -125,12 +125,12 @@ def _scene(
     )
 
 
-def scene_of_job(job: str, logs: Path) -> Scene:
+def evidence_of_job(job: str, logs: Path) -> Evidence:
     """What is left of a job that no run tells of."""
     known = slurm_history.starts(job)
     output = slurm_history.output_of(job)
     found = [output] if output else list(logs.glob(f"*-{glob.escape(job)}.out"))
-    return Scene(
+    return Evidence(
         run=None,
         attempt=0,
         began=None,
@@ -172,7 +172,7 @@ def _note(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _own_texts(folder: Path) -> Iterator[Text]:
+def _own_texts(folder: Path) -> Iterator[LogLines]:
     """What ranks and agents wrote: the ranks first, whose words are nearest to the cause."""
     ranks = sorted((folder / "ranks").glob("*.log"))
     agents = sorted(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from launch.why import symptoms
-from launch.why.evidence import Scene
+from launch.why.evidence import Evidence
 
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 # By cause: the reason that a rank would note, and the words that it would leave.
@@ -19,7 +19,7 @@ _TEXTS = {
 }
 
 
-def culprit(scene: Scene, cause: str) -> str:
+def culprit(scene: Evidence, cause: str) -> str:
     """Such as "rank 3 on node-2"; empty where nothing tells it."""
     if cause == "killed":
         return _killed(scene)
@@ -37,7 +37,7 @@ def culprit(scene: Scene, cause: str) -> str:
     return _who_said(scene, pattern)
 
 
-def _who_said(scene: Scene, pattern: str) -> str:
+def _who_said(scene: Evidence, pattern: str) -> str:
     """The rank whose own log holds the words."""
     for text in scene.texts:
         rank = re.fullmatch(r"rank-(\d+)\.log", text.path.name)
@@ -46,7 +46,7 @@ def _who_said(scene: Scene, pattern: str) -> str:
     return ""
 
 
-def _first_to_fail(scene: Scene) -> str:
+def _first_to_fail(scene: Evidence) -> str:
     """The rank that left its note first."""
     if "rank" not in scene.note:
         return ""
@@ -54,7 +54,7 @@ def _first_to_fail(scene: Scene) -> str:
     return f"rank {scene.note['rank']}{node}"
 
 
-def _killed(scene: Scene) -> str:
+def _killed(scene: Evidence) -> str:
     """The rank that the agents saw killed first; see `signs.KILLED` for what is no killing."""
     found = []
     for text in scene.texts:
@@ -74,7 +74,7 @@ def _death(report: str) -> list[tuple[str, str]]:
     return [(fields.get("time", ""), who)]
 
 
-def _latecomer(scene: Scene) -> str:
+def _latecomer(scene: Evidence) -> str:
     """The rank that came to fewer steps than the others."""
     if scene.folder is None:
         return ""

@@ -1,13 +1,13 @@
 """The evidence of what Slurm and people do to jobs: limits, preemption, lost nodes, wishes."""
 
 from launch.why import slurm_history
-from launch.why.evidence import Scene
+from launch.why.evidence import Evidence
 
 # Slurm warns at a tick of 30 s before the lead that was asked for, and saving takes its time.
 _NEAR_LIMIT_S = 180 + 30 + 60
 
 
-def launch_failure(scene: Scene) -> list[str]:
+def launch_failure(scene: Evidence) -> list[str]:
     """A job that Slurm could not start: 0:53, and nothing said."""
     start = scene.start
     failed = start is not None and (
@@ -16,13 +16,13 @@ def launch_failure(scene: Scene) -> list[str]:
     return scene.by_slurm() if failed and scene.event in ("", "queued") else []
 
 
-def node_failure(scene: Scene) -> list[str]:
+def node_failure(scene: Evidence) -> list[str]:
     """Slurm's word for it."""
     quotes = scene.quotes(r"DUE TO NODE FAILURE|DUE TO NODE_FAIL")
     return quotes + scene.by_slurm() if quotes or scene.state == "NODE_FAIL" else []
 
 
-def time_limit(scene: Scene) -> list[str]:
+def time_limit(scene: Evidence) -> list[str]:
     """Slurm's word for it, or a save so near to the limit that it was the warning's."""
     quotes = scene.quotes(r"DUE TO TIME LIMIT")
     if quotes or scene.state in ("TIMEOUT", "DEADLINE"):
@@ -34,7 +34,7 @@ def time_limit(scene: Scene) -> list[str]:
     return [left, *_order(scene)]
 
 
-def _left_s(scene: Scene) -> float:
+def _left_s(scene: Evidence) -> float:
     """Seconds from the end of the attempt to the job's limit; infinite where not known."""
     start = scene.start
     if start is None or start.limit_s is None or start.begun is None:
@@ -43,7 +43,7 @@ def _left_s(scene: Scene) -> float:
     return start.begun + start.limit_s - float(ended) if ended else float("inf")
 
 
-def preemption(scene: Scene) -> list[str]:
+def preemption(scene: Evidence) -> list[str]:
     """Slurm's word for it, or a warning far from the limit where jobs must make way."""
     quotes = scene.quotes(r"DUE TO PREEMPTION")
     if quotes or scene.state == "PREEMPTED":
@@ -55,12 +55,12 @@ def preemption(scene: Scene) -> list[str]:
     return []
 
 
-def _far(scene: Scene) -> str:
+def _far(scene: Evidence) -> str:
     left = _left_s(scene)
     return f"{left / 60:.0f} minutes" if left < float("inf") else "not known to be near, or"
 
 
-def requeue(scene: Scene) -> list[str]:
+def requeue(scene: Evidence) -> list[str]:
     """`scontrol requeue` by a person or by Slurm, while the ranks had no warning."""
     quotes = scene.quotes(r"DUE TO JOB REQUEUE")
     by_slurm = scene.state == "REQUEUED" and scene.event == ""
@@ -69,7 +69,7 @@ def requeue(scene: Scene) -> list[str]:
     )
 
 
-def scancel(scene: Scene) -> list[str]:
+def scancel(scene: Evidence) -> list[str]:
     """Slurm's word for it."""
     quotes = scene.quotes(r"JOB \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
     asked = scene.event in ("", "stopped") and bool(quotes)
@@ -78,7 +78,7 @@ def scancel(scene: Scene) -> list[str]:
     return []
 
 
-def stop_file(scene: Scene) -> list[str]:
+def stop_file(scene: Evidence) -> list[str]:
     """A run that ended in order as it was asked to by its file STOP, or by Ctrl-C."""
     if scene.event != "stopped":
         return []
@@ -87,11 +87,11 @@ def stop_file(scene: Scene) -> list[str]:
     return by_file + _order(scene)
 
 
-def pause(scene: Scene) -> list[str]:
+def pause(scene: Evidence) -> list[str]:
     """A run that saved and left at a warning, which nothing says more about."""
     return _order(scene) if scene.event == "paused" else []
 
 
-def _order(scene: Scene) -> list[str]:
+def _order(scene: Evidence) -> list[str]:
     """What the ranks themselves said to that."""
     return [str(scene.end_quote)] if scene.end_quote else []

@@ -23,7 +23,7 @@ class Quote:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class LogLines:
     """The lines of a file, or a part of it that begins with line `first`."""
 
     path: Path
@@ -44,7 +44,7 @@ class Text:
                 return
 
 
-def read(path: Path) -> Text:
+def read(path: Path) -> LogLines:
     """A file's lines; none where it cannot be read."""
     first = 1
     try:
@@ -58,10 +58,10 @@ def read(path: Path) -> Text:
     except OSError:
         content = b""
     lines = content.decode(errors="replace").split("\n")
-    return Text(path=path, first=first, lines=tuple(lines))
+    return LogLines(path=path, first=first, lines=tuple(lines))
 
 
-def part_of_attempt(text: Text, *, run: Path, number: int) -> Text:
+def part_of_attempt(text: LogLines, *, run: Path, number: int) -> LogLines:
     """What a job's own output holds of one attempt: a requeued job appends to its file."""
     starts = {
         int(found[1]): i
@@ -70,13 +70,13 @@ def part_of_attempt(text: Text, *, run: Path, number: int) -> Text:
     }
     if number not in starts:
         # Before the first attempt of all, or a file that says nothing of attempts.
-        return text if not starts else Text(path=text.path, first=1, lines=())
+        return text if not starts else LogLines(path=text.path, first=1, lines=())
     later = [i for other, i in starts.items() if other > number]
     begin, end = starts[number], min(later, default=len(text.lines))
-    return Text(path=text.path, first=text.first + begin, lines=text.lines[begin:end])
+    return LogLines(path=text.path, first=text.first + begin, lines=text.lines[begin:end])
 
 
-def first_quotes(texts: Iterable[Text], pattern: str, *, most: int = 3) -> list[str]:
+def first_quotes(texts: Iterable[LogLines], pattern: str, *, most: int = 3) -> list[str]:
     """The first line of each text in which a pattern is found, of so many texts."""
     found = (next(text.find(pattern), None) for text in texts)
     return [str(quote) for quote in found if quote is not None][:most]

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from launch.slurm import client, duration
 from launch.slurm.client import Refused
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from configs.attempt import close
-from launch.why.evidence import Scene
+from launch.why.evidence import Evidence
 
 CUDA_OOM = r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED"
 HOST_OOM = (
@@ -32,15 +32,15 @@ LOST_PEERS = (
 )
 
 
-def _failed(scene: Scene) -> bool:
+def _failed(scene: Evidence) -> bool:
     """Whether the attempt ended badly: an end in order is not looked through for errors."""
     return scene.event in ("failed", "")
 
 
-def of_reason(reason: str) -> Callable[[Scene], list[str]]:
+def of_reason(reason: str) -> Callable[[Evidence], list[str]]:
     """Evidence of an end that was recorded with a reason."""
 
-    def find(scene: Scene) -> list[str]:
+    def find(scene: Evidence) -> list[str]:
         if reason == "config" and scene.run is None:
             return _refused(scene)
         return scene.recorded() if _failed(scene) and scene.reason == reason else []
@@ -48,15 +48,15 @@ def of_reason(reason: str) -> Callable[[Scene], list[str]]:
     return find
 
 
-def _refused(scene: Scene) -> list[str]:
+def _refused(scene: Evidence) -> list[str]:
     """Our commands leave with 2 where a person must mend something."""
     if scene.start is None or scene.start.exit_code != "2:0":
         return []
     return [*(str(quote) for text in scene.texts for quote in text.last()), *scene.by_slurm()]
 
 
-def _found(reason: str, pattern: str) -> Callable[[Scene], list[str]]:
-    def find(scene: Scene) -> list[str]:
+def _found(reason: str, pattern: str) -> Callable[[Evidence], list[str]]:
+    def find(scene: Evidence) -> list[str]:
         if not _failed(scene):
             return []
         quotes = scene.quotes(pattern)
@@ -73,23 +73,23 @@ port_clash = _found("port", PORT)
 lost_peers = _found("nccl", LOST_PEERS)
 
 
-def host_oom(scene: Scene) -> list[str]:
+def host_oom(scene: Evidence) -> list[str]:
     """The kernel's, Slurm's or Python's word for it."""
     killed = scene.by_slurm() if scene.state == "OUT_OF_MEMORY" else []
     return killed + _found("host_oom", HOST_OOM)(scene)
 
 
-def done(scene: Scene) -> list[str]:
+def done(scene: Evidence) -> list[str]:
     """Its own word."""
     return scene.recorded() if scene.event == "done" else []
 
 
-def skipped(scene: Scene) -> list[str]:
+def skipped(scene: Evidence) -> list[str]:
     """Its study's word."""
     return scene.recorded() if scene.event == "skipped" else []
 
 
-def killed(scene: Scene) -> list[str]:
+def killed(scene: Evidence) -> list[str]:
     """A rank that ended by a signal other than torchrun's own."""
     # The watch for hangs ends the ranks itself.
     if not _failed(scene) or scene.reason == "hang":
@@ -97,25 +97,25 @@ def killed(scene: Scene) -> list[str]:
     return scene.quotes(KILLED) or scene.quotes(KILLED_BRIEFLY)
 
 
-def no_progress(scene: Scene) -> list[str]:
+def no_progress(scene: Evidence) -> list[str]:
     """The end of attempts without progress, as it was recorded."""
     stalled = scene.reason == "timeout" and "saved nothing new" in scene.said
     return scene.recorded() if stalled else []
 
 
-def hang(scene: Scene) -> list[str]:
+def hang(scene: Evidence) -> list[str]:
     """The watch's word, or that of NCCL's or gloo's own clock."""
     if not _failed(scene):
         return []
     return (scene.recorded() if scene.reason == "hang" else []) + scene.quotes(HANG)
 
 
-def silent_success(scene: Scene) -> list[str]:
+def silent_success(scene: Evidence) -> list[str]:
     """A failure for which nothing was wrong but that nothing was said."""
     return scene.recorded() if scene.event == "failed" and "status 0 and" in scene.said else []
 
 
-def crash(scene: Scene) -> list[str]:
+def crash(scene: Evidence) -> list[str]:
     """What is left: an exception, or an exit code that is not 0."""
     if scene.event == "failed":
         return scene.recorded() + scene.quotes(r"\w+Error: |^Traceback|\(SIGABRT\)")[:1]

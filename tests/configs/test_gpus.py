@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from configs.errors import ConfigError
 from configs.gpus import find_gpu, load_gpus
-from configs.yaml12 import ConfigError
 
 # Names as drivers report them.
 REPORTED = {

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from configs.errors import ConfigError
 from configs.load import flatten, load, merge, parse_overrides, resolve, to_tree
 from configs.schema import KINDS, keys
-from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+from configs.yaml12 import dump_yaml, parse_yaml
 
 SHIPPED = [file for kind in KINDS for file in sorted(Path("configs", kind).glob("*.yaml"))]
 GOLDEN = Path(__file__).parent / "golden"

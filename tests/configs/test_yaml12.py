@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from configs.yaml12 import ConfigError, dump_value, dump_yaml, parse_yaml
+from configs.errors import ConfigError
+from configs.yaml12 import dump_value, dump_yaml, parse_yaml
 
 
 def read(text: str) -> object:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from analysis.archive import pack
 from configs.run.folder import ROOT, RunFolder, find_runs
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
 from tests.analysis.audit.test_aitoolkit_folder import write_run
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
@@ -152,7 +152,7 @@ def as_study(folder: Path, cells: dict[str, dict[str, Any]]) -> Path:
             for key in next(iter(cells.values()))}  # fmt: skip
     StudyFolder(folder).study_file.write_text(dump_yaml({"kind": "study", "axes": axes}))
     StudyFolder(folder).write_rows(
-        Row(index=n, order=n, cell=cell, repeat=1, shape="s", digest="", levels=levels)
+        StudyRow(index=n, order=n, cell=cell, repeat=1, shape="s", digest="", levels=levels)
         for n, (cell, levels) in enumerate(cells.items())
     )
     return folder

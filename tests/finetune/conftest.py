@@ -40,7 +40,7 @@ def paths(flux: Path) -> list[str]:
 
 
 def carry_out(
-    source: Path, overrides: list[str], *, kind: str = "finetune", wish: str | None = None
+    source: Path, overrides: list[str], *, kind: str = "finetune", stop_request: str | None = None
 ) -> RunFolder:
     """One attempt at a run, in this process, to its end as the job body settles it.
 
@@ -58,8 +58,8 @@ def carry_out(
     attempt = open_attempt(source, overrides, kind=kind)
     assert attempt is not None
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
-    if wish:
-        (attempt / wish).touch()
+    if stop_request:
+        (attempt / stop_request).touch()
     heard = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     before = {each: signal.getsignal(each) for each in heard}
     try:
@@ -81,11 +81,11 @@ def tune(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tune]
     logs = tmp_path_factory.mktemp("logs")
 
     def to_its_end(
-        *overrides: str, resumes: RunFolder | None = None, wish: str | None = None
+        *overrides: str, resumes: RunFolder | None = None, stop_request: str | None = None
     ) -> RunFolder:
         if resumes:
-            return carry_out(resumes.path, list(overrides), wish=wish)
-        return carry_out(TINY, [*paths(flux), *QUICK, *overrides], wish=wish)
+            return carry_out(resumes.path, list(overrides), stop_request=stop_request)
+        return carry_out(TINY, [*paths(flux), *QUICK, *overrides], stop_request=stop_request)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))

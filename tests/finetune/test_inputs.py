@@ -11,8 +11,8 @@ import pytest
 
 from configs.attempt.open import open_attempt
 from configs.checks.flux import missing
+from configs.errors import ConfigError
 from configs.run.folder import find_runs
-from configs.yaml12 import ConfigError
 from finetune.tiny_flux import make
 from launch.preflight import request
 from launch.preflight.subject import subject

@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 
 from configs.load import load
-from train.engine.checkpoint import Saver, TrainingState, load_newest
+from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest
 from train.engine.checkpoint_files import newest
 from train.engine.clocks import Clocks
-from train.engine.ema import Average
-from train.engine.numerics import LossScale
+from train.engine.ema import EMA
+from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -27,14 +27,14 @@ from train.pretrain.optimizer import make_optimizer
 def make_state() -> tuple[TrainingState, torch.nn.Module]:
     config = load(Path("configs/pretrain/digits.yaml"), ["model.depth=2", "model.width=64"])
     network = build_network(config)
-    average = Average(network, decay=0.9, warmup=False)
+    average = EMA(network, decay=0.9, warmup=False)
     optimizer = make_optimizer(network, config.optimizer)
     clocks = Clocks(torch.device("cpu"))
     return TrainingState(
         network=network,
         average=average,
         optimizer=optimizer,
-        scale=LossScale(fp16=False),
+        scale=LossScaler(fp16=False),
         clocks=clocks,
     ), network
 
@@ -43,7 +43,7 @@ def child(folder: Path, ready: int) -> None:
     dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     state, network = make_state()
     load_newest(folder, state)
-    saver = Saver(folder, keep=2)
+    saver = CheckpointSaver(folder, keep=2)
     while True:
         os.write(ready, b"!")
         # Every tensor holds the step, so that a mixture of two saves would show.

@@ -8,7 +8,7 @@ from configs.schema.encode import Encoding
 from tests.train.tiny_vae import save_images, save_kl
 from train.encode import Progress, encode
 from train.engine.distributed import process_group, read_ranks
-from train.engine.stop import Wish
+from train.engine.stop import StopRequest
 
 # 15 images make the shards 4 + 4 + 4 + 3; a microbatch of 3 leaves a rest in each.
 SMALL = {"size": 16, "shard_examples": 4, "micro_batch": 3}
@@ -29,12 +29,12 @@ def write_store(folder: Path, *, per_class: int = 5) -> Path:
 
 
 def encode_alone(
-    config: Encoding, *, wish: Callable[[], Wish] = lambda: Wish.GO_ON
-) -> tuple[Wish, list[Progress]]:
+    config: Encoding, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
+) -> tuple[StopRequest, list[Progress]]:
     """Encode with this process as the only rank."""
     ranks, heard = read_ranks(), list[Progress]()
     with process_group(ranks):
-        return encode(config, ranks, wish=wish, report=heard.append), heard
+        return encode(config, ranks, request=request, report=heard.append), heard
 
 
 def latents(store: Path, **keys: object) -> Data:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError, DataError
 from tests.train.latent_stores import contents, encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_cosmos, spoil_config
 from train.data.latents.store import read_index
-from train.data.source import DataError, open_source
+from train.data.source import open_source
 from train.engine.failure import reason_of
-from train.engine.stop import Wish
+from train.engine.stop import StopRequest
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def test_a_finished_store_is_checked_and_left_as_it_is(copy: Path) -> None:
     assert sorted(before)[:2] == ["encoding.json", "index.json"]
     assert len(before) == 2 + 4 * 2
     times = {file: file.stat().st_mtime_ns for file in (copy / "store").glob("shard-*")}
-    wish, heard = encode_alone(encoding(copy))
-    assert wish is Wish.GO_ON
+    request, heard = encode_alone(encoding(copy))
+    assert request is StopRequest.GO_ON
     assert [each.shards for each in heard] == [4]
     assert {file: file.stat().st_mtime_ns for file in times} == times
 
@@ -63,7 +63,7 @@ def test_a_rerun_makes_what_is_missing_or_damaged_and_nothing_else(copy: Path, s
     (store / "index.json").unlink()
     spoil(store)
     times = {file: file.stat().st_mtime_ns for file in store.glob("shard-*.safetensors")}
-    assert encode_alone(encoding(copy, micro_batch=3))[0] is Wish.GO_ON
+    assert encode_alone(encoding(copy, micro_batch=3))[0] is StopRequest.GO_ON
     assert shards(store) == before
     assert not list(store.glob(".*"))
     for file, time in times.items():
@@ -87,15 +87,15 @@ def test_a_wish_is_followed_between_shards_and_the_rest_is_made_later(
     config = encoding(made, out=str(tmp_path / "store"))
     asked = count()
 
-    def wish() -> Wish:
-        return Wish.STOP if next(asked) == 2 else Wish.GO_ON
+    def request() -> StopRequest:
+        return StopRequest.STOP if next(asked) == 2 else StopRequest.GO_ON
 
-    ended, heard = encode_alone(config, wish=wish)
-    assert (ended, heard[-1].shards, heard[-1].images) == (Wish.STOP, 2, 8)
+    ended, heard = encode_alone(config, request=request)
+    assert (ended, heard[-1].shards, heard[-1].images) == (StopRequest.STOP, 2, 8)
     with pytest.raises(DataError, match=r"not a finished latent store; run jobs/encode\.sbatch"):
         open_source(latents(tmp_path / "store"))
     ended, heard = encode_alone(config)
-    assert (ended, heard[0].shards, heard[-1].shards) == (Wish.GO_ON, 2, 4)
+    assert (ended, heard[0].shards, heard[-1].shards) == (StopRequest.GO_ON, 2, 4)
     assert shards(tmp_path / "store") == shards(made / "store")
 
 
@@ -142,7 +142,7 @@ def test_a_bad_image_names_itself_or_is_left_out_and_counted(copy: Path, workers
     with pytest.raises(DataError, match=r"class-1/002\.png: not a readable image.*skip_bad true"):
         encode_alone(encoding(copy, workers=workers))
     ended, heard = encode_alone(encoding(copy, workers=workers, skip_bad=True))
-    assert (ended, heard[-1].images, heard[-1].skipped) == (Wish.GO_ON, 14, 1)
+    assert (ended, heard[-1].images, heard[-1].skipped) == (StopRequest.GO_ON, 14, 1)
     index = read_index(copy / "store")
     assert (index.examples, index.images.listed, index.images.skipped) == (14, 15, 1)
     source = open_source(latents(copy / "store"))

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from configs.errors import DataError
 from train.data.folder import ImageFolder, list_images
-from train.data.source import DataError, Source
+from train.data.source import Source
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = range(1, 6)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.data.digits import Digits
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from configs.errors import DataError
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
 from train.data.latents.store import AGAIN, ENCODING, INDEX, Index, checksum, read_index
 from train.data.latents.vae import check_vae
-from train.data.source import DataError
 
 # The first SD VAE gives ImageNet channel means of 0..1.1 and stds of 0.6..0.85 after its scaling,
 # 5.8 and 4.6 before (Karras et al. 2024, EDM2): normalised latents pass and others do not.

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from train.data.source import DataError, Source
+from configs.errors import DataError
+from train.data.source import Source
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm"}
 

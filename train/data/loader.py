@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
+from configs.errors import DataError
 from configs.schema import Pretrain
-from train.data.source import DataError, Source
+from train.data.source import Source
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import Variant, draw, order
+from train.diffusion.rng import Augmentation, draw, order
 from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
@@ -23,7 +24,7 @@ _Place = tuple[int, int, int]  # number in the stream of images, epoch, index wi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
     The losses are to be multiplied by `weight` `[m]` float32, where there is one. `skipped`
@@ -37,16 +38,16 @@ class Batch:
     weight: Tensor | None = None
     skipped: int = 0
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "Microbatch":
         """The batch on `device`; from pinned memory the copy does not wait."""
         return self._with(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pin_memory(self) -> "Batch":
+    def pin_memory(self) -> "Microbatch":
         """The batch in page-locked memory; the data loader calls it."""
         return self._with(Tensor.pin_memory)
 
-    def _with(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        return Batch(
+    def _with(self, change: Callable[[Tensor], Tensor]) -> "Microbatch":
+        return Microbatch(
             image=change(self.image),
             noise=change(self.noise),
             t=change(self.t),
@@ -56,7 +57,7 @@ class Batch:
         )
 
 
-class Examples(Dataset[Batch]):
+class Examples(Dataset[Microbatch]):
     """Makes whole microbatches of examples with what chance decides for each."""
 
     def __init__(self, source: Source, config: Pretrain) -> None:
@@ -64,7 +65,7 @@ class Examples(Dataset[Batch]):
         self._shift = time_shift(config)
         self._sampler = TimeSampler(config.objective, shift=self._shift, seed=config.seed)
 
-    def __getitem__(self, places: list[_Place]) -> Batch:
+    def __getitem__(self, places: list[_Place]) -> Microbatch:
         config = self._config
         seed, shape = config.seed, (config.data.channels, config.data.size, config.data.size)
         # Filled in place: to collect and stack small arrays takes as long again as to read them.
@@ -75,7 +76,7 @@ class Examples(Dataset[Batch]):
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
             )
             flip = config.data.flip and chance.flip
-            variant = Variant(flip=flip, seed=seed, epoch=epoch, index=index)
+            variant = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
             images[number], label, tries = self._drawn(index, variant)
             noises[number] = chance.noise
             skipped += tries
@@ -83,7 +84,7 @@ class Examples(Dataset[Batch]):
             labels.append(config.data.classes if chance.drop_label else label)
         weighted = config.objective.sampler == "variance"
         weights = torch.tensor([time.weight for time in times]) if weighted else None
-        return Batch(
+        return Microbatch(
             image=torch.from_numpy(images),
             noise=torch.from_numpy(noises),
             t=torch.tensor([time.t for time in times], dtype=torch.float32),
@@ -92,7 +93,7 @@ class Examples(Dataset[Batch]):
             skipped=skipped,
         )
 
-    def _drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int, int]:
+    def _drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int, int]:
         """The example, or the next that can be read where the config says so, and the tries."""
         size = len(self._source)
         for tries in range(size if self._config.data.skip_bad else 1):
@@ -108,7 +109,9 @@ class Examples(Dataset[Batch]):
 class Places:
     """For each microbatch of a rank, the places of its examples, without end."""
 
-    def __init__(self, *, size: int, seed: int, division: Division, rank: int, images: int) -> None:
+    def __init__(
+        self, *, size: int, seed: int, division: BatchLayout, rank: int, images: int
+    ) -> None:
         self._size, self._seed, self._division = size, seed, division
         self._rank, self._images = rank, images
         self._orders: dict[int, np.ndarray] = {}
@@ -148,8 +151,8 @@ class Loading(Iterator[Item]):
 
 
 def microbatches(
-    source: Source, config: Pretrain, *, division: Division, rank: int, images: int, pin: bool
-) -> Loading[Batch]:
+    source: Source, config: Pretrain, *, division: BatchLayout, rank: int, images: int, pin: bool
+) -> Loading[Microbatch]:
     """The microbatches of data rank `rank` after the whole run has seen `images` images."""
     places = Places(size=len(source), seed=config.seed, division=division, rank=rank, images=images)
     loader = DataLoader(

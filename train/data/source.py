@@ -6,12 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from configs.errors import DataError
 from configs.schema.data import Data
-from train.diffusion.rng import Variant, dummy_latent, held_out
-
-
-class DataError(ValueError):
-    """A data set, or a file of one, that cannot be trained on; the message names it."""
+from train.diffusion.rng import Augmentation, dummy_latent, held_out
 
 
 class Source(Protocol):
@@ -23,13 +20,13 @@ class Source(Protocol):
         """The example as it is, the same at every call."""
         ...
 
-    def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """The example in the variant that chance has chosen."""
         image, label = self[index]
         return (image[:, :, ::-1] if variant.flip else image), label
 
 
-class Part(Source):
+class Subset(Source):
     """The examples of a source with the given numbers."""
 
     def __init__(self, source: Source, numbers: NDArray[np.int64]) -> None:
@@ -41,7 +38,7 @@ class Part(Source):
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
         return self._source[int(self._numbers[index])]
 
-    def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """The source's own drawing."""
         return self._source.drawn(int(self._numbers[index]), variant)
 
@@ -75,15 +72,15 @@ def open_source(data: Data) -> Source:
     return source
 
 
-def training_part(source: Source, data: Data) -> Part:
+def training_part(source: Source, data: Data) -> Subset:
     """What is trained on: all but what is held out."""
     kept = np.setdiff1d(np.arange(len(source)), held_out(len(source), data.held_out))
-    return Part(source, kept)
+    return Subset(source, kept)
 
 
-def held_out_part(source: Source, data: Data) -> Part:
+def held_out_part(source: Source, data: Data) -> Subset:
     """What is never trained on."""
-    return Part(source, held_out(len(source), data.held_out))
+    return Subset(source, held_out(len(source), data.held_out))
 
 
 def _open(data: Data) -> Source:

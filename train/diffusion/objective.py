@@ -13,7 +13,7 @@ from train.diffusion.guidance import Network
 _PIXELS = ("digits", "cifar10", "folder")
 
 
-class Objective:
+class DiffusionObjective:
     """The objective of a config, on one device."""
 
     def __init__(self, config: Pretrain, device: torch.device) -> None:

@@ -17,7 +17,7 @@ _LABEL, _STRATA, _PROBE = 8, 9, 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class ExampleRandomness:
     """What chance decides for one example: `t` in 0..1, noise of the image's shape.
 
     `u` is uniform in 0..1, for samplers that draw another time.
@@ -31,7 +31,7 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class Augmentation:
     """Which variant of an example an epoch shows: mirrored or not, and noise of its own."""
 
     flip: bool
@@ -62,12 +62,12 @@ def draw(
     shape: tuple[int, ...],
     objective: Objective,
     shift: float = 1.0,
-) -> Draw:
+) -> ExampleRandomness:
     """The draw of example `index` in epoch `epoch`; `shift` is a of t' = a t / (1 + (a-1) t)."""
     generator = _generator(seed, _EXAMPLE, index, epoch)
     u, drop, flip = generator.random(3)
     normal = generator.standard_normal()
-    return Draw(
+    return ExampleRandomness(
         t=flow_time(u, normal, objective, shift=shift),
         u=float(u),
         drop_label=bool(drop < objective.label_dropout),

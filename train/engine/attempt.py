@@ -10,8 +10,8 @@ from configs.run.folder import RunFolder
 from train.engine.distributed import Ranks, read_ranks
 from train.engine.environment import placement
 from train.engine.failure import leave_note
-from train.engine.metrics import Journal, log, start_logging
-from train.engine.stop import ENDS, Watch, Wish
+from train.engine.metrics import MetricsLogger, log, start_logging
+from train.engine.stop import ENDS, StopRequest, StopSignals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Attempt(Generic[Kind]):
     number: int
     config: Kind
     ranks: Ranks
-    watch: Watch
+    watch: StopSignals
 
     @property
     def folder(self) -> Path:
@@ -39,9 +39,11 @@ class Attempt(Generic[Kind]):
         if places is not None:
             self.run.note(self.number, placement=places, **facts)
 
-    def open_journal(self, *, tensorboard: bool = False) -> Journal:
+    def open_metrics(self, *, tensorboard: bool = False) -> MetricsLogger:
         """Its journal, to be closed by `conclude`."""
-        return Journal(self.run, attempt=self.number, rank=self.ranks.rank, tensorboard=tensorboard)
+        return MetricsLogger(
+            self.run, attempt=self.number, rank=self.ranks.rank, tensorboard=tensorboard
+        )
 
 
 Work = Callable[[Attempt[Kind]], None]
@@ -54,7 +56,7 @@ def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int
     folder = run.attempt(number)
     start_logging(folder, rank=ranks.rank, console_ranks=config.log.console_ranks)
     try:
-        watch = Watch(run, attempt=number)
+        watch = StopSignals(run, attempt=number)
         work(Attempt(run=run, number=number, config=config, ranks=ranks, watch=watch))
     except Exception as error:
         leave_note(folder, error, rank=ranks.rank)
@@ -63,10 +65,10 @@ def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int
     return 0
 
 
-def conclude(journal: Journal, wish: Wish, fields: dict[str, Any]) -> None:
+def conclude(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:
     """Record how the work ended, with `fields`, unless a newer attempt is there to do that."""
-    if wish is Wish.LEAVE:
+    if request is StopRequest.LEAVE:
         log.warning("a newer attempt has begun: leaving")
     else:
-        journal.event(ENDS[wish], **fields)
-    journal.close()
+        metrics.event(ENDS[request], **fields)
+    metrics.close()

@@ -18,22 +18,22 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.optim import AdamW
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.engine.checkpoint_files import (
-    Writer,
+    CheckpointWriter,
     damaged_files,
     discard_partial,
     first_cause,
     newest_first,
-    set_aside,
+    quarantine,
     step_name,
 )
 from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, from_rank_0
-from train.engine.ema import Average
+from train.engine.ema import EMA
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
-from train.engine.numerics import LossScale
+from train.engine.numerics import LossScaler
 
 
 class TrainingState(Stateful):
@@ -43,9 +43,9 @@ class TrainingState(Stateful):
         self,
         *,
         network: nn.Module,
-        average: Average,
+        average: EMA,
         optimizer: AdamW,
-        scale: LossScale,
+        scale: LossScaler,
         clocks: Clocks,
     ) -> None:
         self._network, self._average = network, average
@@ -90,14 +90,14 @@ def _number(value: float) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that is whole and in place."""
 
     step: int
     images: int
 
 
-class Saver:
+class CheckpointSaver:
     """Saves the state of all ranks, now or while training goes on; at most one is under way."""
 
     def __init__(
@@ -111,14 +111,16 @@ class Saver:
         self._folder, self._keep, self._is_superseded = folder, keep, is_superseded
         # Its own group: the thread that writes must not mix its messages with the loop's.
         self._group: Any = dist.new_group(backend="gloo") if asynchronous else None
-        self._pending: tuple[concurrent.futures.Future[object], Saved] | None = None
-        self._finished: list[Saved] = []
+        self._pending: tuple[concurrent.futures.Future[object], SavedCheckpoint] | None = None
+        self._finished: list[SavedCheckpoint] = []
 
     def save(self, state: TrainingState) -> None:
         """Save `state` as the newest checkpoint; every rank must."""
         self.wait()
-        name, saved = step_name(state.step), Saved(step=state.step, images=state.images)
-        writer = Writer(self._folder, name, keep=self._keep, is_superseded=self._is_superseded)
+        name, saved = step_name(state.step), SavedCheckpoint(step=state.step, images=state.images)
+        writer = CheckpointWriter(
+            self._folder, name, keep=self._keep, is_superseded=self._is_superseded
+        )
         with self._room_given_back():
             _on_rank_0(writer.prepare)
             if self._group is None:
@@ -131,7 +133,7 @@ class Saver:
         assert isinstance(begun, concurrent.futures.Future)
         self._pending = begun, saved
 
-    def finished(self) -> list[Saved]:
+    def finished(self) -> list[SavedCheckpoint]:
         """Checkpoints that came into place since this was last asked; raises what failed."""
         if self._pending and self._pending[0].done():
             self.wait()
@@ -206,7 +208,7 @@ def agree_on_newest(folder: Path) -> str | None:
         if not damaged:
             return str(name)
         log.warning("%s is damaged (%s): passed over", folder / name, ", ".join(damaged))
-        _on_rank_0(lambda: set_aside(folder / name))  # noqa: B023
+        _on_rank_0(lambda: quarantine(folder / name))  # noqa: B023
     if names:
         raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
     return None

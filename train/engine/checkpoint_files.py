@@ -58,7 +58,7 @@ def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[st
     return [name for name in sorted(sums)[part::parts] if file_sum(checkpoint / name) != sums[name]]
 
 
-def set_aside(checkpoint: Path) -> None:
+def quarantine(checkpoint: Path) -> None:
     """Rename a damaged checkpoint, so that nothing takes it for a good one."""
     aside = checkpoint.with_suffix(_DAMAGED)
     if aside.exists():
@@ -66,7 +66,7 @@ def set_aside(checkpoint: Path) -> None:
     checkpoint.rename(aside)
 
 
-class Writer(FileSystemWriter):
+class CheckpointWriter(FileSystemWriter):
     """Writes a checkpoint beside its place, with a sum of every file, and installs it.
 
     The pointer `latest` moves last, so a kill at any moment leaves the older checkpoint or the
@@ -78,7 +78,7 @@ class Writer(FileSystemWriter):
     ) -> None:
         self._folder, self._name, self._keep = folder, name, keep
         self._is_superseded = is_superseded
-        self._beside = beside(folder, name)
+        self._beside = partial_path(folder, name)
         super().__init__(self._beside)
 
     def prepare(self) -> None:
@@ -112,7 +112,7 @@ class Writer(FileSystemWriter):
         install(self._folder, self._name, keep=self._keep)
 
 
-def beside(folder: Path, name: str) -> Path:
+def partial_path(folder: Path, name: str) -> Path:
     """Where a checkpoint is written before it is installed."""
     return folder / f"{name}{_PARTIAL}"
 
@@ -122,7 +122,7 @@ def install(folder: Path, name: str, *, keep: int) -> None:
     final = folder / name
     if final.exists():  # the same step again, after a resume from an older one
         final.rename(folder / f"{name}.old{_PARTIAL}")
-    beside(folder, name).rename(final)
+    partial_path(folder, name).rename(final)
     sync_folder(folder)
     replace_file(folder / "latest", f"{name}\n")
     discard_partial(folder)

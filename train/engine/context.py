@@ -3,62 +3,62 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Finetune, Pretrain
 from train.engine.attempt import Attempt, conclude
 from train.engine.checkpoint import TrainingState
 from train.engine.clocks import Clocks
-from train.engine.interval import Interval
-from train.engine.metrics import Arrivals, Journal, log
-from train.engine.numerics import FiniteWatch
-from train.engine.stop import Wish
-from train.engine.watchdog import HangWatch
+from train.engine.interval import LossAccumulator
+from train.engine.metrics import ArrivalLog, MetricsLogger, log
+from train.engine.numerics import NonFiniteCheck
+from train.engine.stop import StopRequest
+from train.engine.watchdog import HangWatchdog
 
 Training = TypeVar("Training", Pretrain, Finetune)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course(Generic[Training]):
+class TrainingContext(Generic[Training]):
     """What the loop and the steps of a training share, whatever it is that learns."""
 
     attempt: Attempt[Training]
-    division: Division
+    division: BatchLayout
     state: TrainingState
     clocks: Clocks
-    interval: Interval
-    journal: Journal
-    arrivals: Arrivals
-    hang: HangWatch
-    finite: FiniteWatch
+    interval: LossAccumulator
+    metrics: MetricsLogger
+    arrivals: ArrivalLog
+    hang: HangWatchdog
+    finite: NonFiniteCheck
 
     @property
     def at(self) -> dict[str, int]:
         """Where it is, as fields of a record."""
         return {"step": self.state.step, "images": self.state.images}
 
-    def conclude(self, wish: Wish) -> None:
+    def conclude(self, request: StopRequest) -> None:
         """Record how training ended, unless a newer attempt is there to do that."""
-        conclude(self.journal, wish, self.at | self.clocks.fields())
+        conclude(self.metrics, request, self.at | self.clocks.fields())
         self.arrivals.close()
 
 
-def begin_course(
-    attempt: Attempt[Training], *, division: Division, state: TrainingState, clocks: Clocks
-) -> Course[Training]:
+def begin_training(
+    attempt: Attempt[Training], *, division: BatchLayout, state: TrainingState, clocks: Clocks
+) -> TrainingContext[Training]:
     """The course from `state` on, which holds the newest checkpoint; says that it has started."""
     config, ranks = attempt.config, attempt.ranks
-    course = Course(
+    context = TrainingContext(
         attempt=attempt,
         division=division,
         state=state,
         clocks=clocks,
-        interval=Interval(ranks.device),
-        journal=attempt.open_journal(tensorboard=config.log.tensorboard),
-        arrivals=Arrivals(attempt.folder, rank=ranks.rank),
-        hang=HangWatch(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
-        finite=FiniteWatch(ranks.device),
+        interval=LossAccumulator(ranks.device),
+        metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
+        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank),
+        hang=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
+        finite=NonFiniteCheck(ranks.device),
     )
-    course.journal.event("started", **course.at)
+    context.metrics.event("started", **context.at)
     if state.step:
         log.info("resumed from step %d", state.step)
-    return course
+    return context

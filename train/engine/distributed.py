@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
-from configs.checks.batch import Division
-from configs.yaml12 import ConfigError
+from configs.checks.batch import BatchLayout
+from configs.errors import ConfigError
 
 # What torchrun tells a rank, and a command of its own must not take for its place.
 VARIABLES = (
@@ -77,7 +77,7 @@ def process_group(ranks: Ranks) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def store_of(ranks: Ranks) -> dist.Store:
+def bootstrap_store(ranks: Ranks) -> dist.Store:
     """Where ranks leave words for one another, before there is a process group."""
     if ranks.world == 1:
         return dist.HashStore()
@@ -85,7 +85,7 @@ def store_of(ranks: Ranks) -> dist.Store:
     return dist.PrefixStore("ditbench", store)
 
 
-def told_by_rank_0(ranks: Ranks, say: Callable[[], str]) -> str:
+def broadcast_str_before_init(ranks: Ranks, say: Callable[[], str]) -> str:
     """What rank 0 says, on every rank, before there is a process group.
 
     Where rank 0 raises `ConfigError`, so do all.
@@ -109,12 +109,12 @@ def told_by_rank_0(ranks: Ranks, say: Callable[[], str]) -> str:
     return said
 
 
-def data_rank(ranks: Ranks, division: Division) -> int:
+def data_rank(ranks: Ranks, division: BatchLayout) -> int:
     """Which share of the images this rank has: the same for the ranks of one tensor group."""
     return ranks.rank // division.tensor
 
 
-def make_mesh(division: Division, device: torch.device) -> DeviceMesh:
+def make_mesh(division: BatchLayout, device: torch.device) -> DeviceMesh:
     """The (replicate, shard, tensor) mesh over all ranks; `tensor` are neighbours."""
     shape = (division.replicate, division.shard, division.tensor)
     return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard", "tensor"))

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 from configs.schema.training import Train
 
 
-class Average:
+class EMA:
     """An average of every parameter; of sharded parameters, of the shard of this rank.
 
     With decay None there is no average: `average` is empty, and the weights stand for it.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.run.folder import node_name
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, to_rank_0
@@ -54,7 +54,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def arithmetic(config: Pretrain, division: Division) -> dict[str, str]:
+def arithmetic(config: Pretrain, division: BatchLayout) -> dict[str, str]:
     """Element types of what is kept, computed and sent, which no layout changes but `gather`."""
     compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
@@ -65,7 +65,7 @@ def arithmetic(config: Pretrain, division: Division) -> dict[str, str]:
 
 
 def training_facts(
-    config: Pretrain, division: Division, network: torch.nn.Module
+    config: Pretrain, division: BatchLayout, network: torch.nn.Module
 ) -> Mapping[str, Any]:
     """Sizes that rates are computed with."""
     macs = network_macs(config)

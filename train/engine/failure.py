@@ -12,10 +12,9 @@ from pathlib import Path
 import torch
 
 from configs.attempt.close import NODE_FAULT
+from configs.errors import ConfigError, DataError
 from configs.run.folder import node_name
 from configs.run.records import REASONS
-from configs.yaml12 import ConfigError
-from train.data.source import DataError
 
 # What torch says where a file that it writes cannot grow; it hides the reason.
 _CUT_SHORT = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing")

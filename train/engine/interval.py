@@ -8,7 +8,7 @@ from torch import Tensor
 from train.engine.distributed import sum_over_ranks
 
 
-class Interval:
+class LossAccumulator:
     """Losses and skipped images of this rank since the last record, kept on the device."""
 
     def __init__(self, device: torch.device) -> None:

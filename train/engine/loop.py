@@ -8,14 +8,14 @@ from typing import Any, Generic, Protocol
 import torch
 from torch import Tensor
 
-from train.engine.checkpoint import Saver
-from train.engine.context import Course, Training
+from train.engine.checkpoint import CheckpointSaver
+from train.engine.context import Training, TrainingContext
 from train.engine.distributed import Agreement
 from train.engine.profiler import ProfileWindow
-from train.engine.stop import Wish
+from train.engine.stop import StopRequest
 
 
-class Steps(Protocol):
+class TrainStep(Protocol):
     """How a kind of training takes its steps; every rank must ask."""
 
     def begin(self) -> None:
@@ -30,7 +30,7 @@ class Steps(Protocol):
         ...
 
 
-class Looks(Protocol):
+class Evaluator(Protocol):
     """What a kind of training looks at on the way; every rank must ask."""
 
     def due(self, step: int) -> list[Callable[[], None]]:
@@ -42,106 +42,106 @@ class Looks(Protocol):
 class Loop(Generic[Training]):
     """Trains, records and saves; what is trained, and looked at, is passed in."""
 
-    course: Course[Training]
-    steps: Steps
-    looks: Looks
-    saver: Saver
+    context: TrainingContext[Training]
+    steps: TrainStep
+    evaluator: Evaluator
+    saver: CheckpointSaver
     window: ProfileWindow
 
     def __post_init__(self) -> None:
-        self._saved_at = self.course.state.step
+        self._saved_at = self.context.state.step
         self._norm: Tensor | None = None
 
-    def train(self) -> Wish:
+    def train(self) -> StopRequest:
         """Train to the last step or until a wish to leave; saved unless a newer attempt runs."""
-        course, agreement = self.course, Agreement()
-        last, watch = course.attempt.config.train.steps, course.attempt.watch
-        with contextlib.closing(course.hang):
+        context, agreement = self.context, Agreement()
+        last, watch = context.attempt.config.train.steps, context.attempt.watch
+        with contextlib.closing(context.hang):
             self.steps.begin()
-            course.clocks.lap("setup", drain=True)
-            agreement.vote(watch.wish())
-            wish = Wish(agreement.settle())
-            while course.state.step < last and wish is Wish.GO_ON:
+            context.clocks.lap("setup", drain=True)
+            agreement.vote(watch.request())
+            request = StopRequest(agreement.settle())
+            while context.state.step < last and request is StopRequest.GO_ON:
                 self._step()
                 self._after_step()
-                wish = Wish(agreement.vote(watch.wish()))
-            course.hang.rests()
-            wish = max(wish, Wish(agreement.settle()))
-            course.finite.check()
-            if course.state.step == last and wish is not Wish.LEAVE:
-                wish = Wish.GO_ON
-            elif wish is not Wish.LEAVE and course.state.step > self._saved_at:
+                request = StopRequest(agreement.vote(watch.request()))
+            context.hang.rests()
+            request = max(request, StopRequest(agreement.settle()))
+            context.finite.check()
+            if context.state.step == last and request is not StopRequest.LEAVE:
+                request = StopRequest.GO_ON
+            elif request is not StopRequest.LEAVE and context.state.step > self._saved_at:
                 self._record()
                 self._save()
             self.window.close()
-            self._finish_saving(wish)
-        return wish
+            self._finish_saving(request)
+        return request
 
     def _step(self) -> None:
-        course, step = self.course, self.course.state.step + 1
+        context, step = self.context, self.context.state.step + 1
         if self.window.opens_before(step):
             # Profiled steps are recorded apart.
             self._record()
             self.window.open()
-        course.hang.begins(step)
+        context.hang.begins(step)
         self._norm = self.steps.take(step)
-        course.state.step = step
-        course.state.images += course.attempt.config.train.global_batch
-        course.interval.steps += 1
-        course.clocks.lap("train")
+        context.state.step = step
+        context.state.images += context.attempt.config.train.global_batch
+        context.interval.steps += 1
+        context.clocks.lap("train")
 
     def _after_step(self) -> None:
         """What is due after a step: a record, a save, looks."""
-        course, config, step = self.course, self.course.attempt.config, self.course.state.step
+        context, config, step = self.context, self.context.attempt.config, self.context.state.step
         saves = step % config.checkpoint.every == 0 or step == config.train.steps
-        looks = self.looks.due(step)
-        course.hang.passes()
-        if saves or looks:
-            course.hang.rests()
+        evaluator = self.evaluator.due(step)
+        context.hang.passes()
+        if saves or evaluator:
+            context.hang.rests()
         closes = self.window.closes_after_step()
-        if closes or saves or looks or step % config.log.every == 0:
+        if closes or saves or evaluator or step % config.log.every == 0:
             self._record()
         if closes:
             self.window.close()
         if saves:
             self._save()
-        for look in looks:
+        for look in evaluator:
             look()
         self._tell_saved()
 
     def _record(self) -> None:
         """Record the steps since the last record, if there are any."""
-        course, config = self.course, self.course.attempt.config
-        if self._norm is None or not course.interval.steps:
+        context, config = self.context, self.context.attempt.config
+        if self._norm is None or not context.interval.steps:
             return
-        course.finite.check()
-        course.clocks.lap("train", drain=True)
-        images = course.interval.steps * config.train.global_batch
-        fields: dict[str, Any] = dict(course.at)
-        fields |= course.interval.close(images=images, tensor=course.division.tensor)
+        context.finite.check()
+        context.clocks.lap("train", drain=True)
+        images = context.interval.steps * config.train.global_batch
+        fields: dict[str, Any] = dict(context.at)
+        fields |= context.interval.close(images=images, tensor=context.division.tensor)
         fields |= self.steps.fields(self._norm)
-        device = course.attempt.ranks.device
+        device = context.attempt.ranks.device
         if device.type == "cuda":
             fields["gpu_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
-        course.arrivals.write(course.state.step)
-        course.journal.step(fields | course.clocks.fields(), steps=config.train.steps)
+        context.arrivals.write(context.state.step)
+        context.metrics.step(fields | context.clocks.fields(), steps=config.train.steps)
 
     def _save(self) -> None:
         """Save a checkpoint, or begin to."""
         with self.window.region("save"):
-            self.saver.save(self.course.state)
-        self._saved_at = self.course.state.step
-        self.course.clocks.lap("save", drain=True)
+            self.saver.save(self.context.state)
+        self._saved_at = self.context.state.step
+        self.context.clocks.lap("save", drain=True)
         self._tell_saved()
 
     def _tell_saved(self) -> None:
         for saved in self.saver.finished():
-            self.course.journal.event("saved", step=saved.step, images=saved.images)
+            self.context.metrics.event("saved", step=saved.step, images=saved.images)
 
-    def _finish_saving(self, wish: Wish) -> None:
-        if wish is Wish.LEAVE:
+    def _finish_saving(self, request: StopRequest) -> None:
+        if request is StopRequest.LEAVE:
             self.saver.abandon()
             return
         self.saver.wait()
-        self.course.clocks.lap("save")
+        self.context.clocks.lap("save")
         self._tell_saved()

@@ -29,7 +29,7 @@ def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None
     log.propagate = False
 
 
-class Journal:
+class MetricsLogger:
     """Records on rank 0, console lines on every rank."""
 
     def __init__(self, run: RunFolder, *, attempt: int, rank: int, tensorboard: bool) -> None:
@@ -75,7 +75,7 @@ class Journal:
                 _to_board(self._board, record)
 
 
-class Arrivals:
+class ArrivalLog:
     """When this rank came to the point of a step where ranks wait for each other, in seconds.
 
     One line for each recorded step in `ranks/arrivals-00000.jsonl` of the attempt.

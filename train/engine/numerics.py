@@ -7,7 +7,7 @@ from train.engine.failure import RunFailure
 from train.pretrain.optimizer import scale_gradients
 
 
-class FiniteWatch:
+class NonFiniteCheck:
     """Ends the run at the step whose loss or gradient is not finite.
 
     On a GPU the answer for a step is read while the next one runs, so that nothing waits for
@@ -39,7 +39,7 @@ class FiniteWatch:
             raise RunFailure("nan", f"the loss or its gradient is not finite at step {self._step}")
 
 
-class LossScale:
+class LossScaler:
     """The power of two that losses are multiplied by, so that fp16 holds their gradients.
 
     It doubles after `patience` good steps and halves at each whose gradients overflow, which

@@ -8,7 +8,7 @@ from types import FrameType
 from configs.run.folder import RunFolder
 
 
-class Wish(IntEnum):
+class StopRequest(IntEnum):
     """What to do at the next step boundary; ranks agree on the largest."""
 
     GO_ON = 0
@@ -18,10 +18,10 @@ class Wish(IntEnum):
 
 
 # The event that an attempt ends with.
-ENDS = {Wish.GO_ON: "done", Wish.PAUSE: "paused", Wish.STOP: "stopped"}
+ENDS = {StopRequest.GO_ON: "done", StopRequest.PAUSE: "paused", StopRequest.STOP: "stopped"}
 
 
-class Watch:
+class StopSignals:
     """Listens for wishes: USR1 and the file PAUSE, TERM, INT and the files STOP, a new attempt.
 
     The job body leaves PAUSE and STOP in the attempt, for a signal that comes before the ranks
@@ -31,27 +31,27 @@ class Watch:
     def __init__(self, run: RunFolder, *, attempt: int, poll_s: float = 1.0) -> None:
         folder = run.attempt(attempt)
         self._files = (
-            (run.attempt(attempt + 1), Wish.LEAVE),
-            (run.stop_file, Wish.STOP),
-            (folder / "STOP", Wish.STOP),
-            (folder / "PAUSE", Wish.PAUSE),
+            (run.attempt(attempt + 1), StopRequest.LEAVE),
+            (run.stop_file, StopRequest.STOP),
+            (folder / "STOP", StopRequest.STOP),
+            (folder / "PAUSE", StopRequest.PAUSE),
         )
         self._poll_s = poll_s
-        self._signalled = Wish.GO_ON
+        self._signalled = StopRequest.GO_ON
         self._polled_at = 0.0
         signal.signal(signal.SIGUSR1, self._handle)
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        wish = Wish.PAUSE if number == signal.SIGUSR1 else Wish.STOP
-        self._signalled = max(self._signalled, wish)
+        request = StopRequest.PAUSE if number == signal.SIGUSR1 else StopRequest.STOP
+        self._signalled = max(self._signalled, request)
 
-    def wish(self) -> Wish:
+    def request(self) -> StopRequest:
         """The strongest wish so far; files are looked for once in `poll_s` seconds."""
         now = time.monotonic()
         if now - self._polled_at >= self._poll_s:
             self._polled_at = now
-            found = [wish for file, wish in self._files if file.exists()]
-            self._signalled = max(self._signalled, *found, Wish.GO_ON)
+            found = [request for file, request in self._files if file.exists()]
+            self._signalled = max(self._signalled, *found, StopRequest.GO_ON)
         return self._signalled

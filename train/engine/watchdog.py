@@ -20,7 +20,7 @@ from pathlib import Path
 from torch.distributed import PrefixStore
 
 from configs.run.folder import node_name
-from train.engine.distributed import Ranks, store_of
+from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.failure import RunFailure, leave_note
 
 _TICK_S = 0.5
@@ -33,7 +33,7 @@ _UNKNOWN_S = 1200.0
 _GRACE_S = 5.0
 
 
-class HangWatch:
+class HangWatchdog:
     """Watches the steps of one rank from a thread of its own; with `least_s` None it does not."""
 
     def __init__(self, attempt: Path, *, ranks: Ranks, least_s: float | None) -> None:
@@ -47,7 +47,7 @@ class HangWatch:
             return
         # Of a process that sleeps a neighbour asks for the stack.
         faulthandler.register(signal.SIGUSR2, file=self._stacks, all_threads=True)
-        self._store = PrefixStore("hang", store_of(ranks))
+        self._store = PrefixStore("hang", bootstrap_store(ranks))
         self._store.set(f"who/{ranks.rank}", f"{os.getpid()} {node_name()}")
         threading.Thread(target=self._watch, name="hang watch", daemon=True).start()
 
@@ -116,13 +116,13 @@ class HangWatch:
         faulthandler.dump_traceback(file=self._stacks, all_threads=True)
         self._stacks.flush()
 
-    def _place_of(self, rank: int) -> "Place":
+    def _place_of(self, rank: int) -> "RankProgress":
         key = f"at/{rank}"
         step, parts, heard = "0", "0", "0"
         if self._store.check([key]):
             step, parts, heard = self._store.get(key).decode().split()
         silent_s = time.time() - float(heard)
-        return Place(
+        return RankProgress(
             awake=silent_s <= _ASLEEP_S,
             step=int(step),
             parts=int(parts),
@@ -140,7 +140,7 @@ class HangWatch:
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
-class Place:
+class RankProgress:
     """How far a rank is: who sleeps comes first, then who is furthest behind."""
 
     awake: bool
@@ -150,7 +150,7 @@ class Place:
     silent_s: float
 
 
-def _said(found: list[Place], last: Place, node: str) -> str:
+def _said(found: list[RankProgress], last: RankProgress, node: str) -> str:
     if not last.awake:
         return (
             f"rank {last.rank} on {node} stands still at step {last.step}, "

@@ -13,16 +13,16 @@ import torch
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.data.source import Source, held_out_part, open_source, training_part
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
-from train.evaluate.sampler import Place, sample
+from train.evaluate.sampler import SampleShare, sample
 from train.model.build import build_network
 
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class DigitsScore:
     """Shares between 0 and 1, and the ratio of variances.
 
     `recognised`: samples that the classifier gives their own label. `classifier`: training
@@ -62,7 +62,7 @@ class Score:
     variance: float
 
 
-def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
+def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
     """Draw `per_class` digits of each class from the newest checkpoint, judge and record them."""
     config = expect(run.config(), Pretrain, source=run.path)
     if config.data.source != "digits" or config.data.held_out == 0:
@@ -74,9 +74,15 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
     labels = torch.arange(config.data.classes).repeat_interleave(per_class)
     with process_group(ranks):
         step, images = load_weights(run.checkpoints, network)
-        objective = Objective(config, ranks.device)
+        objective = DiffusionObjective(config, ranks.device)
         drawn = sample(
-            network.eval(), objective, labels, config, place=Place(), device=ranks.device, seed=seed
+            network.eval(),
+            objective,
+            labels,
+            config,
+            place=SampleShare(),
+            device=ranks.device,
+            seed=seed,
         )
     assert drawn is not None
     judged = _judge(
@@ -85,7 +91,7 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> Score:
         trained=_table(training_part(open_source(config.data), config.data)),
         held_out=_table(held_out_part(open_source(config.data), config.data)),
     )
-    result = Score(step=step, images=images, samples=len(labels), **judged)
+    result = DigitsScore(step=step, images=images, samples=len(labels), **judged)
     _record(run, result)
     return result
 
@@ -113,7 +119,7 @@ def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> flo
     return float(np.mean([images[labels == k].var(axis=0).sum() for k in np.unique(labels)]))
 
 
-def _record(run: RunFolder, result: Score) -> None:
+def _record(run: RunFolder, result: DigitsScore) -> None:
     writer = RecordWriter(run.path, attempt=run.attempts()[-1])
     writer.write(
         step=result.step,

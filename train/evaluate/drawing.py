@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from configs.errors import ConfigError
 from configs.load import expect, merge, resolve, to_tree
 from configs.run.folder import open_run
 from configs.schema import Pretrain, Sampling
-from configs.yaml12 import ConfigError
 from train.data.latents.vae import open_decoder
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import sample_label, sample_noise
 from train.engine.checkpoint import load_weights
 from train.engine.metrics import log
@@ -30,7 +30,7 @@ _KEYS = {
 }
 
 
-class Drawing:
+class RunSampler:
     """Draws images by their numbers; image i depends on the seed, i and its label alone.
 
     `ConfigError` where the run is no pretraining run, or the sampler is not for its objective;
@@ -51,7 +51,7 @@ class Drawing:
                 "drawn to a file"
             )
         self._network = build_network(self._config).to(device).eval()
-        self._objective = Objective(self._config, device)
+        self._objective = DiffusionObjective(self._config, device)
 
     def note(self) -> dict[str, Any]:
         """What is drawn, but for the step of the checkpoint: equal notes make equal images."""

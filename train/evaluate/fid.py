@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError, DataError
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import RecordWriter
-from configs.yaml12 import ConfigError
-from train.data.source import DataError
 from train.engine.distributed import read_ranks
 from train.evaluate.fid_features import frechet_distance, open_features, statistics
 from train.evaluate.fid_reference import reference_statistics

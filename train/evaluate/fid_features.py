@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.data.latents.vae import exact_cudnn
 from train.evaluate.npz import Pixels
 

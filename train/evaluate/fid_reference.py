@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from configs.errors import ConfigError
 from configs.load import expect, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.data.folder import SUFFIXES, ImageFolder, Listing
 from train.data.latents.store import read_index
 from train.data.source import Source, open_source, training_part

@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from configs.disk import sync_folder
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 Pixels = NDArray[np.uint8]
 

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.disk import replace_file, sync_folder
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.evaluate.npz import Pixels, write_npz
 
 Note = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pieces:
+class NpzShards:
     """The pieces of `num` images, `size` in each but the last, on their way to the file `out`.
 
     Beside `out` stand the folder of pieces, until they are joined, and then a note of what was

@@ -15,24 +15,24 @@ import torch.distributed as dist
 
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.schema.sample import Sampling
-from configs.yaml12 import ConfigError
 from train.engine.attempt import Attempt, carry_out, conclude
 from train.engine.distributed import (
     Ranks,
     agreed,
+    broadcast_str_before_init,
     from_rank_0,
     process_group,
     read_ranks,
-    told_by_rank_0,
 )
 from train.engine.environment import versions
 from train.engine.failure import leave_note
 from train.engine.metrics import log
-from train.engine.stop import Wish
-from train.evaluate.drawing import Drawing
-from train.evaluate.npz_shards import Note, Pieces
+from train.engine.stop import StopRequest
+from train.evaluate.drawing import RunSampler
+from train.evaluate.npz_shards import Note, NpzShards
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     changes += [f"num={options.num}"] if options.num is not None else []
     changes += [f"out={json.dumps(str(options.out.absolute()))}"] if options.out else []
     ranks = read_ranks()
-    folder = told_by_rank_0(
+    folder = broadcast_str_before_init(
         ranks, lambda: str(open_attempt(options.run, changes, kind="sample") or "")
     )
     if not folder:
@@ -71,47 +71,47 @@ def _run(attempt: Attempt[Sampling]) -> None:
     config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
-        journal = attempt.open_journal()
+        metrics = attempt.open_metrics()
         out = Path(config.out) if config.out else attempt.run.samples / "images.npz"
-        pieces = Pieces(out=out, num=config.num, size=config.batch)
+        pieces = NpzShards(out=out, num=config.num, size=config.batch)
         done: list[int] = []
 
         def report(finished: int) -> None:
             event = "saved" if done else "started"
             done.append(finished)
-            journal.event(event, **_progress(finished, pieces))
+            metrics.event(event, **_progress(finished, pieces))
 
         try:
-            wish = draw_set(config, pieces, ranks, wish=attempt.watch.wish, report=report)
+            request = draw_set(config, pieces, ranks, request=attempt.watch.request, report=report)
         except Exception as error:
             # Before the group ends: other ranks would take the end of this one for the cause.
             leave_note(attempt.folder, error, rank=ranks.rank)
             raise
-        conclude(journal, wish, _progress(done[-1], pieces))
-        if wish is Wish.GO_ON:
+        conclude(metrics, request, _progress(done[-1], pieces))
+        if request is StopRequest.GO_ON:
             log.info("%s", out)
 
 
 def draw_set(
     config: Sampling,
-    pieces: Pieces,
+    pieces: NpzShards,
     ranks: Ranks,
     *,
-    wish: Callable[[], Wish],
+    request: Callable[[], StopRequest],
     report: Callable[[int], None],
-) -> Wish:
+) -> StopRequest:
     """Draw the pieces that are missing, then join them; all ranks call it, in a process group.
 
     `GO_ON` once the file is whole; else the strongest wish of any rank, heard before the next
     batch. `report` hears how many pieces there are, first of those found. `ConfigError` where
     the file is there already, or the run cannot be drawn from so.
     """
-    drawing = Drawing(config, device=ranks.device)
+    drawing = RunSampler(config, device=ranks.device)
     missing = _begin(drawing, pieces, config, rank=ranks.rank)
     report(pieces.count - len(missing))
     for begin in range(0, len(missing), ranks.world):
-        heard = Wish(agreed(wish()))
-        if heard is not Wish.GO_ON:
+        heard = StopRequest(agreed(request()))
+        if heard is not StopRequest.GO_ON:
             return heard
         turn = missing[begin : begin + ranks.world]
         for piece in turn[ranks.rank : ranks.rank + 1]:
@@ -121,10 +121,10 @@ def draw_set(
     if ranks.rank == 0 and not pieces.is_joined():
         pieces.join(drawing.labels())
     dist.barrier()
-    return Wish.GO_ON
+    return StopRequest.GO_ON
 
 
-def _begin(drawing: Drawing, pieces: Pieces, config: Sampling, *, rank: int) -> list[int]:
+def _begin(drawing: RunSampler, pieces: NpzShards, config: Sampling, *, rank: int) -> list[int]:
     """The pieces to draw, with the weights to draw them loaded, the same on every rank."""
     joined, begun = cast(
         tuple[bool, Note | None],
@@ -148,5 +148,5 @@ def _begin(drawing: Drawing, pieces: Pieces, config: Sampling, *, rank: int) -> 
     return cast(list[int], from_rank_0(pieces.missing() if rank == 0 else None))
 
 
-def _progress(finished: int, pieces: Pieces) -> dict[str, int]:
+def _progress(finished: int, pieces: NpzShards) -> dict[str, int]:
     return {"step": finished, "images": min(pieces.num, finished * pieces.size)}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from configs.disk import sync_folder
 from configs.schema import Pretrain
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import sample_noise
 from train.engine.distributed import to_rank_0
 
@@ -18,7 +18,7 @@ _BATCH = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class SampleShare:
     """This rank's share of images, one in `count`; `tensor` neighbouring ranks have the same."""
 
     number: int = 0
@@ -28,11 +28,11 @@ class Place:
 
 def sample(
     network: nn.Module,
-    objective: Objective,
+    objective: DiffusionObjective,
     labels: Tensor,
     config: Pretrain,
     *,
-    place: Place,
+    place: SampleShare,
     device: torch.device,
     seed: int,
 ) -> Tensor | None:

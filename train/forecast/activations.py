@@ -14,7 +14,7 @@ SIZES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class SavedBytes:
     """Bytes that are kept until the backward pass has used them, and those of its own.
 
     `image` grows with the micro batch, `once` does not.
@@ -31,7 +31,7 @@ def residual_size(config: Pretrain) -> int:
     return 4 if widened else SIZES[config.train.precision]
 
 
-def block_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
+def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """What one block saves that is neither recomputed nor compiled, without its weights."""
     model, e, r = config.model, SIZES[config.train.precision], residual_size(config)
     d, adaln = model.width, model.conditioning == "adaln"
@@ -45,7 +45,7 @@ def block_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
     once = 0.0
     if model.positions == "rope" and e < 4 and not model.qk_norm:
         once = 4 * e * tokens(config) * (d // model.heads)  # the table, cast for q and for k
-    return Kept(image=tokens(config) * token + _condition(config) * adaln, once=once)
+    return SavedBytes(image=tokens(config) * token + _condition(config) * adaln, once=once)
 
 
 def _attention(config: Pretrain) -> int:
@@ -69,21 +69,23 @@ def _condition(config: Pretrain) -> int:
     return 8 * d + gates
 
 
-def checkpoint_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
+def checkpoint_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """What a block keeps of which all is computed again: the tokens that it begins with."""
-    return Kept(image=tokens(config) * residual_size(config) * config.model.width)
+    return SavedBytes(image=tokens(config) * residual_size(config) * config.model.width)
 
 
-def operations_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
+def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """What a block keeps of which all but matrix products and attention is computed again."""
     model, e = config.model, SIZES[config.train.precision]
     d, hidden = model.width, mlp_hidden(config) * (1 + (model.mlp == "swiglu"))
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
     token = residual_size(config) * d + split + 2 * e * d
-    return Kept(image=tokens(config) * token + 6 * e * d * (model.conditioning == "adaln") / tensor)
+    return SavedBytes(
+        image=tokens(config) * token + 6 * e * d * (model.conditioning == "adaln") / tensor
+    )
 
 
-def edges_kept(config: Pretrain) -> Kept:
+def edges_kept(config: Pretrain) -> SavedBytes:
     """What is saved before and after the blocks, and the batch itself."""
     model, data, e = config.model, config.data, SIZES[config.train.precision]
     d, patches = model.width, (data.size // model.patch) ** 2
@@ -91,7 +93,7 @@ def edges_kept(config: Pretrain) -> Kept:
     adaln = model.conditioning == "adaln"
     time = e * (256 + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise, the patches that the first layer reads, and the error.
-    return Kept(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
+    return SavedBytes(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
 
 
 def _last_norm(config: Pretrain) -> int:
@@ -118,7 +120,7 @@ def block_work(config: Pretrain, *, tensor: int = 1) -> float:
     return tokens(config) * (hidden + 4 * config.model.width - _last_norm(config))
 
 
-def compiled_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
+def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """What one compiled block saves: what costs more than passing over memory to compute again.
 
     Source: the cut that the partitioner of torch.compile makes through our blocks.
@@ -129,6 +131,6 @@ def compiled_kept(config: Pretrain, *, tensor: int = 1) -> Kept:
     norms = 2 * (8 + e * d)
     token = residual_size(config) * d + norms + e * d * (1 + adaln) + mlp
     attention = _attention(config) - 8 * d * (model.qk_norm and e < 4)
-    return Kept(
+    return SavedBytes(
         image=tokens(config) * (token + attention / tensor) + 6 * e * d * adaln,
     )

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import divide
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.forecast.estimate import Forecast, forecast
-from train.forecast.query import Cell, make_cell, read_cells
+from train.forecast.query import ForecastQuery, make_query, read_queries
 
 
 def main(arguments: list[str]) -> int:
@@ -71,15 +71,15 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _cells(options: argparse.Namespace) -> Iterator[Cell | ConfigError]:
+def _cells(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigError]:
     overrides = [word for word in options.configs if "=" in word]
     paths = [Path(word) for word in options.configs if "=" not in word]
     if bool(paths) == bool(options.cells):
         raise ConfigError("expected a CONFIG, or several, or --cells FILE")
     if options.cells:
-        yield from read_cells(options.cells)
+        yield from read_queries(options.cells)
     for path in paths:
-        yield make_cell(
+        yield make_query(
             path,
             overrides,
             gpus=options.gpu.split(",") if options.gpu else None,
@@ -88,7 +88,7 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell | ConfigError]:
         )
 
 
-def _forecast(cell: Cell, *, exact: bool) -> dict[str, Any]:
+def _forecast(cell: ForecastQuery, *, exact: bool) -> dict[str, Any]:
     """The forecast as plain values; counted ones stand in each GPU's `exact_gib`."""
     if not exact:
         return forecast(cell).to_json()

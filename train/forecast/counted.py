@@ -5,21 +5,21 @@ from dataclasses import asdict
 
 import torch
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
-from train.forecast.dry_run import Counted, count_memory
-from train.forecast.estimate import Forecast, Outlook, judge
+from train.forecast.dry_run import DryRunMemory, count_memory
+from train.forecast.estimate import Forecast, GpuEstimate, judge
 from train.forecast.memory import COMMUNICATION, CONTEXT, GIB, SLACK, Memory
-from train.forecast.query import Cell
+from train.forecast.query import ForecastQuery
 from train.model.build import build_network, network_macs
 
 
-def counted_gib(config: Pretrain, division: Division) -> dict[str, float]:
+def counted_gib(config: Pretrain, division: BatchLayout) -> dict[str, float]:
     """GiB by kind on one rank."""
     return {name: size / GIB for name, size in asdict(count_memory(config, division)).items()}
 
 
-def division_of(division: Division, outlook: Outlook) -> Division:
+def division_of(division: BatchLayout, outlook: GpuEstimate) -> BatchLayout:
     """The division with the micro batch that an outlook was made for."""
     share = division.micro_batch * division.accumulation
     return dataclasses.replace(
@@ -29,7 +29,7 @@ def division_of(division: Division, outlook: Outlook) -> Division:
     )
 
 
-def forecast_unet(cell: Cell) -> Forecast:
+def forecast_unet(cell: ForecastQuery) -> Forecast:
     """The outlook of a U-Net: between counted micro batches its memory is taken as a line."""
     macs = network_macs(cell.config)
     with torch.device("meta"):
@@ -51,9 +51,9 @@ class _Line:
     """Memory by micro batch, from counts of 4 and 8 images; below 4, counted."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[int, bool], Counted] = {}
+        self._counts: dict[tuple[int, bool], DryRunMemory] = {}
 
-    def memory(self, config: Pretrain, division: Division) -> Memory:
+    def memory(self, config: Pretrain, division: BatchLayout) -> Memory:
         """As `dit_memory` gives it."""
         images = division.micro_batch
         if images < 4:
@@ -65,7 +65,7 @@ class _Line:
         counted = dataclasses.replace(many, peak=round(peak), activations=round(kept))
         return _memory(counted, division)
 
-    def _count(self, config: Pretrain, division: Division, images: int) -> Counted:
+    def _count(self, config: Pretrain, division: BatchLayout, images: int) -> DryRunMemory:
         key = images, division.accumulation > 1
         if key not in self._counts:
             tried = dataclasses.replace(division, micro_batch=images)
@@ -73,7 +73,7 @@ class _Line:
         return self._counts[key]
 
 
-def _memory(counted: Counted, division: Division) -> Memory:
+def _memory(counted: DryRunMemory, division: BatchLayout) -> Memory:
     return Memory(
         parameters=counted.parameters,
         gradients=counted.gradients,

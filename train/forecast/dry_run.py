@@ -19,13 +19,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
-from train.engine.ema import Average, batch_decay
+from train.engine.ema import EMA, batch_decay
 from train.forecast.fake_gpu import gpu_arithmetic, gpu_kernels
-from train.forecast.memory_tracker import Storages
+from train.forecast.memory_tracker import StorageTracker
 from train.model.parallelize import DTYPES, is_sharded, lay_out
 from train.pretrain.optimizer import make_optimizer
 from train.weights.init import start_network
@@ -34,7 +34,7 @@ _DEVICE = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class DryRunMemory:
     """Bytes on one rank: what stays between steps, what the forward pass keeps, and the most."""
 
     parameters: int
@@ -45,7 +45,7 @@ class Counted:
     peak: int
 
 
-def count_memory(config: Pretrain, division: Division) -> Counted:
+def count_memory(config: Pretrain, division: BatchLayout) -> DryRunMemory:
     """The memory of rank 0 of `division`, from the second step of a run on."""
     train = config.train.model_copy(update={"compile": False})
     model = config.model.model_copy(update={"init_from": None})
@@ -53,18 +53,18 @@ def count_memory(config: Pretrain, division: Division) -> Counted:
     with (
         _ranks(division) as mesh,
         FakeTensorMode(allow_non_fake_inputs=True),
-        Storages() as storages,
+        StorageTracker() as storages,
         gpu_arithmetic(),
         gpu_kernels(mesh),
     ):
         return _steps(config, division, storages)
 
 
-def _steps(config: Pretrain, division: Division, storages: Storages) -> Counted:
+def _steps(config: Pretrain, division: BatchLayout, storages: StorageTracker) -> DryRunMemory:
     network = start_network(config, division, resumes=is_sharded(division))
     model = _laid_out(network, config, division)
     parameters = storages.held
-    average = Average(network, decay=batch_decay(config.train), warmup=False)
+    average = EMA(network, decay=batch_decay(config.train), warmup=False)
     averaged = storages.held - parameters
     optimizer = make_optimizer(network, config.optimizer)
     step = _Step(config, division, network, model, storages)
@@ -82,7 +82,7 @@ def _steps(config: Pretrain, division: Division, storages: Storages) -> Counted:
     step.run()
     optimizer.step()
     average.update(2)
-    return Counted(
+    return DryRunMemory(
         parameters=parameters,
         gradients=step.gradients,
         optimizer=states,
@@ -98,14 +98,14 @@ class _Step:
     def __init__(
         self,
         config: Pretrain,
-        division: Division,
+        division: BatchLayout,
         network: nn.Module,
         model: nn.Module,
-        storages: Storages,
+        storages: StorageTracker,
     ) -> None:
         self._config, self._division, self._storages = config, division, storages
         self._network, self._model = network, model
-        self._objective = Objective(config, _DEVICE)
+        self._objective = DiffusionObjective(config, _DEVICE)
         self.activations = self.gradients = 0
 
     def run(self) -> None:
@@ -133,7 +133,7 @@ class _Step:
         return torch.autocast("cpu", torch.bfloat16, enabled=lower)
 
 
-def _laid_out(network: nn.Module, config: Pretrain, division: Division) -> nn.Module:
+def _laid_out(network: nn.Module, config: Pretrain, division: BatchLayout) -> nn.Module:
     alone = dataclasses.replace(division, replicate=1)
     ranks = Ranks(rank=0, world=division.world, local_rank=0, local_world=1, device=_DEVICE)
     if is_sharded(division):
@@ -144,7 +144,7 @@ def _laid_out(network: nn.Module, config: Pretrain, division: Division) -> nn.Mo
 
 
 @contextlib.contextmanager
-def _ranks(division: Division) -> Iterator[DeviceMesh | None]:
+def _ranks(division: BatchLayout) -> Iterator[DeviceMesh | None]:
     """A process group of the world's size that sends nothing, and the mesh over it."""
     dist.init_process_group("fake", rank=0, world_size=division.world, store=FakeStore())
     try:

@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from configs.checks.batch import Division, divide
+from configs.checks.batch import BatchLayout, divide
+from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.forecast.memory import GIB, Memory, dit_memory
 from train.forecast.parameters import dit_parameters
-from train.forecast.query import Cell
+from train.forecast.query import ForecastQuery
 from train.forecast.roofline import images_per_s
 from train.model.flops import dit_macs
 
-MemoryOf = Callable[[Pretrain, Division], Memory]
+MemoryOf = Callable[[Pretrain, BatchLayout], Memory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outlook:
+class GpuEstimate:
     """One GPU: GiB by kind with `micro_batch`, and what is possible at most.
 
     `images_per_s` is of all ranks, None where the cell does not fit. `reason` says why it does
@@ -43,7 +43,7 @@ class Forecast:
     world: int
     parameters: int
     macs: dict[str, int]
-    gpus: dict[str, Outlook]
+    gpus: dict[str, GpuEstimate]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with `gmacs_per_image`, and of each GPU its full name as `type`."""
@@ -53,7 +53,7 @@ class Forecast:
         return {**plain, "gmacs_per_image": sum(self.macs.values()) / 1e9}
 
 
-def forecast(cell: Cell) -> Forecast:
+def forecast(cell: ForecastQuery) -> Forecast:
     """The outlook of a DiT on each GPU, in closed form."""
     if cell.config.model.family != "dit":
         raise ConfigError(
@@ -76,8 +76,8 @@ def capacity(gpu: Gpu) -> float:
 
 
 def judge(
-    cell: Cell, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
-) -> Outlook:
+    cell: ForecastQuery, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
+) -> GpuEstimate:
     """The outlook of a cell on one GPU; `ConfigError` where the batch does not divide."""
     smaller = _largest_divisor(cell, gpu, memory_of)
     division = divide(cell.config, world=cell.world, tuned=smaller or 1)
@@ -85,7 +85,7 @@ def judge(
     fits = memory.total <= capacity(gpu)
     reason, mend = (None, None) if fits else _why_not(cell, gpu, memory, division, smaller)
     rate = images_per_s(cell.config, division, memory=memory, gpu=gpu, macs=macs)
-    return Outlook(
+    return GpuEstimate(
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
         capacity_gib=capacity(gpu) / GIB,
         micro_batch=division.micro_batch,
@@ -97,7 +97,7 @@ def judge(
     )
 
 
-def largest_micro_batch(cell: Cell, gpu: Gpu, memory_of: MemoryOf = dit_memory) -> int:
+def largest_micro_batch(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit_memory) -> int:
     """The largest micro batch that fits, by bisection; 0 where not even 1 does.
 
     Any number is tried, whether it divides the global batch or not, with as many microbatches to
@@ -106,7 +106,7 @@ def largest_micro_batch(cell: Cell, gpu: Gpu, memory_of: MemoryOf = dit_memory) 
     division = divide(cell.config, world=cell.world)
 
     def fits(size: int) -> bool:
-        tried = Division(
+        tried = BatchLayout(
             replicate=division.replicate,
             shard=division.shard,
             tensor=division.tensor,
@@ -124,7 +124,7 @@ def largest_micro_batch(cell: Cell, gpu: Gpu, memory_of: MemoryOf = dit_memory) 
     return low
 
 
-def _largest_divisor(cell: Cell, gpu: Gpu, memory_of: MemoryOf) -> int | None:
+def _largest_divisor(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int | None:
     """The largest micro batch that fits and divides the share of a data rank."""
     auto = cell.config.train.model_copy(update={"micro_batch": "auto"})
     config = cell.config.model_copy(update={"train": auto})
@@ -141,7 +141,7 @@ def divisors(number: int) -> list[int]:
 
 
 def _why_not(
-    cell: Cell, gpu: Gpu, memory: Memory, division: Division, smaller: int | None
+    cell: ForecastQuery, gpu: Gpu, memory: Memory, division: BatchLayout, smaller: int | None
 ) -> tuple[str, str]:
     room = f"{capacity(gpu) / GIB:.0f} GiB"
     if smaller:
@@ -159,7 +159,7 @@ def _why_not(
     return reason, _mend(cell, gpu)
 
 
-def _mend(cell: Cell, gpu: Gpu) -> str:
+def _mend(cell: ForecastQuery, gpu: Gpu) -> str:
     """The first of some changes with which an image would fit."""
     for changes, ranks in _changes(cell):
         config = _changed(cell.config, changes)
@@ -173,7 +173,7 @@ def _mend(cell: Cell, gpu: Gpu) -> str:
     return "a smaller model, or a GPU with more memory"
 
 
-def _changes(cell: Cell) -> Iterator[tuple[dict[str, Any], int]]:
+def _changes(cell: ForecastQuery) -> Iterator[tuple[dict[str, Any], int]]:
     """Changes of keys and ranks, those that cost least first."""
     full, none = {"activation_checkpointing.mode": "full"}, {"train.ema_decay": None}
     small = {"train.micro_batch": 1}

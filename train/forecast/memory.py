@@ -5,11 +5,11 @@ Held to `train/forecast/dry_run.py`, which follows every storage through a step,
 
 from dataclasses import dataclass
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.forecast.activations import (
     SIZES,
-    Kept,
+    SavedBytes,
     block_kept,
     block_work,
     checkpoint_kept,
@@ -55,7 +55,7 @@ class Memory:
         return self.peak + self.overhead
 
 
-def dit_memory(config: Pretrain, division: Division) -> Memory:
+def dit_memory(config: Pretrain, division: BatchLayout) -> Memory:
     """The memory of one rank with the micro batch of `division`."""
     images, tensor = division.micro_batch, division.tensor
     held = 4 * held_parameters(config, division)
@@ -93,14 +93,14 @@ def dit_memory(config: Pretrain, division: Division) -> Memory:
     )
 
 
-def dit_written(config: Pretrain, division: Division) -> float:
+def dit_written(config: Pretrain, division: BatchLayout) -> float:
     """Bytes of activations that the passes over one micro batch write, recomputed ones twice."""
     blocks = config.model.depth + _recomputed(config)
     block = _bytes(_block(config, division.tensor), division.micro_batch)
     return blocks * block + edges_kept(config).image * division.micro_batch
 
 
-def _bytes(kept: Kept, images: int) -> float:
+def _bytes(kept: SavedBytes, images: int) -> float:
     return kept.image * images + kept.once
 
 
@@ -109,7 +109,7 @@ def edges_of_batch(config: Pretrain) -> int:
     return 8 * config.data.channels * config.data.size**2
 
 
-def _gradients(config: Pretrain, division: Division) -> tuple[float, bool]:
+def _gradients(config: Pretrain, division: BatchLayout) -> tuple[float, bool]:
     """Bytes of gradients, and whether they are there when a backward pass begins."""
     held = 4 * held_parameters(config, division)
     accumulates = division.accumulation > 1
@@ -121,7 +121,7 @@ def _gradients(config: Pretrain, division: Division) -> tuple[float, bool]:
     return held, accumulates or division.world > 1
 
 
-def _fresh_gradients(config: Pretrain, division: Division) -> float:
+def _fresh_gradients(config: Pretrain, division: BatchLayout) -> float:
     """Bytes of gradients that a backward pass makes beside those that are there when it begins."""
     gradients, persistent = _gradients(config, division)
     if config.gns.enabled and division.data_ranks == 1:
@@ -130,7 +130,7 @@ def _fresh_gradients(config: Pretrain, division: Division) -> float:
     return 0.0 if persistent else gradients
 
 
-def _gathered(config: Pretrain, division: Division) -> tuple[float, float]:
+def _gathered(config: Pretrain, division: BatchLayout) -> tuple[float, float]:
     """Bytes of weights that FSDP has collected, and of gradients on their way to their shards.
 
     The root's all the time, in float32; of blocks the one that is computed and the next.
@@ -151,7 +151,7 @@ class _Casts:
     depth: int
 
     @classmethod
-    def of(cls, config: Pretrain, division: Division) -> "_Casts":
+    def of(cls, config: Pretrain, division: BatchLayout) -> "_Casts":
         size = SIZES[config.train.precision] * (config.train.precision != "fp32")
         sharded = division.shard > 1 or division.tensor > 1
         return cls(
@@ -170,7 +170,7 @@ class _Casts:
         return self.edges + blocks * self.block
 
 
-def _block(config: Pretrain, tensor: int) -> Kept:
+def _block(config: Pretrain, tensor: int) -> SavedBytes:
     whole = compiled_kept if config.train.compile else block_kept
     return whole(config, tensor=tensor)
 
@@ -182,7 +182,7 @@ def _recomputed(config: Pretrain) -> int:
     return 0 if asked.mode == "none" else depth // every
 
 
-def _kept_when_recomputed(config: Pretrain, tensor: int) -> Kept:
+def _kept_when_recomputed(config: Pretrain, tensor: int) -> SavedBytes:
     asked = config.activation_checkpointing
     by_operation = asked.mode == "selective" and asked.every is None
     return (operations_kept if by_operation else checkpoint_kept)(config, tensor=tensor)

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Storages(TorchDispatchMode):
+class StorageTracker(TorchDispatchMode):
     """Inside the `with`: bytes `held` by tensors made in it, and the `peak` since it was set."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Storages(TorchDispatchMode):
                 self._see(thing.untyped_storage())
         return made
 
-    def __enter__(self) -> "Storages":
+    def __enter__(self) -> "StorageTracker":
         # Sharded parameters are freed and filled by resizing, which is no operation.
         def resize(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
             said = self._resize(storage, size)

@@ -5,7 +5,7 @@ Source: counted layer by layer in `train/model`; tests hold the sums to the netw
 
 from dataclasses import dataclass
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.model.flops import mlp_hidden
 
@@ -66,7 +66,7 @@ def dit_parameters(config: Pretrain) -> int:
     return (block_count(config).times(config.model.depth) + edge_count(config)).all
 
 
-def held_parameters(config: Pretrain, division: Division) -> float:
+def held_parameters(config: Pretrain, division: BatchLayout) -> float:
     """Parameters that one rank keeps: its part of every block and edge (mean over the ranks)."""
     blocks = block_count(config, tensor=division.tensor).times(config.model.depth)
     return (blocks + edge_count(config)).all / division.shard

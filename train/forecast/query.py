@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
 from configs.gpus import Gpu, gpu_names, named_gpu
 from configs.load import expect, merge, parse_overrides, read_tree, resolve
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class ForecastQuery:
     """A config on `nodes` x `gpus_per_node` of each of `gpus`, by the names that were asked."""
 
     source: str
@@ -29,14 +29,14 @@ class Cell:
         return self.nodes * self.gpus_per_node
 
 
-def make_cell(
+def make_query(
     path: Path,
     overrides: list[str],
     *,
     gpus: list[str] | None = None,
     nodes: int | None = None,
     gpus_per_node: int | None = None,
-) -> Cell:
+) -> ForecastQuery:
     """The cell of a config; what is not given is what its `resources` ask for.
 
     Where neither names a GPU, all that are known are judged. `ConfigError` for what is wrong.
@@ -45,7 +45,7 @@ def make_cell(
     config = expect(resolve(tree, source=str(path)), Pretrain, source=path)
     asked = config.resources
     names = gpus or ([asked.gpu] if asked.gpu else gpu_names())
-    return Cell(
+    return ForecastQuery(
         source=str(path),
         config=config,
         gpus={name: named_gpu(name)[1] for name in names},
@@ -55,7 +55,7 @@ def make_cell(
     )
 
 
-def read_cells(path: Path) -> Iterator[Cell | ConfigError]:
+def read_queries(path: Path) -> Iterator[ForecastQuery | ConfigError]:
     """The cells of a file of JSON lines, in order; of one that is wrong, the error.
 
     Each line is `{"config": path, "overrides": ["key=value", ...], "gpu": "a100" or [...],
@@ -74,7 +74,7 @@ def read_cells(path: Path) -> Iterator[Cell | ConfigError]:
             yield ConfigError(f"{path}:{number}: {error}")
 
 
-def _cell(line: str) -> Cell:
+def _cell(line: str) -> ForecastQuery:
     try:
         asked = json.loads(line)
     except ValueError as error:
@@ -91,7 +91,7 @@ def _cell(line: str) -> Cell:
     for name, value in asked.items():
         if name not in known or not isinstance(value, known[name]):
             raise ConfigError(f"{name}: {value!r} is not what a cell may have ({', '.join(known)})")
-    return make_cell(
+    return make_query(
         Path(asked["config"]),
         [str(override) for override in asked.get("overrides", [])],
         gpus=_names(asked.get("gpu")),

@@ -5,7 +5,7 @@ passing over memory. Communication is left out: no file says how fast a cluster'
 DDP and FSDP hide most of it behind the backward pass where they are fast.
 """
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.gpus import Gpu
 from configs.schema import Pretrain
 from train.forecast.memory import Memory, dit_written
@@ -23,7 +23,7 @@ OPTIMIZER, CLIPPING, AVERAGE = 28, 12, 12
 
 
 def images_per_s(
-    config: Pretrain, division: Division, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
+    config: Pretrain, division: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
 ) -> float:
     """Images per second of all ranks together, an estimate from above."""
     peak = getattr(gpu.peak_tflops, config.train.precision) * 1e12 * PRODUCTS

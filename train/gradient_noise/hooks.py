@@ -14,11 +14,11 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
 from torch.nn.parallel import DistributedDataParallel
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.pretrain.optimizer import squares
 
 
-class Tap(Protocol):
+class GradientHook(Protocol):
     """Sees the gradients of this rank's microbatches before they are summed with others."""
 
     def microbatch(self) -> None:
@@ -32,7 +32,7 @@ class Tap(Protocol):
         ...
 
 
-class AccumulationTap:
+class AccumulationHook:
     """On one rank: every microbatch's gradient is seen before it is added to the others.
 
     Gradients are added here and not by autograd, which leaves no trace of the single one. It
@@ -67,7 +67,7 @@ class AccumulationTap:
         return _taken(self._squares)
 
 
-class BucketTap:
+class BucketHook:
     """Under DDP: every bucket of this rank's gradients is seen before the all-reduce."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
@@ -92,7 +92,7 @@ class BucketTap:
         return _taken(self._squares)
 
 
-class ShardTap:
+class ShardHook:
     """Under FSDP2 and HSDP: what this rank gives to every reduce-scatter is its whole gradient."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -136,13 +136,13 @@ class _SeenReduceScatter(DefaultReduceScatter):
         return super().__call__(output_tensor, input_tensor, group, op, async_op)
 
 
-def make_tap(model: nn.Module, network: nn.Module) -> Tap:
+def make_hook(model: nn.Module, network: nn.Module) -> GradientHook:
     """The tap of a network's layout; `model` is `network` in its parallel wrapping."""
     if isinstance(model, DistributedDataParallel):
-        return BucketTap(model)
+        return BucketHook(model)
     if isinstance(model, FSDPModule):
-        return ShardTap(network)
-    return AccumulationTap(network)
+        return ShardHook(network)
+    return AccumulationHook(network)
 
 
 def _taken(total: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from configs.schema import Pretrain
-from train.data.loader import Batch
+from train.data.loader import Microbatch
 from train.data.source import Source
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import Variant, order, probe
+from train.diffusion.rng import Augmentation, order, probe
 from train.diffusion.timesteps import Bins, Density, Time, TimeSampler
 
 # The time of an image from a uniform number of its own and its place in the microbatch.
@@ -43,7 +43,7 @@ def all_times(config: Pretrain) -> Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
+class NoiseMicrobatches:
     """Draws microbatches of `images` images each from a share of a training set."""
 
     source: Source
@@ -52,7 +52,7 @@ class Probe:
     seed: int
     share: float = 1.0
 
-    def batch(self, times: Times, *, step: int, number: int) -> Batch:
+    def batch(self, times: Times, *, step: int, number: int) -> Microbatch:
         """Microbatch `number` at `step`: images with replacement, variants and noise anew."""
         data, chance = self.config.data, probe(self.seed, step, number)
         indices = self._among[chance.integers(len(self._among), size=self.images)]
@@ -67,7 +67,7 @@ class Probe:
         labels = np.array([label for _, label in drawn])
         labels[drop < self.config.objective.label_dropout] = data.classes
         moments = [times(u[n], number * self.images + n) for n in range(self.images)]
-        return Batch(
+        return Microbatch(
             image=torch.from_numpy(np.stack([image for image, _ in drawn])),
             noise=torch.from_numpy(noise),
             t=torch.tensor([moment.t for moment in moments], dtype=torch.float32),
@@ -83,5 +83,5 @@ class Probe:
 
     def _drawn(self, index: int, position: int, *, flips: bool) -> tuple[NDArray[np.float32], int]:
         flip = self.config.data.flip and flips
-        variant = Variant(flip=flip, seed=self.seed, epoch=position, index=index)
+        variant = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
         return self.source.drawn(index, variant)

@@ -14,23 +14,23 @@ from typing import Any
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.noise_scale import noise_of
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import valid
 from configs.schema import NoiseRun
-from configs.yaml12 import ConfigError
 from train.engine.attempt import Attempt, carry_out, conclude
 from train.engine.distributed import (
     Ranks,
     agreed,
+    broadcast_str_before_init,
     from_rank_0,
     process_group,
     read_ranks,
-    told_by_rank_0,
 )
 from train.engine.environment import versions
 from train.engine.metrics import log
-from train.engine.stop import Wish
+from train.engine.stop import StopRequest
 from train.gradient_noise.samples import Samples, Unit
 
 _COLUMNS = (
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     changes = [word for word in words if "=" in word and not Path(word).exists()]
     source, more = _source([Path(word) for word in words if word not in changes])
     ranks = read_ranks()
-    folder = told_by_rank_0(
+    folder = broadcast_str_before_init(
         ranks, lambda: str(open_attempt(source, [*more, *changes], kind="gns") or "")
     )
     if not folder:
@@ -95,22 +95,22 @@ def _run(attempt: Attempt[NoiseRun]) -> None:
         units = samples.units()
         made = from_rank_0(len(_made(run)) if ranks.rank == 0 else None)
         assert isinstance(made, int)
-        journal = attempt.open_journal()
-        journal.event("started", **_progress(made, config))
-        wish = Wish(agreed(watch.wish()))
-        while made < len(units) and wish is Wish.GO_ON:
+        metrics = attempt.open_metrics()
+        metrics.event("started", **_progress(made, config))
+        request = StopRequest(agreed(watch.request()))
+        while made < len(units) and request is StopRequest.GO_ON:
             sample = samples.make(units[made])
             made += 1
-            journal.measurement(_progress(made, config) | {"gns_sample": sample})
+            metrics.measurement(_progress(made, config) | {"gns_sample": sample})
             if _is_last_of_group(units, made):
                 _save(run, ranks)
-                journal.event("saved", **_progress(made, config))
+                metrics.event("saved", **_progress(made, config))
                 log.info("%d of %d samples", made, len(units))
-            wish = Wish(agreed(watch.wish()))
-        if wish is not Wish.LEAVE:
+            request = StopRequest(agreed(watch.request()))
+        if request is not StopRequest.LEAVE:
             _save(run, ranks)
-            wish = Wish.GO_ON if made == len(units) else wish
-        conclude(journal, wish, _progress(made, config))
+            request = StopRequest.GO_ON if made == len(units) else request
+        conclude(metrics, request, _progress(made, config))
 
 
 def _is_last_of_group(units: list[Unit], made: int) -> bool:

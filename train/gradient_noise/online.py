@@ -5,18 +5,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
-from train.data.loader import Batch
+from train.data.loader import Microbatch
 from train.diffusion.objective import time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.distributed import sum_over_ranks
 from train.gradient_noise.adaln_gram import AdalnGram
-from train.gradient_noise.hooks import Tap
+from train.gradient_noise.hooks import GradientHook
 from train.gradient_noise.per_bin import WholeModelNoise
 
 
-class NoiseWatch:
+class OnlineNoise:
     """Sums |g_k|^2 and |g|^2 over the steps of an interval, and the Gram matrices by bins.
 
     A step that is left out, as its gradients overflowed fp16, is left out here too. Ranks sum
@@ -27,14 +27,14 @@ class NoiseWatch:
         self,
         config: Pretrain,
         *,
-        tap: Tap,
+        hook: GradientHook,
         gram: AdalnGram | None,
         whole: WholeModelNoise | None,
-        division: Division,
+        division: BatchLayout,
         device: torch.device,
     ) -> None:
         self._division = division
-        self.tap, self.whole = tap, whole
+        self.hook, self.whole = hook, whole
         self._gram = gram
         if config.gns.bins is not None:
             density = Density(objective=config.objective, shift=time_shift(config))
@@ -45,16 +45,16 @@ class NoiseWatch:
 
     def rehearsed(self) -> None:
         """A backward was thrown away."""
-        self.tap.take()
+        self.hook.take()
 
     def begins(self) -> None:
         """A microbatch's forward is next."""
         if self._gram:
             self._gram.open()
 
-    def ends(self, batch: Batch, *, factor: float) -> None:
+    def ends(self, batch: Microbatch, *, factor: float) -> None:
         """Its backward is over; each loss was multiplied by `factor` (and by its weight)."""
-        self.tap.microbatch()
+        self.hook.microbatch()
         if self._gram:
             self._gram.close(batch.t, batch.weight, factor=factor)
 
@@ -63,7 +63,7 @@ class NoiseWatch:
 
         Gradients are `scale` times their worth; a step that is not `counted` is forgotten.
         """
-        small = self.tap.take()
+        small = self.hook.take()
         if counted:
             # On one rank each microbatch has its part of the mean for its gradient.
             parts = self._division.accumulation if self._division.data_ranks == 1 else 1

@@ -7,15 +7,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Source
-from train.diffusion.objective import Objective, time_shift
+from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.distributed import Ranks, data_rank
 from train.gradient_noise.adaln_gram import AdalnGram
-from train.gradient_noise.hooks import Tap
-from train.gradient_noise.microbatches import Probe, binned_times
+from train.gradient_noise.hooks import GradientHook
+from train.gradient_noise.microbatches import NoiseMicrobatches, binned_times
 from train.model.parallelize import autocast
 from train.pretrain.optimizer import gradient_squares
 
@@ -35,14 +35,14 @@ class WholeModelNoise:
         *,
         model: nn.Module,
         network: nn.Module,
-        objective: Objective,
-        division: Division,
+        objective: DiffusionObjective,
+        division: BatchLayout,
         ranks: Ranks,
-        tap: Tap,
+        hook: GradientHook,
         gram: AdalnGram,
     ) -> None:
         assert config.gns.bins is not None
-        self._config, self._tap, self._gram = config, tap, gram
+        self._config, self._hook, self._gram = config, hook, gram
         self._device = ranks.device
         self._model, self._network, self._objective = model, network, objective
         self._rank, self._data_ranks = data_rank(ranks, division), division.data_ranks
@@ -54,7 +54,7 @@ class WholeModelNoise:
         whole = Bins(count=1)
         self._times = [binned_times(config, self._bins, k) for k in range(self._bins.count)]
         self._times.append(binned_times(config, whole, 0))
-        self._probe = Probe(
+        self._probe = NoiseMicrobatches(
             source=source, config=config, images=division.micro_batch, seed=config.seed
         )
 
@@ -97,10 +97,10 @@ class WholeModelNoise:
                     self._model, batch.image, batch.noise, batch.t, batch.label
                 )
             (losses.mean() * (scale / self._each)).backward()
-            self._tap.microbatch()
+            self._hook.microbatch()
             self._gram.close(batch.t, None, factor=scale / self._each / len(losses))
-        self._tap.settle()
-        norms = torch.stack([self._tap.take() * self._each**2, gradient_squares(self._network)])
+        self._hook.settle()
+        norms = torch.stack([self._hook.take() * self._each**2, gradient_squares(self._network)])
         for parameter in self._network.parameters():
             parameter.grad = None
         return torch.cat([norms / scale**2, self._gram.together(self._gram.take())])

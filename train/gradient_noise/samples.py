@@ -13,20 +13,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from configs.errors import ConfigError
 from configs.load import expect, load
 from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.schema.objective import Objective as Asked
-from configs.yaml12 import ConfigError
 from train.data.source import open_source, training_part
-from train.diffusion.objective import Objective, time_shift
+from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
 from train.engine.checkpoint_files import complete
 from train.engine.distributed import Ranks
 from train.gradient_noise.adaln_gram import AdalnGram, has_adaln
-from train.gradient_noise.hooks import AccumulationTap
-from train.gradient_noise.microbatches import Probe, Times, all_times, binned_times
+from train.gradient_noise.hooks import AccumulationHook
+from train.gradient_noise.microbatches import NoiseMicrobatches, Times, all_times, binned_times
 from train.model.build import build_network
 from train.model.parallelize import autocast
 from train.pretrain.optimizer import squares
@@ -54,7 +54,7 @@ class Samples:
         self.config = config_of_noise(asked)
         self._bins = Bins(count=asked.bins) if asked.bins else None
         source = training_part(open_source(self.config.data), self.config.data)
-        self._probe = Probe(
+        self._probe = NoiseMicrobatches(
             source=source,
             config=self.config,
             images=asked.batch,
@@ -62,10 +62,10 @@ class Samples:
             share=asked.share,
         )
         self._network = build_network(self.config).to(ranks.device)
-        self._tap, self._gram = AccumulationTap(self._network), None
+        self._hook, self._gram = AccumulationHook(self._network), None
         if has_adaln(self._network):
             self._gram = AdalnGram(self._network, bins=Bins(count=1), device=ranks.device)
-        self._objective = Objective(self.config, ranks.device)
+        self._objective = DiffusionObjective(self.config, ranks.device)
         self._loaded: int | None = None
 
     def units(self) -> list[Unit]:
@@ -136,9 +136,9 @@ class Samples:
         place = (0 if unit.k is None else unit.k + 1) * asked.samples + unit.repeat
         for number in range(ranks.rank, asked.count, ranks.world):
             self._backward(times, step=unit.step, number=place * asked.count + number)
-            self._tap.microbatch()
-        self._tap.settle()
-        small = self._tap.take()
+            self._hook.microbatch()
+        self._hook.settle()
+        small = self._hook.take()
         dist.all_reduce(small)
         whole = torch.cat([_gradient(p).flatten() for p in self._network.parameters()])
         dist.all_reduce(whole)

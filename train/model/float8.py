@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 _LEAST = (8, 9)
 

@@ -29,7 +29,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
@@ -54,7 +54,9 @@ _KEPT = {
 }
 
 
-def lay_out(network: nn.Module, config: Pretrain, *, division: Division, ranks: Ranks) -> nn.Module:
+def lay_out(
+    network: nn.Module, config: Pretrain, *, division: BatchLayout, ranks: Ranks
+) -> nn.Module:
     """The network as its ranks share it, on their device; weights on `meta` stay undefined.
 
     The network itself is changed in place; only DDP wraps it.
@@ -99,7 +101,7 @@ def reducing(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManag
     return contextlib.nullcontext()
 
 
-def is_sharded(division: Division) -> bool:
+def is_sharded(division: BatchLayout) -> bool:
     """Whether FSDP2 holds the parameters; under tensor parallelism it does the replicas too."""
     return division.shard > 1 or division.tensor > 1
 

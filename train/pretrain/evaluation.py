@@ -6,77 +6,79 @@ from dataclasses import dataclass
 
 from configs.schema import Pretrain
 from train.data.latents.vae import pictures
-from train.engine.context import Course
+from train.engine.context import TrainingContext
 from train.engine.distributed import data_rank
 from train.engine.metrics import log
 from train.engine.profiler import ProfileWindow
-from train.evaluate.sampler import Place, grid_labels, sample, save_grid
-from train.gradient_noise.online import NoiseWatch
+from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
+from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
-from train.pretrain.train_state import Learner
-from train.pretrain.validation import Validation
+from train.pretrain.train_state import TrainState
+from train.pretrain.validation import HeldOutLoss
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingLooks:
+class PretrainEvaluator:
     """Looks at `learner`; where `validation` or `noise` is None, there is none of it."""
 
-    course: Course[Pretrain]
-    learner: Learner
+    context: TrainingContext[Pretrain]
+    train_state: TrainState
     window: ProfileWindow
-    validation: Validation | None
-    noise: NoiseWatch | None
+    validation: HeldOutLoss | None
+    noise: OnlineNoise | None
 
     def due(self, step: int) -> list[Callable[[], None]]:
         """The looks that are due after a step, in order: all of them after the last."""
-        config = self.course.attempt.config
+        config = self.context.attempt.config
         last = step == config.train.steps
-        looks: list[Callable[[], None]] = []
+        evaluator: list[Callable[[], None]] = []
         if self.validation and _is_due(step, config.validation.every, last):
-            looks.append(self.validate)
+            evaluator.append(self.validate)
         if self.noise and self.noise.whole and _is_due(step, config.gns.whole_every, last):
-            looks.append(self.probe_noise)
+            evaluator.append(self.probe_noise)
         if _is_due(step, config.sample.every, last):
-            looks.append(self.draw_samples)
-        return looks
+            evaluator.append(self.draw_samples)
+        return evaluator
 
     def validate(self) -> None:
         """Record the loss of the weights and of their average on held-out images."""
         assert self.validation is not None
-        course, learner = self.course, self.learner
+        context, train_state = self.context, self.train_state
         with self._autocast():
-            fields = {"validation_loss": self.validation.loss(learner.network, learner.objective)}
-            if learner.average.average:
-                with learner.average.in_place():
-                    averaged = self.validation.loss(learner.network, learner.objective)
+            fields = {
+                "validation_loss": self.validation.loss(train_state.network, train_state.objective)
+            }
+            if train_state.average.average:
+                with train_state.average.in_place():
+                    averaged = self.validation.loss(train_state.network, train_state.objective)
                 fields["validation_loss_ema"] = averaged
-        course.clocks.lap("eval", drain=True)
-        course.journal.evaluation(course.at | fields)
-        course.journal.event("evaluated", step=course.state.step)
+        context.clocks.lap("eval", drain=True)
+        context.metrics.evaluation(context.at | fields)
+        context.metrics.event("evaluated", step=context.state.step)
 
     def probe_noise(self) -> None:
         """Record the whole model's gradient noise, bin by bin."""
         assert self.noise is not None
         assert self.noise.whole is not None
-        course, step = self.course, self.course.state.step
-        found = self.noise.whole.measure(step, scale=self.learner.scale.value)
-        course.clocks.lap("eval", drain=True)
+        context, step = self.context, self.context.state.step
+        found = self.noise.whole.measure(step, scale=self.train_state.scale.value)
+        context.clocks.lap("eval", drain=True)
         if found is None:
             log.warning("step %d: a gradient's norm is not finite; no noise told", step)
             return
-        course.journal.measurement(course.at | {"gns_whole": found})
-        course.journal.event("evaluated", step=step)
+        context.metrics.measurement(context.at | {"gns_whole": found})
+        context.metrics.event("evaluated", step=step)
 
     def draw_samples(self) -> None:
         """Draw a sample grid from the averaged weights."""
-        course, learner, attempt = self.course, self.learner, self.course.attempt
-        config, device, division = attempt.config, attempt.ranks.device, course.division
+        context, train_state, attempt = self.context, self.train_state, self.context.attempt
+        config, device, division = attempt.config, attempt.ranks.device, context.division
         number = data_rank(attempt.ranks, division)
-        place = Place(number=number, count=division.data_ranks, tensor=division.tensor)
-        with self.window.region("sample"), learner.average.in_place(), self._autocast():
+        place = SampleShare(number=number, count=division.data_ranks, tensor=division.tensor)
+        with self.window.region("sample"), train_state.average.in_place(), self._autocast():
             images = sample(
-                learner.network,
-                learner.objective,
+                train_state.network,
+                train_state.objective,
                 grid_labels(config),
                 config,
                 place=place,
@@ -84,15 +86,15 @@ class PretrainingLooks:
                 seed=config.seed,
             )
         if images is not None:
-            file = attempt.run.samples / f"step-{course.state.step:09d}.png"
+            file = attempt.run.samples / f"step-{context.state.step:09d}.png"
             save_grid(
                 pictures(images, config, device=device), file, columns=config.sample.per_class
             )
-        course.clocks.lap("sample", drain=True)
+        context.clocks.lap("sample", drain=True)
 
     def _autocast(self) -> AbstractContextManager[object]:
         return autocast(
-            self.course.attempt.config.train.precision, self.course.attempt.ranks.device
+            self.context.attempt.config.train.precision, self.context.attempt.ranks.device
         )
 
 

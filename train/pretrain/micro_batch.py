@@ -15,9 +15,9 @@ from configs.disk import replace_file
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
-from train.engine.distributed import Ranks, store_of
+from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.metrics import log
-from train.pretrain.micro_batch_search import Search
+from train.pretrain.micro_batch_search import MicroBatchSearch
 
 
 def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> int | None:
@@ -28,13 +28,13 @@ def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: i
     """
     if config.train.micro_batch != "auto":
         return None
-    store = store_of(ranks)
+    store = bootstrap_store(ranks)
     setting = _setting(config, ranks)
     if ranks.rank == 0:
         store.set("tune/known", json.dumps(_known(run, setting)))
     found = json.loads(store.get("tune/known"))
     if found is None:
-        search = Search(run=run, ranks=ranks, attempt=attempt, store=store)
+        search = MicroBatchSearch(run=run, ranks=ranks, attempt=attempt, store=store)
         share = divide(config, world=ranks.world).micro_batch
         micro, tried = search.largest([n for n in range(1, share + 1) if share % n == 0])
         found = {"micro_batch": micro, "tried": tried, "attempt": attempt}

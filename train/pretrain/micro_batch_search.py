@@ -25,7 +25,7 @@ Verdict = dict[str, str]
 
 
 @dataclass(kw_only=True)
-class Search:
+class MicroBatchSearch:
     """The search for the largest candidate that fits; all ranks take the same way through it."""
 
     run: RunFolder
@@ -107,7 +107,7 @@ class Search:
 class _Child:
     """The trial process of this rank, which is gone after the `with`."""
 
-    def __init__(self, search: Search, micro: int, *, port: int) -> None:
+    def __init__(self, search: MicroBatchSearch, micro: int, *, port: int) -> None:
         folder = search.run.attempt(search.attempt) / "tuning" / f"micro-batch-{micro:05d}"
         folder.mkdir(parents=True, exist_ok=True)
         self._output = folder / f"rank-{search.ranks.rank:05d}.log"

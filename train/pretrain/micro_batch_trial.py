@@ -17,17 +17,17 @@ from pathlib import Path
 
 import torch
 
-from configs.checks.batch import Division, divide
+from configs.checks.batch import BatchLayout, divide
 from configs.disk import make_private, replace_file
 from configs.load import expect
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from train.data.loader import Batch
+from train.data.loader import Microbatch
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
 from train.model.parallelize import autocast, reducing
 from train.pretrain.optimizer import gradient_norm, scale_gradients
-from train.pretrain.train_state import Learner, make_learner
+from train.pretrain.train_state import TrainState, make_train_state
 
 # The share of the memory that a micro batch must leave free.
 MARGIN = 0.05
@@ -92,34 +92,34 @@ def _say(file: Path, verdict: dict[str, str]) -> None:
         os._exit(0)
 
 
-def _train(config: Pretrain, division: Division, ranks: Ranks) -> None:
+def _train(config: Pretrain, division: BatchLayout, ranks: Ranks) -> None:
     """Steps as the training loop takes them, over at most two microbatches each."""
-    learner = make_learner(config, division=division, ranks=ranks)
+    train_state = make_train_state(config, division=division, ranks=ranks)
     few = dataclasses.replace(division, accumulation=min(division.accumulation, 2))
     for step in range(1, _STEPS + 1):
         for number in range(few.accumulation):
-            with reducing(learner.model, last=number == few.accumulation - 1):
-                _backward(config, learner, _batch(config, few.micro_batch).to(ranks.device))
-        scale_gradients(learner.network, 1 / (gradient_norm(learner.network) + 1))
-        learner.optimizer.step()
-        learner.average.update(step)
-        learner.optimizer.zero_grad(set_to_none=True)
+            with reducing(train_state.model, last=number == few.accumulation - 1):
+                _backward(config, train_state, _batch(config, few.micro_batch).to(ranks.device))
+        scale_gradients(train_state.network, 1 / (gradient_norm(train_state.network) + 1))
+        train_state.optimizer.step()
+        train_state.average.update(step)
+        train_state.optimizer.zero_grad(set_to_none=True)
     if ranks.device.type == "cuda":
         torch.cuda.synchronize(ranks.device)
 
 
-def _backward(config: Pretrain, learner: Learner, batch: Batch) -> None:
+def _backward(config: Pretrain, train_state: TrainState, batch: Microbatch) -> None:
     with autocast(config.train.precision, batch.image.device):
-        losses = learner.objective.losses(
-            learner.model, batch.image, batch.noise, batch.t, batch.label
+        losses = train_state.objective.losses(
+            train_state.model, batch.image, batch.noise, batch.t, batch.label
         )
     losses.sum().backward()
 
 
-def _batch(config: Pretrain, images: int) -> Batch:
+def _batch(config: Pretrain, images: int) -> Microbatch:
     data = config.data
     noise = torch.randn(images, data.channels, data.size, data.size)
-    return Batch(
+    return Microbatch(
         image=torch.zeros_like(noise),
         noise=noise,
         t=torch.full((images,), 0.5),

@@ -2,29 +2,30 @@
 
 import contextlib
 
-from configs.checks.batch import Division, divide
+from configs.checks.batch import BatchLayout, divide
+from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from train.data.loader import Batch, Loading, microbatches
-from train.data.source import DataError, Source, held_out_part, open_source, training_part
+from train.data.loader import Loading, Microbatch, microbatches
+from train.data.source import Source, held_out_part, open_source, training_part
 from train.diffusion.timesteps import Bins
 from train.engine.attempt import Attempt, carry_out
-from train.engine.checkpoint import Saver, TrainingState, agree_on_newest, load_checkpoint
+from train.engine.checkpoint import CheckpointSaver, TrainingState, agree_on_newest, load_checkpoint
 from train.engine.clocks import Clocks
-from train.engine.context import Course, begin_course
+from train.engine.context import TrainingContext, begin_training
 from train.engine.distributed import data_rank, process_group
 from train.engine.environment import training_facts
 from train.engine.loop import Loop
 from train.engine.profiler import ProfileWindow
 from train.gradient_noise.adaln_gram import AdalnGram
-from train.gradient_noise.hooks import make_tap
-from train.gradient_noise.online import NoiseWatch
+from train.gradient_noise.hooks import make_hook
+from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
-from train.pretrain.evaluation import PretrainingLooks
+from train.pretrain.evaluation import PretrainEvaluator
 from train.pretrain.micro_batch import tuned_micro_batch
-from train.pretrain.step import PretrainingSteps
-from train.pretrain.train_state import Learner, make_learner
-from train.pretrain.validation import Validation
+from train.pretrain.step import PretrainStep
+from train.pretrain.train_state import TrainState, make_train_state
+from train.pretrain.validation import HeldOutLoss
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -40,54 +41,58 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     source = open_source(config.data)
     training = _training_images(source, config)
     with process_group(ranks):
-        learner, state = _newest(attempt, division, clocks)
-        attempt.note(**training_facts(config, division, learner.network))
-        course = begin_course(attempt, division=division, state=state, clocks=clocks)
-        validation = _validation(course, source)
-        noise = _noise(course, learner, training)
-        with contextlib.closing(_batches(course, training)) as batches:
-            wish = _loop(course, learner, batches, validation, noise).train()
-        course.conclude(wish)
+        train_state, state = _newest(attempt, division, clocks)
+        attempt.note(**training_facts(config, division, train_state.network))
+        context = begin_training(attempt, division=division, state=state, clocks=clocks)
+        validation = _validation(context, source)
+        noise = _noise(context, train_state, training)
+        with contextlib.closing(_batches(context, training)) as batches:
+            request = _loop(context, train_state, batches, validation, noise).train()
+        context.conclude(request)
 
 
 def _newest(
-    attempt: Attempt[Pretrain], division: Division, clocks: Clocks
-) -> tuple[Learner, TrainingState]:
+    attempt: Attempt[Pretrain], division: BatchLayout, clocks: Clocks
+) -> tuple[TrainState, TrainingState]:
     """What learns, as it was at the newest checkpoint; as it begins where there is none."""
     checkpoint = agree_on_newest(attempt.run.checkpoints)
-    learner = make_learner(
+    train_state = make_train_state(
         attempt.config, division=division, ranks=attempt.ranks, resumes=checkpoint is not None
     )
-    state = learner.state(clocks)
+    state = train_state.state(clocks)
     if checkpoint is not None:
         load_checkpoint(attempt.run.checkpoints / checkpoint, state)
-    return learner, state
+    return train_state, state
 
 
 def _loop(
-    course: Course[Pretrain],
-    learner: Learner,
-    batches: Loading[Batch],
-    validation: Validation | None,
-    noise: NoiseWatch | None,
+    context: TrainingContext[Pretrain],
+    train_state: TrainState,
+    batches: Loading[Microbatch],
+    validation: HeldOutLoss | None,
+    noise: OnlineNoise | None,
 ) -> Loop[Pretrain]:
-    attempt, config = course.attempt, course.attempt.config
+    attempt, config = context.attempt, context.attempt.config
     window = ProfileWindow(
         config.profile,
         attempt.run.profile / f"attempt-{attempt.number:03d}",
         rank=attempt.ranks.rank,
         device=attempt.ranks.device,
-        clocks=course.clocks,
+        clocks=context.clocks,
     )
     return Loop(
-        course=course,
-        steps=PretrainingSteps(
-            course=course, learner=learner, batches=batches, window=window, noise=noise
+        context=context,
+        steps=PretrainStep(
+            context=context, train_state=train_state, batches=batches, window=window, noise=noise
         ),
-        looks=PretrainingLooks(
-            course=course, learner=learner, window=window, validation=validation, noise=noise
+        evaluator=PretrainEvaluator(
+            context=context,
+            train_state=train_state,
+            window=window,
+            validation=validation,
+            noise=noise,
         ),
-        saver=Saver(
+        saver=CheckpointSaver(
             attempt.run.checkpoints,
             keep=config.checkpoint.keep,
             asynchronous=config.checkpoint.asynchronous,
@@ -97,39 +102,41 @@ def _loop(
     )
 
 
-def _batches(course: Course[Pretrain], training: Source) -> Loading[Batch]:
-    ranks, division = course.attempt.ranks, course.division
+def _batches(context: TrainingContext[Pretrain], training: Source) -> Loading[Microbatch]:
+    ranks, division = context.attempt.ranks, context.division
     return microbatches(
         training,
-        course.attempt.config,
+        context.attempt.config,
         division=division,
         rank=data_rank(ranks, division),
-        images=course.state.images,
+        images=context.state.images,
         pin=ranks.device.type == "cuda",
     )
 
 
-def _noise(course: Course[Pretrain], learner: Learner, training: Source) -> NoiseWatch | None:
-    config, division, ranks = course.attempt.config, course.division, course.attempt.ranks
+def _noise(
+    context: TrainingContext[Pretrain], train_state: TrainState, training: Source
+) -> OnlineNoise | None:
+    config, division, ranks = context.attempt.config, context.division, context.attempt.ranks
     if not config.gns.enabled:
         return None
-    tap, gram, whole = make_tap(learner.model, learner.network), None, None
+    hook, gram, whole = make_hook(train_state.model, train_state.network), None, None
     if config.gns.bins is not None:
-        gram = AdalnGram(learner.network, bins=Bins(count=config.gns.bins), device=ranks.device)
+        gram = AdalnGram(train_state.network, bins=Bins(count=config.gns.bins), device=ranks.device)
     if gram and config.gns.whole_every is not None:
         whole = WholeModelNoise(
             training,
             config,
-            model=learner.model,
-            network=learner.network,
-            objective=learner.objective,
+            model=train_state.model,
+            network=train_state.network,
+            objective=train_state.objective,
             division=division,
             ranks=ranks,
-            tap=tap,
+            hook=hook,
             gram=gram,
         )
-    return NoiseWatch(
-        config, tap=tap, gram=gram, whole=whole, division=division, device=ranks.device
+    return OnlineNoise(
+        config, hook=hook, gram=gram, whole=whole, division=division, device=ranks.device
     )
 
 
@@ -143,11 +150,11 @@ def _training_images(source: Source, config: Pretrain) -> Source:
     return training
 
 
-def _validation(course: Course[Pretrain], source: Source) -> Validation | None:
-    config = course.attempt.config
+def _validation(context: TrainingContext[Pretrain], source: Source) -> HeldOutLoss | None:
+    config = context.attempt.config
     if config.validation.every is None:
         return None
     kept = held_out_part(source, config.data)
     if len(kept) == 0:
         raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
-    return Validation(kept, config, division=course.division, ranks=course.attempt.ranks)
+    return HeldOutLoss(kept, config, division=context.division, ranks=context.attempt.ranks)

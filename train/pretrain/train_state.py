@@ -5,29 +5,29 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import TrainingState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
-from train.engine.ema import Average, batch_decay
-from train.engine.numerics import LossScale
+from train.engine.ema import EMA, batch_decay
+from train.engine.numerics import LossScaler
 from train.model.parallelize import lay_out
 from train.pretrain.optimizer import make_optimizer
 from train.weights.init import finish_network, start_network
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learner:
+class TrainState:
     """`model` is `network` in its parallel wrapping; they share their parameters."""
 
     network: nn.Module
     model: nn.Module
-    objective: Objective
+    objective: DiffusionObjective
     optimizer: torch.optim.AdamW
-    average: Average
-    scale: LossScale
+    average: EMA
+    scale: LossScaler
 
     def state(self, clocks: Clocks) -> TrainingState:
         """What a checkpoint holds of it."""
@@ -40,19 +40,19 @@ class Learner:
         )
 
 
-def make_learner(
-    config: Pretrain, *, division: Division, ranks: Ranks, resumes: bool = False
-) -> Learner:
+def make_train_state(
+    config: Pretrain, *, division: BatchLayout, ranks: Ranks, resumes: bool = False
+) -> TrainState:
     """As it is before the first step; one that `resumes` waits for its checkpoint's weights."""
     network = start_network(config, division, resumes=resumes)
     model = lay_out(network, config, division=division, ranks=ranks)
     if not resumes:
         finish_network(network, config)
-    return Learner(
+    return TrainState(
         network=network,
         model=model,
-        objective=Objective(config, ranks.device),
+        objective=DiffusionObjective(config, ranks.device),
         optimizer=make_optimizer(network, config.optimizer),
-        average=Average(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
-        scale=LossScale(fp16=config.train.precision == "fp16"),
+        average=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
+        scale=LossScaler(fp16=config.train.precision == "fp16"),
     )

@@ -7,16 +7,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from configs.schema.objective import Objective as Asked
 from train.data.source import Source
-from train.diffusion.objective import Objective, time_shift
+from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.rng import flow_time, validation_noise, validation_order
 from train.engine.distributed import Ranks, data_rank
 
 
-class Validation:
+class HeldOutLoss:
     """Judges a network on `images` held-out images, each at `strata` times.
 
     The times are the middles of equally likely parts of the training's density, so that the
@@ -25,7 +25,7 @@ class Validation:
     """
 
     def __init__(
-        self, source: Source, config: Pretrain, *, division: Division, ranks: Ranks
+        self, source: Source, config: Pretrain, *, division: BatchLayout, ranks: Ranks
     ) -> None:
         asked = config.validation
         images = validation_order(len(source))[: asked.images]
@@ -35,7 +35,7 @@ class Validation:
         self._begin, self._stride = data_rank(ranks, division), division.data_ranks
         self._tensor, self._batch = division.tensor, division.micro_batch
 
-    def loss(self, network: nn.Module, objective: Objective) -> float:
+    def loss(self, network: nn.Module, objective: DiffusionObjective) -> float:
         """The mean loss over all images and times, of all ranks; every rank must ask."""
         total = torch.zeros((), dtype=torch.float64, device=self._ranks.device)
         mine = self._pairs[self._begin :: self._stride]
@@ -50,7 +50,7 @@ class Validation:
 
     @torch.no_grad()
     def _losses(
-        self, network: nn.Module, objective: Objective, pairs: list[tuple[int, int]]
+        self, network: nn.Module, objective: DiffusionObjective, pairs: list[tuple[int, int]]
     ) -> torch.Tensor:
         examples = [self._source[image] for image, _ in pairs]
         noises = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from configs.checks.batch import Division
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.engine.metrics import log
 from train.model.build import build_network
@@ -13,7 +13,7 @@ from train.model.parallelize import is_sharded
 from train.weights.load import is_sharded_source, load_file_into, load_sharded_into
 
 
-def start_network(config: Pretrain, division: Division, *, resumes: bool) -> nn.Module:
+def start_network(config: Pretrain, division: BatchLayout, *, resumes: bool) -> nn.Module:
     """The whole network before it is laid out.
 
     Where every weight will be read sharded, it stays on the `meta` device: no rank then ever

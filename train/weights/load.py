@@ -10,9 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
 
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
 from train.weights.published import State, from_diffusers, from_official, is_official

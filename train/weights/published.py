@@ -9,7 +9,7 @@ import re
 import torch
 from torch import Tensor
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 
 State = dict[str, Tensor]
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import torch.distributed.checkpoint as dcp
 
+from configs.errors import ConfigError
 from configs.load import expect, load, to_tree
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 from train.engine.distributed import process_group, read_ranks
 from train.model.build import build_network
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.read.text.batch import Batch, Field, Format, select
+from analysis.read.text.batch import Field, Format, RowBatch, select
 
 BATCHES = Format(
     name="Composer batches",
@@ -31,7 +31,7 @@ COMPOSER = Format(
 )
 
 
-def with_batches(losses: Batch, batches: Batch | None) -> Batch | None:
+def with_batches(losses: RowBatch, batches: RowBatch | None) -> RowBatch | None:
     """The losses, each with the step of the batch that it stands under; None without any."""
     if batches is None:
         return None

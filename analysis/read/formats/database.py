@@ -4,9 +4,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from analysis.read import Unreadable
 from analysis.read.columns import from_rows
 from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
 
 MAGIC = b"SQLite format 3\0"
 

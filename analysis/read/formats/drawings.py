@@ -10,7 +10,7 @@ from analysis.read.other_logs import walk
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class SampleSet:
     """The samples of one step, in the order of saving; times in seconds since 1970."""
 
     step: int
@@ -30,7 +30,7 @@ class Drawing:
         return self.times[0] - (self.image_s or 0.0)
 
 
-def drawings(folder: Path) -> list[Drawing]:
+def drawings(folder: Path) -> list[SampleSet]:
     """The samples under a folder by step, in the order of time; one set ends where the step does.
 
     A prompt that comes again begins a new set too: of one run it would be another step's.
@@ -46,7 +46,7 @@ def drawings(folder: Path) -> list[Drawing]:
             sets.append([])
         sets[-1].append(one)
     return [
-        Drawing(
+        SampleSet(
             step=members[0][1],
             times=tuple(time for time, _, _, _ in members),
             sizes=frozenset(size for *_, path in members if (size := _size(path))),

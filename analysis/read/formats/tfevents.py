@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.read import Unreadable
 from analysis.read.columns import Series, from_series
 from analysis.read.formats.wire import fields, first_damaged, records, varint
 from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
 
 LARGEST_FILE = 1 << 31
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from analysis.read import Unreadable
 from analysis.read.names import column_of
 from analysis.read.text.batch import Format
 from analysis.read.text.chunks import open_bytes
 from analysis.read.text.shapes import number
+from configs.errors import Unreadable
 
 _DICT = re.compile(rb"\{'[^{}\r\n]{1,4000}\}")
 # What nearly every such dict is: names, and numbers that may be quoted.

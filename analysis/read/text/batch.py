@@ -15,7 +15,7 @@ NOWHERE: Span = (-1, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class RowBatch:
     """`n` rows: step, line and place in the file, rank (-1 unknown), group, and named values.
 
     `group` tells apart what one format may tell side by side (bars of different length).
@@ -70,7 +70,7 @@ class Format:
     is_redrawn: bool = False
 
 
-def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) -> Batch | None:
+def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) -> RowBatch | None:
     """A batch of rows by their columns; None where no step is a step."""
     step = columns.pop("step", np.zeros(len(line)))
     kept = (step >= 0) & (step < LARGEST_STEP)
@@ -78,7 +78,7 @@ def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) ->
         return None
     group = columns.pop("group", np.zeros(len(step)))
     every = bool(kept.all())
-    return Batch(
+    return RowBatch(
         step=(step if every else step[kept]).astype(np.int64),
         line=line if every else line[kept],
         place=place if every else place[kept],
@@ -92,7 +92,7 @@ def batch(columns: dict[str, Floats], *, line: Ints, place: Ints, rank: Ints) ->
     )
 
 
-def in_order(parts: Sequence[Batch], *, is_redrawn: bool) -> Batch:
+def in_order(parts: Sequence[RowBatch], *, is_redrawn: bool) -> RowBatch:
     """Batches as one, in the order of the file.
 
     Of a bar that is redrawn at one step only the last drawing, whose loss is that step's.
@@ -106,12 +106,12 @@ def in_order(parts: Sequence[Batch], *, is_redrawn: bool) -> Batch:
     return rows
 
 
-def join(batches: Sequence[Batch]) -> Batch:
+def join(batches: Sequence[RowBatch]) -> RowBatch:
     """Batches of one file as one, in the order of the file."""
     names = dict.fromkeys(name for batch in batches for name in batch.values)
     if len(batches) == 1:
         return batches[0]
-    return Batch(
+    return RowBatch(
         step=np.concatenate([batch.step for batch in batches]),
         line=np.concatenate([batch.line for batch in batches]),
         place=np.concatenate([batch.place for batch in batches]),
@@ -126,11 +126,11 @@ def join(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def select(rows: Batch, kept: Ints) -> Batch:
+def select(rows: RowBatch, kept: Ints) -> RowBatch:
     """Some rows of a batch, by index; the batch itself where these are all of them in order."""
     if len(kept) == len(rows) and (np.diff(kept) == 1).all():
         return rows
-    return Batch(
+    return RowBatch(
         step=rows.step[kept],
         line=rows.line[kept],
         place=rows.place[kept],

@@ -129,7 +129,7 @@ def _gathered(data: bytes, starts: Ints, ends: Ints) -> tuple[bytes, Ints, Ints]
     return texts, after - (ends - starts + 1), after - 1
 
 
-def kin(runs: Runs, *, elastic: Sequence[Span]) -> NDArray[np.bool_]:
+def alike_runs(runs: Runs, *, elastic: Sequence[Span]) -> NDArray[np.bool_]:
     """Which texts [n] are as the first but for digits, and their number in the `elastic` spans."""
     widths = runs.stop - runs.begin
     same = np.ones(len(runs), dtype=bool)

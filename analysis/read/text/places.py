@@ -20,14 +20,14 @@ _NUMBER = re.compile(rb"(?<![\w.+-])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.+-
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RowSpan:
     """Where a row begins in a text, and the span of each of its numbers."""
 
     start: int
     spans: dict[str, Span]
 
 
-def number_places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ...] | None:
+def number_places(read: Callable[[bytes], Told], text: bytes) -> tuple[RowSpan, ...] | None:
     """Where the rows that `read` finds have their numbers; None where that is not sure.
 
     It is not where a name holds a digit, which may be another one in a text of the same shape, or
@@ -37,7 +37,7 @@ def number_places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ..
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
-def _places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ...] | None:
+def _places(read: Callable[[bytes], Told], text: bytes) -> tuple[RowSpan, ...] | None:
     places = [match.span() for match in _NUMBER.finditer(text)]
     ordinals = count()
     told, wanted = read(text), read(_NUMBER.sub(lambda _: b"%d" % next(ordinals), text))
@@ -52,5 +52,5 @@ def _places(read: Callable[[bytes], Told], text: bytes) -> tuple[Found, ...] | N
         spans = {name: places[int(ordinal)] for name, ordinal in which.items()}
         if any(number(text[slice(*spans[name])]) != value for name, value in values.items()):
             return None
-        found.append(Found(start=start, spans=spans))
+        found.append(RowSpan(start=start, spans=spans))
     return tuple(found)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.run_log import Ints
-from analysis.read.text.batch import Batch, Format, Span, batch, in_order
+from analysis.read.text.batch import Format, RowBatch, Span, batch, in_order
 from analysis.read.text.chunks import Chunk, codes, without_codes
-from analysis.read.text.elastic import FEWEST_KIN, MOST_KINDS, Runs, kin, same_run_counts
+from analysis.read.text.elastic import FEWEST_KIN, MOST_KINDS, Runs, alike_runs, same_run_counts
 from analysis.read.text.row import Row, convert_of, elastic_spans, rows_in, rows_of_shape
 from analysis.read.text.segments import Segments, segments
 from analysis.read.text.shapes import Texts, alike, decimals, each_shape, integers
@@ -22,10 +22,10 @@ LONGEST_ALIKE, LONGEST_KIN = 2000, 400
 FEW = 1000
 
 
-def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
+def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, RowBatch]:
     """The rows of each format that has any, in the order of the file."""
     found = segments(chunk, [*(known.token for known in formats), b"\x1b"])
-    parts: dict[str, list[Batch]] = {}
+    parts: dict[str, list[RowBatch]] = {}
     left = np.ones(len(found.start), dtype=bool)
     for indices, texts in alike(chunk.data, found.start, found.end, longest=LONGEST_ALIKE):
         first = texts[0].tobytes()
@@ -51,7 +51,7 @@ def rows(chunk: Chunk, formats: Sequence[Format]) -> dict[str, Batch]:
     }
 
 
-def _put(parts: dict[str, list[Batch]], known: Format, part: Batch | None) -> None:
+def _put(parts: dict[str, list[RowBatch]], known: Format, part: RowBatch | None) -> None:
     if part is not None:
         parts.setdefault(known.name, []).append(part)
 
@@ -100,7 +100,7 @@ class _Alike:
 
 def _kin(
     formats: Sequence[Format], chunk: Chunk, found: Segments, indices: Ints
-) -> Iterator[tuple[Format, Batch | None, Ints]]:
+) -> Iterator[tuple[Format, RowBatch | None, Ints]]:
     """The rows of texts that differ in their numbers only, with these texts' indices."""
     bounds = found.start[indices], found.end[indices]
     for rows_of_count, runs in same_run_counts(chunk.data, *bounds, longest=LONGEST_KIN):
@@ -112,7 +112,7 @@ def _kin(
             is_clear = b"\x1b" not in first and None not in told.values()
             each = [(known, row) for known in holding for row in told[known.name] or ()]
             spans = [span for known, row in each for span in elastic_spans(known, row)]
-            mine = kin(runs, elastic=spans) if is_clear else np.arange(len(runs)) == 0
+            mine = alike_runs(runs, elastic=spans) if is_clear else np.arange(len(runs)) == 0
             if is_clear and mine.sum() >= FEWEST_KIN:
                 group, group_of = runs.select(mine), of[mine]
                 places = _places(chunk, found, group_of)
@@ -123,7 +123,7 @@ def _kin(
                 break
 
 
-def _alike(known: Format, row: Row, alikes: _Alike | Runs, places: _Places) -> Batch | None:
+def _alike(known: Format, row: Row, alikes: _Alike | Runs, places: _Places) -> RowBatch | None:
     """The row that each of many texts holds where the first of them does."""
     columns = {
         name: alikes.column(span, convert_of(known, name))
@@ -137,7 +137,7 @@ def _alike(known: Format, row: Row, alikes: _Alike | Runs, places: _Places) -> B
     return batch(columns, line=places.line, place=place, rank=rank.astype(np.int64))
 
 
-def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> Batch | None:
+def _one_by_one(known: Format, chunk: Chunk, found: Segments, indices: Ints) -> RowBatch | None:
     """The rows in segments that no others are like."""
     data, has_codes = chunk.data, b"\x1b" in chunk.data
     if len(indices) > FEW and not has_codes and known.token not in data:

@@ -16,7 +16,7 @@ from analysis.read.formats.mllog import HEADER, MLLOG, read_header
 from analysis.read.formats.titan import TITAN
 from analysis.read.formats.trainer import TRAINER
 from analysis.read.run_log import RunLog
-from analysis.read.text.batch import Batch, Format, join, select
+from analysis.read.text.batch import Format, RowBatch, join, select
 from analysis.read.text.chunks import Chunk, chunks
 from analysis.read.text.rows import rows
 
@@ -42,7 +42,7 @@ class Scanned:
     """What one piece of a file holds: rows by format, and lines on how a job ended."""
 
     chunk: Chunk
-    rows: dict[str, Batch]
+    rows: dict[str, RowBatch]
     told: list[Ending]
 
 
@@ -62,7 +62,7 @@ def scan(path: Path, *, whole: bool = False) -> Iterator[Scanned]:
             formats = _still_of_use(formats, found)
 
 
-def _still_of_use(formats: tuple[Format, ...], found: dict[str, Batch]) -> tuple[Format, ...]:
+def _still_of_use(formats: tuple[Format, ...], found: dict[str, RowBatch]) -> tuple[Format, ...]:
     """The formats up to the first with losses, and the one that it has its steps from."""
     for number, known in enumerate(formats, start=1):
         if known.name in found and "loss" in found[known.name].values:
@@ -71,7 +71,7 @@ def _still_of_use(formats: tuple[Format, ...], found: dict[str, Batch]) -> tuple
     return formats
 
 
-def _last_row(chunk: Chunk, found: dict[str, Batch]) -> int:
+def _last_row(chunk: Chunk, found: dict[str, RowBatch]) -> int:
     """Where the last row of a piece begins; 0 where an attempt may have ended before it."""
     if not found or any((np.diff(batch.step) < 0).any() for batch in found.values()):
         return 0
@@ -80,7 +80,7 @@ def _last_row(chunk: Chunk, found: dict[str, Batch]) -> int:
 
 def read_text(path: Path, *, name: str) -> list[RunLog]:
     """The runs in a text file; none where no format is known."""
-    found: dict[str, list[Batch]] = {}
+    found: dict[str, list[RowBatch]] = {}
     told: list[Ending] = []
     for piece in scan(path):
         told += piece.told
@@ -104,14 +104,14 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
     return [_remarked(log, remarks) for log in logs]
 
 
-def _is_run(found: Batch | None) -> bool:
+def _is_run(found: RowBatch | None) -> bool:
     """Whether rows can be a training: a loss, or a bar of some length."""
     if found is None:
         return False
     return "loss" in found.values or len(np.unique(found.step)) >= 3
 
 
-def _with_steps(found: Batch, bars: Batch | None) -> tuple[Batch, tuple[str, ...]]:
+def _with_steps(found: RowBatch, bars: RowBatch | None) -> tuple[RowBatch, tuple[str, ...]]:
     """The Trainer's rows with the step and clock of the bar before each, else counted."""
     loss = found.values.get("loss", np.full(len(found), np.nan))
     found = select(found, np.flatnonzero(~np.isnan(loss)))

@@ -7,7 +7,7 @@ from analysis.read.machine import machine
 from configs.load import resolve, to_tree
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
 
 
@@ -26,7 +26,7 @@ def test_only_the_cells_of_a_study_are_read(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for folder in (study.path, tmp_path / "elsewhere"):
         (folder / "report.csv").write_text(report)
-    row = Row(index=0, order=0, cell="bs8", repeat=1, shape="s", digest="", levels={"a": 8})
+    row = StudyRow(index=0, order=0, cell="bs8", repeat=1, shape="s", digest="", levels={"a": 8})
     assert len(read_all([str(study.path)]).logs) == 2
     study.write_rows([row])
     assert [log.name for log in read_all([str(study.path)]).logs] == ["bs8"]

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from analysis.__main__ import main
-from analysis.read import Unreadable
 from analysis.read.find import read_logs
+from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
 from tests.analysis.synthetic_runs import Truth, plant

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analysis.measure.speed import measure
-from analysis.read import Unreadable
 from analysis.read.find import read_logs
 from analysis.read.text.ledger import read_ledger
+from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from analysis.__main__ import main
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import Truth, plant
 
@@ -119,7 +119,7 @@ def test_repeats_are_one_arm_and_the_grid_tells_the_order(tmp_path):
         )  # fmt: skip
         plant(study.cell(name), truth)
         levels = {"data.workers": workers}
-        rows.append(Row(
+        rows.append(StudyRow(
             index=len(rows), order=0, cell=name, repeat=repeat, shape="s", digest="", levels=levels
         ))  # fmt: skip
     study.study_file.write_text("axes: {data.workers: [4, 0]}\n")

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.measure.clocks import intervals
 from analysis.measure.speed import measure
-from analysis.measure.time_breakdown import account
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.steady_state import outliers, steady, warmup_end
 from configs.run.folder import RunFolder
@@ -154,7 +154,7 @@ def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
 
 def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
     truth = Truth(resume_at=50, intervals=100, save_every=20, lost_intervals=5, cv=1e-9)
-    found = account(read_ours(RunFolder(plant(tmp_path / "a", truth))))
+    found = time_breakdown(read_ours(RunFolder(plant(tmp_path / "a", truth))))
     per_interval = truth.every / truth.steps_per_s
     assert found.seconds["queue"] == pytest.approx(60)
     assert found.seconds["setup"] == pytest.approx(40)
@@ -168,13 +168,13 @@ def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
 
 def test_what_is_evaluated_after_the_end_is_no_time_of_the_run(tmp_path):
     folder = plant(tmp_path / "a", Truth())
-    before = account(read_ours(RunFolder(folder)))
+    before = time_breakdown(read_ours(RunFolder(folder)))
     last = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
     later = {"time": last["time"] + 3600, "attempt": last["attempt"]}
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(later | {"step": 2000, "images": 128000, "recognised": 0.9}) + "\n")
         file.write(json.dumps(later | {"event": "evaluated", "step": 2000}) + "\n")
-    after = account(read_ours(RunFolder(folder)))
+    after = time_breakdown(read_ours(RunFolder(folder)))
     assert before is not None
     assert after is not None
     assert after.wall_s == before.wall_s

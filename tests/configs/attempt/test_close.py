@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from configs.attempt.close import close_attempt
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
-from configs.yaml12 import ConfigError
 from tests.configs.conftest import begin
 
 pytestmark = pytest.mark.usefixtures("logs")

@@ -12,13 +12,14 @@ from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
 from configs.attempt.pruning import dominates, rule_out
 from configs.checks.batch import divide
+from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.load import merge, resolve
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter, state
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Pretrain, Study
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 from train.forecast.memory import dit_memory
 
 BASE = {
@@ -142,7 +143,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyFolder:
         run.config_file.write_text(dump_yaml(cell.config.model_dump()))
         RecordWriter(run.path, attempt=1).event("queued")
         rows.append(
-            Row(index=index, order=index, cell=cell.name, repeat=1, shape="s", digest="d",
+            StudyRow(index=index, order=index, cell=cell.name, repeat=1, shape="s", digest="d",
                 levels=cell.levels)
         )  # fmt: skip
     folder.write_rows(rows)

@@ -9,9 +9,9 @@ import pytest
 from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.aitoolkit_keys import TAKEN, known_keys, read_keys
 from configs.checks.batch import check_ranks
+from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Finetune
-from configs.yaml12 import ConfigError
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 import pytest
 
 from configs.checks.batch import divide
+from configs.errors import ConfigError
 from configs.load import resolve
-from configs.yaml12 import ConfigError
 
 
 def config(**flat: object):

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.__main__ import main
+from configs.errors import ConfigError
 from configs.grid.cell_names import LONGEST, cell_names, repeat_name
 from configs.grid.study_file import Grid, is_study, load_grid
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from configs.attempt.open import open_attempt
+from configs.errors import ConfigError
 from configs.load import read_tree
 from configs.run.folder import find_runs
 from configs.run.records import RecordWriter
-from configs.yaml12 import ConfigError
 from tests.configs.conftest import begin
 
 pytestmark = pytest.mark.usefixtures("logs")

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.errors import ConfigError
 from configs.run.folder import find_run
-from configs.run.study_folder import Row, StudyFolder, study_of
-from configs.yaml12 import ConfigError
+from configs.run.study_folder import StudyFolder, StudyRow, study_of
 
 VALUES = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
 
 
-def row(index: int, levels: dict[str, Any] | None = None, cell: str | None = None) -> Row:
-    return Row(
+def row(index: int, levels: dict[str, Any] | None = None, cell: str | None = None) -> StudyRow:
+    return StudyRow(
         index=index, order=index, cell=cell or f"c{index}", repeat=1, shape="s", digest="d",
         levels=levels or {},
     )  # fmt: skip

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from configs.checks.batch import divide
+from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 
 CONFIG = Path("configs/pretrain/digits.yaml")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from configs.attempt.open import open_attempt
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder, claim_attempt, find_runs
 from configs.run.records import valid
-from configs.yaml12 import ConfigError
 from finetune.aitoolkit.checkpoint import metadata_step
 from tests.finetune.aitoolkit_runs import (
     carry_on,

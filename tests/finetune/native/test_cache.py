@@ -8,25 +8,25 @@ import torch
 from safetensors import safe_open
 
 from configs.run.folder import RunFolder
-from finetune.native.cache import Cache, Example, Text
+from finetune.native.cache import Cache, CaptionedImage, PromptText
 from tests.finetune.conftest import Tune
 from tests.real_runs import losses
 
 pytestmark = pytest.mark.xdist_group("flux")
 
 
-def example(folder: Path, name: str, caption: str) -> Example:
+def example(folder: Path, name: str, caption: str) -> CaptionedImage:
     file = folder / name
     if not file.exists():
         file.write_bytes(name.encode())
-    return Example(caption, file)
+    return CaptionedImage(caption, file)
 
 
 def test_an_edited_caption_image_or_setting_is_another_file(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", {"model": "a"})
     one = example(tmp_path, "a.png", "a dog")
     names = {cache.file(one), cache.file(example(tmp_path, "a.png", "a cat"))}
-    names |= {cache.file(Text("a dog")), Cache(tmp_path / "cache", {"model": "b"}).file(one)}
+    names |= {cache.file(PromptText("a dog")), Cache(tmp_path / "cache", {"model": "b"}).file(one)}
     one.image.write_bytes(b"edited")
     names.add(Cache(tmp_path / "cache", {"model": "a"}).file(one))
     assert len(names) == 5
@@ -44,14 +44,14 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
 
 def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:
     cache, other = (Cache(tmp_path / "cache", {}) for _ in range(2))
-    cache.keep(Text("here"), {"prompt": torch.ones(1)})
-    late = threading.Timer(0.3, lambda: other.keep(Text("late"), {"prompt": torch.ones(1)}))
+    cache.keep(PromptText("here"), {"prompt": torch.ones(1)})
+    late = threading.Timer(0.3, lambda: other.keep(PromptText("late"), {"prompt": torch.ones(1)}))
     late.start()
-    cache.await_all([Text("here"), Text("late")])
-    assert not cache.missing([Text("late")])
+    cache.await_all([PromptText("here"), PromptText("late")])
+    assert not cache.missing([PromptText("late")])
     late.join()
     with pytest.raises(FileNotFoundError, match="not seen here"):
-        cache.await_all([Text("never")], longest_s=0)
+        cache.await_all([PromptText("never")], longest_s=0)
 
 
 def test_every_latent_stands_in_a_file_with_the_embedding_of_its_own_caption(

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetune.native.draws import draw, flow_time, sample_shift
-from finetune.native.loss import Batch, losses
+from finetune.native.loss import LatentBatch, losses
 from finetune.native.order import Order
 from finetune.native.pictures import fitted_size
-from finetune.native.pipeline import Canvas, starting_noise
+from finetune.native.pipeline import ImageSpec, starting_noise
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
 
@@ -84,7 +84,7 @@ def test_fitted_sizes_are_whole_tokens_within_the_area(
 class Perfect(torch.nn.Module):
     """Knows the noise and the latent, and answers with a velocity that is off by `off`."""
 
-    def __init__(self, batch: Batch, off: float) -> None:
+    def __init__(self, batch: LatentBatch, off: float) -> None:
         super().__init__()
         self.config = SimpleNamespace(guidance_embeds=True)
         self._batch, self._off = batch, off
@@ -101,7 +101,7 @@ class Perfect(torch.nn.Module):
 
 
 def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
-    batch = Batch(
+    batch = LatentBatch(
         latent=torch.randn(2, 16, 4, 6),
         noise=torch.randn(2, 16, 4, 6),
         t=torch.tensor([0.25, 1.0]),
@@ -122,7 +122,7 @@ def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
 
 
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_and_fits_the_canvas() -> None:
-    canvas = Canvas(width=64, height=32, steps=1, guidance=1.0)
+    canvas = ImageSpec(width=64, height=32, steps=1, guidance=1.0)
     noise = starting_noise(7, canvas)
     assert noise.shape == (1, 16, 4, 8)
     assert noise.device.type == "cpu"

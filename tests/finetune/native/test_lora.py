@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from configs.schema.finetune import Lora, LoraOptimizer
 from finetune.native.lora import LEARNED, add_learned, load_lora, use, using
 from finetune.native.optimizer import make_optimizer
-from train.engine.checkpoint import Saver, TrainingState, load_newest
+from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group, read_ranks
-from train.engine.ema import Average
-from train.engine.numerics import LossScale
+from train.engine.ema import EMA
+from train.engine.numerics import LossScaler
 
 pytestmark = pytest.mark.xdist_group("flux")
 CPU = torch.device("cpu")
@@ -87,9 +87,9 @@ def test_8_bit_moments_come_back_from_a_checkpoint_to_the_bit(
     def state() -> TrainingState:
         return TrainingState(
             network=weights,
-            average=Average(weights, decay=None, warmup=True),
+            average=EMA(weights, decay=None, warmup=True),
             optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit")),
-            scale=LossScale(fp16=False),
+            scale=LossScaler(fp16=False),
             clocks=Clocks(CPU),
         )
 
@@ -109,7 +109,7 @@ def test_8_bit_moments_come_back_from_a_checkpoint_to_the_bit(
         tensor.copy_(values.to(tensor.dtype))
     assert any(tensor.dtype is torch.uint8 for tensor in moments(before).values())
     with process_group(read_ranks()):
-        Saver(tmp_path, keep=1).save(before)
+        CheckpointSaver(tmp_path, keep=1).save(before)
         after = state()
         assert load_newest(tmp_path, after)
     expected, found = moments(before), moments(after)

@@ -243,11 +243,11 @@ def test_8_bit_moments_without_cuda_are_refused_with_the_mend(tune: Tune) -> Non
     assert "set optimizer.kind=adamw" in failed["message"]
 
 
-@pytest.mark.parametrize(("wish", "event"), [("PAUSE", "paused"), ("STOP", "stopped")])
+@pytest.mark.parametrize(("stop_request", "event"), [("PAUSE", "paused"), ("STOP", "stopped")])
 def test_a_wish_that_comes_before_the_first_step_is_heard(
-    wish: str, event: str, tune: Tune
+    stop_request: str, event: str, tune: Tune
 ) -> None:
-    run = tune(wish=wish)
+    run = tune(stop_request=stop_request)
     assert events(run) == ["started", "evaluated", event]
     assert not losses(run)
 

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.gpu_flags import Gpus
-from launch.doctor.measurements import Answer
-from launch.doctor.probe_jobs import Bench
+from launch.doctor.measurements import Measurement
+from launch.doctor.probe_jobs import ProbeJobs
 
 Command = Callable[[str, str], Path]
 
 
-def bench(folder: Path, **facts: str) -> Bench:
+def bench(folder: Path, **facts: str) -> ProbeJobs:
     """A bench whose jobs have all written their facts and ended."""
     for name, text in facts.items():
         (folder / f"{name}.facts").write_text(text)
     jobs = dict.fromkeys(("requeue", "place", "limit"), "7")
-    return Bench(folder=folder, flags=[], patience_s=5, jobs=jobs)
+    return ProbeJobs(folder=folder, flags=[], patience_s=5, jobs=jobs)
 
 
-def told(found: list[Answer]) -> dict[str, str]:
+def told(found: list[Measurement]) -> dict[str, str]:
     return {one.name: one.value for one in found}
 
 
@@ -80,7 +80,7 @@ def test_a_site_file_without_a_spelling_says_that_none_was_measured() -> None:
 
 
 def test_words_of_the_cluster_stay_in_their_comment() -> None:
-    evil = Answer(name="Slurm", value="22\nrm -rf x", means="a\x1bb")
+    evil = Measurement(name="Slurm", value="22\nrm -rf x", means="a\x1bb")
     lines = site_file.text("mine", [evil], [], flags=[]).splitlines()
     assert "# Slurm: 22 rm -rf x (a b)" in lines
 

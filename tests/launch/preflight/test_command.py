@@ -11,9 +11,9 @@ from configs.run.folder import ROOT, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from launch.preflight import forecast, machine, request, signal_lead, storage
-from launch.preflight.check import Line, failure
+from launch.preflight.check import CheckResult, failure
 from launch.preflight.command import checks, show
-from launch.preflight.forecast import Forecast
+from launch.preflight.forecast import ForecastAnswer
 from launch.preflight.storage import Room, rooms
 from launch.preflight.subject import Subject, subject
 from tests.launch.conftest import DIGITS
@@ -23,7 +23,7 @@ Command = Callable[[str, str], Path]
 
 SBATCH = "[[ $* == --test-only ]] && exit 0; exit 1"
 SINFO = "echo 'gpu*|2-00:00:00|1-infinite'"
-SMALL = Forecast(parameters=1_000_000, gpus={})
+SMALL = ForecastAnswer(parameters=1_000_000, gpus={})
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def of(*overrides: str, source: Path = DIGITS) -> Subject:
     return subject(source, list(overrides), site_name=None)
 
 
-def only(lines: list[Line]) -> Line:
+def only(lines: list[CheckResult]) -> CheckResult:
     (line,) = lines
     return line
 
@@ -210,7 +210,7 @@ def test_the_lead_is_held_against_measured_saves(site: Path) -> None:
 
 
 def test_a_save_that_is_estimated_too_long_is_a_warning() -> None:
-    line = only([*signal_lead.lead(of(), Forecast(parameters=7_000_000_000, gpus={}))])
+    line = only([*signal_lead.lead(of(), ForecastAnswer(parameters=7_000_000_000, gpus={}))])
     assert line.level == "warn"
 
 
@@ -230,7 +230,9 @@ TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "mend": "train.micro_bat
 def test_the_memory_of_the_gpu_is_forecast(
     gpus: dict[str, dict[str, object]], level: str, mend: str
 ) -> None:
-    line = only([*forecast.memory(of(), Forecast(parameters=1, gpus=gpus, remark="no such GPU"))])
+    line = only(
+        [*forecast.memory(of(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU"))]
+    )
     assert line.level == level
     assert line.mend.startswith(mend)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.errors import ConfigError
 from configs.run.folder import ROOT
-from configs.yaml12 import ConfigError
 from launch.slurm import duration
 from launch.slurm.flags import parse_flags, spell, template_flags
 

@@ -16,7 +16,7 @@ from launch.__main__ import main
 from launch.status.holds import Holds
 from launch.status.pace import Pace
 from launch.status.state import Overview, overview
-from launch.status.watch import Log, watch
+from launch.status.watch import ChangeLog, watch
 from tests.launch.status.test_state import a_run, row
 
 
@@ -111,7 +111,7 @@ def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
             ended[0].event("done", step=600)
 
     pauses = [True, False]
-    now = watch([run.path for run in runs], on=Log(), summaries=summary, pause=pause)
+    now = watch([run.path for run in runs], on=ChangeLog(), summaries=summary, pause=pause)
     said = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert said == ["started, failed", "done, failed"]
     assert [one.event for one in now.standings] == ["done", "failed"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.errors import ConfigError
 from configs.run.code_version import version
-from configs.yaml12 import ConfigError
 from launch.submit import snapshot
 from launch.submit.snapshot import keep, read_tree
 from tests.launch.conftest import git

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
-from configs.run.study_folder import Row, StudyFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Study
-from configs.yaml12 import ConfigError, dump_yaml, parse_yaml
+from configs.yaml12 import dump_yaml, parse_yaml
 from launch.slurm import executor
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import parse_flags
@@ -65,7 +66,7 @@ def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
         raise ConfigError("refused by check_site")
     tree, folder = Tree(digest="TREE", files=[]), StudyFolder(logs / f"{source.stem}-1")
     (run,) = plan.runs
-    row = Row(
+    row = StudyRow(
         index=0, order=0, cell=run.name, repeat=1, shape=run.shape, digest="", levels={}
     )  # fmt: skip
     resources = run.cell.config.resources

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from configs.errors import DataError
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_images, save_kl
 from train.__main__ import main
 from train.data.latents.store import checksum
-from train.data.source import DataError, open_source
+from train.data.source import open_source
 
 
 @pytest.fixture(scope="module")

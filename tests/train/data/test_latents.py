@@ -11,6 +11,7 @@ import torch
 from diffusers import AutoencoderKL, AutoencoderKLCosmos
 
 from configs.checks.batch import divide
+from configs.errors import DataError
 from configs.load import resolve
 from configs.schema import Pretrain
 from configs.schema.data import Data
@@ -21,9 +22,9 @@ from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
 from train.data.latents.vae import Vae, check_vae, pictures, vae_facts
-from train.data.loader import Batch, microbatches
-from train.data.source import DataError, open_source, training_part
-from train.diffusion.rng import Variant
+from train.data.loader import Microbatch, microbatches
+from train.data.source import open_source, training_part
+from train.diffusion.rng import Augmentation
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,8 @@ def store(folder: Path) -> Latents:
     return source
 
 
-def variant(**keys: int) -> Variant:
-    return Variant(**({"flip": False, "seed": 1, "epoch": 0, "index": 3} | keys))
+def variant(**keys: int) -> Augmentation:
+    return Augmentation(**({"flip": False, "seed": 1, "epoch": 0, "index": 3} | keys))
 
 
 def test_a_latent_is_what_diffusers_encodes_scaled_and_shifted(made: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_flip_takes_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(m
     np.testing.assert_allclose(drawn, flipped[0] + flipped[1] * variant().noise(plain[0].shape))
 
 
-def batches(data: Data, *, world: int) -> list[Batch]:
+def batches(data: Data, *, world: int) -> list[Microbatch]:
     """What all ranks see in three steps, examples in order."""
     tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
     config = resolve(tree, source="test")
@@ -130,7 +131,7 @@ def batches(data: Data, *, world: int) -> list[Batch]:
         parts = [next(loader) for loader in loaders]
         names = ("image", "noise", "t", "label")
         joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        found.append(Batch(**joined))
+        found.append(Microbatch(**joined))
     return found
 
 

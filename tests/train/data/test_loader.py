@@ -8,13 +8,13 @@ import torch
 
 from configs.checks.batch import divide
 from configs.load import load
-from train.data.loader import Batch, microbatches
+from train.data.loader import Microbatch, microbatches
 from train.data.source import open_source, training_part
 
 CONFIG = Path("configs/pretrain/digits.yaml")
 
 
-def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[Batch]:
+def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[Microbatch]:
     """The batch of each step as all ranks together see it, in the order of the examples."""
     overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
     config = load(CONFIG, ["train.global_batch=16", *overrides])
@@ -31,11 +31,11 @@ def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[
             name: torch.cat([getattr(part, name) for part in parts])
             for name in ("image", "noise", "t", "label")
         }
-        found.append(Batch(**joined))
+        found.append(Microbatch(**joined))
     return found
 
 
-def same(first: list[Batch], second: list[Batch]) -> bool:
+def same(first: list[Microbatch], second: list[Microbatch]) -> bool:
     return all(
         torch.equal(getattr(a, name), getattr(b, name))
         for a, b in zip(first, second, strict=True)

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from configs.errors import ConfigError, DataError
 from configs.schema.data import Data
-from configs.yaml12 import ConfigError
 from train.data import digits_png
 from train.data.folder import centre_crop
-from train.data.source import DataError, held_out_part, open_source, training_part
+from train.data.source import held_out_part, open_source, training_part
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3, 32, 32), dtype=np.uint8)
 LABELS = np.arange(20).reshape(5, 4) % 10

@@ -9,13 +9,13 @@ import torch
 from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
+from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
 from configs.schema.objective import Objective as Asked
-from configs.yaml12 import ConfigError
 from train.diffusion.ddpm import STEPS, ddim, ddpm_mix, min_snr_weight, signal_shares, step_of
 from train.diffusion.flow import flow_mix, shift_time, solve
-from train.diffusion.objective import Objective, time_shift
+from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.rng import flow_time
 
 DDPM = ["objective.kind=ddpm", "objective.timesteps=uniform", "sample.sampler=ddim"]
@@ -52,7 +52,7 @@ def test_the_loss_is_the_mean_error_of_each_image(error: str) -> None:
     config = config_of(f"objective.error={error}")
     image, noise = torch.randn(3, 1, 8, 8), torch.randn(3, 1, 8, 8)
     t, label = torch.tensor([0.1, 0.5, 0.9]), torch.tensor([1, 2, 3])
-    losses = Objective(config, torch.device("cpu")).losses(bent, image, noise, t, label)
+    losses = DiffusionObjective(config, torch.device("cpu")).losses(bent, image, noise, t, label)
     x, target = flow_mix(image, noise, t)
     off = bent(x, t, label) - target
     wanted = off**2 if error == "l2" else off.abs()
@@ -171,7 +171,9 @@ def test_the_weight_of_min_snr_reaches_the_loss() -> None:
     image, noise = torch.randn(2, 1, 8, 8), torch.randn(2, 1, 8, 8)
     t, label = torch.tensor([0.001, 0.9]), torch.tensor([1, 2])
     plain, weighed = (
-        Objective(config_of(*DDPM, *more), torch.device("cpu")).losses(bent, image, noise, t, label)
+        DiffusionObjective(config_of(*DDPM, *more), torch.device("cpu")).losses(
+            bent, image, noise, t, label
+        )
         for more in ([], ["objective.min_snr=5"])
     )
     weight = min_snr_weight(signal_shares("linear")[step_of(t)], 5.0, "eps")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from configs.errors import ConfigError
 from configs.load import load
 from configs.schema.objective import Objective
-from configs.yaml12 import ConfigError
 from tests.train.data.test_loader import CONFIG, batches, same
 from train.diffusion.rng import draw
 from train.diffusion.timesteps import Bins, Density, TimeSampler, bins_of

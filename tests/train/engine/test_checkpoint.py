@@ -10,15 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from configs.errors import ConfigError
 from configs.load import load
 from configs.run.records import Superseded
-from configs.yaml12 import ConfigError
-from train.engine.checkpoint import Saver, TrainingState, load_newest, load_weights
+from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest, load_weights
 from train.engine.checkpoint_files import complete, newest
 from train.engine.clocks import Clocks
-from train.engine.ema import Average
+from train.engine.ema import EMA
 from train.engine.failure import RunFailure, reason_of
-from train.engine.numerics import LossScale
+from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -32,10 +32,10 @@ def _one_rank():
     dist.destroy_process_group()
 
 
-def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
+def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, EMA]:
     config = load(Path("configs/pretrain/digits.yaml"), [*SMALL, f"seed={seed}"])
     network = build_network(config)
-    average = Average(network, decay=0.9, warmup=False)
+    average = EMA(network, decay=0.9, warmup=False)
     optimizer = make_optimizer(network, config.optimizer)
     for _ in range(2):
         for parameter in network.parameters():
@@ -44,7 +44,7 @@ def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
         average.update(1)
     clocks = Clocks(torch.device("cpu"))
     clocks.seconds["train"] = 12.5
-    scale = LossScale(fp16=True)
+    scale = LossScaler(fp16=True)
     scale.value, scale.good = 8.0, seed
     state = TrainingState(
         network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
@@ -54,10 +54,10 @@ def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, Average]:
 
 
 def save(folder: Path, state: TrainingState, *, keep: int) -> None:
-    Saver(folder, keep=keep).save(state)
+    CheckpointSaver(folder, keep=keep).save(state)
 
 
-def save_and_wait(saver: Saver, state: TrainingState) -> None:
+def save_and_wait(saver: CheckpointSaver, state: TrainingState) -> None:
     saver.save(state)
     saver.wait()
 
@@ -207,7 +207,7 @@ def test_damaged_weights_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_save_under_way_holds_the_state_of_its_own_step(tmp_path: Path) -> None:
     state, network, _ = make_state()
-    saver = Saver(tmp_path, keep=2, asynchronous=True)
+    saver = CheckpointSaver(tmp_path, keep=2, asynchronous=True)
     with torch.no_grad():
         network.patches_in.bias.fill_(7)
     saver.save(state)
@@ -227,7 +227,7 @@ def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
 ) -> None:
     state, *_ = make_state()
     save(tmp_path, state, keep=2)
-    saver = Saver(tmp_path, keep=2, asynchronous=asynchronous, is_superseded=lambda: True)
+    saver = CheckpointSaver(tmp_path, keep=2, asynchronous=asynchronous, is_superseded=lambda: True)
     state.step = 8
     with pytest.raises(Superseded):
         save_and_wait(saver, state)
@@ -255,7 +255,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_full_disk_leaves_the_last_checkpoint(full_disk: Path, asynchronous: bool) -> None:
     state, *_ = make_state()
-    saver = Saver(full_disk, keep=2, asynchronous=asynchronous)
+    saver = CheckpointSaver(full_disk, keep=2, asynchronous=asynchronous)
     save_and_wait(saver, state)
     (full_disk / "other people's").write_bytes(b"x" * (shutil.disk_usage(full_disk).free - 100_000))
     state.step = 8

@@ -9,12 +9,12 @@ import torch
 from configs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, losses, opened, torchrun, trained
 from train.engine.failure import RunFailure
-from train.engine.numerics import FiniteWatch, LossScale
+from train.engine.numerics import LossScaler, NonFiniteCheck
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_is_told_with_its_step(value: float) -> None:
-    watch = FiniteWatch(torch.device("cpu"))
+    watch = NonFiniteCheck(torch.device("cpu"))
     watch.check()
     watch.put(1, torch.tensor(3.0, dtype=torch.float64))
     with pytest.raises(RunFailure, match="not finite at step 2") as failure:
@@ -22,7 +22,7 @@ def test_what_is_not_finite_is_told_with_its_step(value: float) -> None:
     assert failure.value.reason == "nan"
 
 
-def scaled(scale: LossScale, *gradient: float) -> tuple[bool, list[float]]:
+def scaled(scale: LossScaler, *gradient: float) -> tuple[bool, list[float]]:
     """Whether a step may be taken with a loss of this gradient, and what it is then."""
     model = torch.nn.Linear(len(gradient), 1, bias=False)
     model.weight.grad = torch.tensor([gradient]) * scale.value
@@ -31,7 +31,7 @@ def scaled(scale: LossScale, *gradient: float) -> tuple[bool, list[float]]:
 
 
 def test_an_overflow_halves_the_scale_and_leaves_the_step_out() -> None:
-    scale = LossScale(fp16=True, patience=3)
+    scale = LossScaler(fp16=True, patience=3)
     assert scaled(scale, 3.0, 4.0) == (True, [3.0, 4.0])
     before = scale.value
     assert not scaled(scale, float("inf"), 1.0)[0]
@@ -42,14 +42,14 @@ def test_an_overflow_halves_the_scale_and_leaves_the_step_out() -> None:
 
 
 def test_a_scale_that_finds_no_rest_ends_the_run() -> None:
-    scale = LossScale(fp16=True)
-    scale.value = LossScale.LEAST
+    scale = LossScaler(fp16=True)
+    scale.value = LossScaler.LEAST
     with pytest.raises(RunFailure, match="at any loss scale"):
         scaled(scale, float("nan"))
 
 
 def test_without_fp16_gradients_are_only_clipped() -> None:
-    scale = LossScale(fp16=False)
+    scale = LossScaler(fp16=False)
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 4.0]])
     assert scale.settle(model, torch.tensor(5.0), torch.tensor(0.5))

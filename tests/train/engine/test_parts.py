@@ -11,9 +11,9 @@ import torch
 from configs.run.folder import RunFolder
 from configs.schema.training import Optimizer, Train
 from train.engine.clocks import Clocks
-from train.engine.ema import Average, batch_decay
+from train.engine.ema import EMA, batch_decay
 from train.engine.metrics import console_line
-from train.engine.stop import Watch, Wish
+from train.engine.stop import StopRequest, StopSignals
 from train.pretrain.optimizer import (
     clip_factor,
     gradient_norm,
@@ -47,7 +47,7 @@ def test_the_decay_of_the_average_is_per_image_where_its_batch_is_named() -> Non
 
 def test_without_a_decay_there_is_no_average_and_the_weights_stand_for_it() -> None:
     model = torch.nn.Linear(2, 2)
-    average = Average(model, decay=None, warmup=True)
+    average = EMA(model, decay=None, warmup=True)
     before = model.weight.detach().clone()
     average.update(1)
     with average.in_place():
@@ -69,7 +69,7 @@ def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_told(
 
 def test_the_average_follows_its_formula_and_swaps_in_and_out_to_the_bit() -> None:
     model = torch.nn.Linear(4, 4)
-    average = Average(model, decay=0.9, warmup=False)
+    average = EMA(model, decay=0.9, warmup=False)
     start = model.weight.detach().clone()
     with torch.no_grad():
         model.weight.add_(1)
@@ -86,7 +86,7 @@ def test_the_average_follows_its_formula_and_swaps_in_and_out_to_the_bit() -> No
 
 def test_a_young_average_forgets_its_start_faster() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
-    average = Average(model, decay=0.9999, warmup=True)
+    average = EMA(model, decay=0.9999, warmup=True)
     with torch.no_grad():
         model.weight.fill_(1.0)
         average.average["weight"].fill_(0.0)
@@ -110,41 +110,49 @@ def watch(tmp_path: Path):
     kept = {
         name: signal.getsignal(name) for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     }
-    yield Watch(RunFolder(tmp_path), attempt=1, poll_s=0)
+    yield StopSignals(RunFolder(tmp_path), attempt=1, poll_s=0)
     for name, handler in kept.items():
         signal.signal(name, handler)
 
 
 @pytest.mark.parametrize(
-    ("number", "wish"),
-    [(signal.SIGUSR1, Wish.PAUSE), (signal.SIGTERM, Wish.STOP), (signal.SIGINT, Wish.STOP)],
+    ("number", "stop_request"),
+    [
+        (signal.SIGUSR1, StopRequest.PAUSE),
+        (signal.SIGTERM, StopRequest.STOP),
+        (signal.SIGINT, StopRequest.STOP),
+    ],
 )
-def test_a_signal_is_a_wish(watch: Watch, number: signal.Signals, wish: Wish) -> None:
-    assert watch.wish() is Wish.GO_ON
+def test_a_signal_is_a_wish(
+    watch: StopSignals, number: signal.Signals, stop_request: StopRequest
+) -> None:
+    assert watch.request() is StopRequest.GO_ON
     os.kill(os.getpid(), number)
-    assert watch.wish() is wish
+    assert watch.request() is stop_request
 
 
 @pytest.mark.parametrize(
-    ("file", "wish"),
+    ("file", "stop_request"),
     [
-        ("STOP", Wish.STOP),
-        ("attempts/001/STOP", Wish.STOP),
-        ("attempts/001/PAUSE", Wish.PAUSE),
-        ("attempts/002", Wish.LEAVE),
+        ("STOP", StopRequest.STOP),
+        ("attempts/001/STOP", StopRequest.STOP),
+        ("attempts/001/PAUSE", StopRequest.PAUSE),
+        ("attempts/002", StopRequest.LEAVE),
     ],
 )
-def test_a_file_is_a_wish(watch: Watch, tmp_path: Path, file: str, wish: Wish) -> None:
+def test_a_file_is_a_wish(
+    watch: StopSignals, tmp_path: Path, file: str, stop_request: StopRequest
+) -> None:
     (tmp_path / file).touch()
-    assert watch.wish() is wish
+    assert watch.request() is stop_request
 
 
-def test_the_strongest_wish_wins(watch: Watch, tmp_path: Path) -> None:
+def test_the_strongest_wish_wins(watch: StopSignals, tmp_path: Path) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGUSR1)
-    assert watch.wish() is Wish.STOP
+    assert watch.request() is StopRequest.STOP
     (tmp_path / "attempts" / "002").mkdir()
-    assert watch.wish() is Wish.LEAVE
+    assert watch.request() is StopRequest.LEAVE
 
 
 def test_the_console_shows_what_is_known_and_leaves_out_what_is_not() -> None:

@@ -13,7 +13,7 @@ import pytest
 from configs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, clean_environment, opened
 from train.engine.distributed import Ranks
-from train.engine.watchdog import HangWatch
+from train.engine.watchdog import HangWatchdog
 
 KEYS = [
     *TINY,
@@ -82,12 +82,12 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
 def watch(tmp_path: Path):
     (tmp_path / "ranks").mkdir()
     alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=None)
-    watch = HangWatch(tmp_path, ranks=alone, least_s=0.5)
+    watch = HangWatchdog(tmp_path, ranks=alone, least_s=0.5)
     yield watch
     watch.close()
 
 
-def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatch) -> None:
+def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatchdog) -> None:
     assert watch.limit() > 600
     watch._durations.extend([0.05, 0.05, 9.0])
     assert watch.limit() == 0.5
@@ -95,7 +95,7 @@ def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatch)
     assert watch.limit() == pytest.approx(1.5)
 
 
-def test_what_is_no_training_step_may_take_its_time(watch: HangWatch) -> None:
+def test_what_is_no_training_step_may_take_its_time(watch: HangWatchdog) -> None:
     watch._durations.extend([0.01, 0.01])
     watch.begins(7)
     watch.rests()

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from tests.real_runs import DIGITS, opened
 from train.data.digits import Digits
 from train.evaluate.fid import fid, main

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.evaluate.npz import Pixels, open_images, write_npz
 
 LABELS = np.arange(7, dtype=np.int64)

@@ -11,21 +11,20 @@ import pytest
 import torch
 
 import train.evaluate.npz_shards
+from configs.errors import ConfigError, DataError
 from configs.load import resolve
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain, Sampling
-from configs.yaml12 import ConfigError
 from tests.real_runs import TINY, opened, torchrun, trained
 from tests.train.latent_stores import write_store
 from train.data.latents.vae import open_decoder
-from train.data.source import DataError
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
-from train.engine.stop import Wish
-from train.evaluate.npz_shards import Pieces
+from train.engine.stop import StopRequest
+from train.evaluate.npz_shards import NpzShards
 from train.evaluate.sample_set import draw_set
-from train.evaluate.sampler import Place, sample
+from train.evaluate.sampler import SampleShare, sample
 from train.model.build import build_network
 
 Arrays = dict[str, np.ndarray]
@@ -48,13 +47,15 @@ def asked(run: RunFolder, out: Path, **keys: Any) -> Sampling:
     return config
 
 
-def draw(config: Sampling, *, wish: Callable[[], Wish] = lambda: Wish.GO_ON) -> list[int]:
+def draw(
+    config: Sampling, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
+) -> list[int]:
     """Draw with this process as the only rank; how many pieces there were, report by report."""
     assert config.out is not None
-    pieces = Pieces(out=Path(config.out), num=config.num, size=config.batch)
+    pieces = NpzShards(out=Path(config.out), num=config.num, size=config.batch)
     ranks, heard = read_ranks(), list[int]()
     with process_group(ranks):
-        draw_set(config, pieces, ranks, wish=wish, report=heard.append)
+        draw_set(config, pieces, ranks, request=request, report=heard.append)
     return heard
 
 
@@ -96,10 +97,10 @@ def test_images_are_those_that_the_grids_sampler_draws(run: RunFolder, tmp_path:
         load_weights(run.checkpoints, network)
         expected = sample(
             network,
-            Objective(config, ranks.device),
+            DiffusionObjective(config, ranks.device),
             torch.from_numpy(found["arr_1"]),
             config,
-            place=Place(),
+            place=SampleShare(),
             device=ranks.device,
             seed=5,
         )
@@ -146,8 +147,8 @@ def test_what_is_asked_changes_the_images(run: RunFolder, tmp_path: Path) -> Non
 def test_a_stopped_set_goes_on_where_it_was(run: RunFolder, tmp_path: Path) -> None:
     whole, halved = tmp_path / "whole.npz", tmp_path / "halved.npz"
     assert draw(asked(run, whole)) == [0, 1, 2, 3, 4]
-    wishes = iter([Wish.GO_ON, Wish.GO_ON, Wish.STOP])
-    assert draw(asked(run, halved), wish=lambda: next(wishes)) == [0, 1, 2]
+    requests = iter([StopRequest.GO_ON, StopRequest.GO_ON, StopRequest.STOP])
+    assert draw(asked(run, halved), request=lambda: next(requests)) == [0, 1, 2]
     assert not halved.exists()
     # Half written by a rank that was killed.
     (tmp_path / "halved.npz.pieces/.000003.npy.1").write_bytes(b"torn")
@@ -172,7 +173,7 @@ def test_a_set_killed_while_it_is_joined_is_joined_again(
     with monkeypatch.context() as patch:
         # Before the note is written, or between it and the removal of the pieces.
         if killed_at == "images.json":
-            patch.setattr(Pieces, "discard", kill)
+            patch.setattr(NpzShards, "discard", kill)
         else:
             patch.setattr(train.evaluate.npz_shards, "write_npz", kill)
         with pytest.raises(Killed):
@@ -189,9 +190,9 @@ def test_a_set_is_finished_with_the_checkpoint_that_it_was_begun_with(
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
     (copy.checkpoints / "step-000000004").rename(tmp_path / "later")
-    wishes = iter([Wish.GO_ON, Wish.STOP])
+    requests = iter([StopRequest.GO_ON, StopRequest.STOP])
     out = tmp_path / "images.npz"
-    draw(asked(copy, out), wish=lambda: next(wishes))
+    draw(asked(copy, out), request=lambda: next(requests))
     (tmp_path / "later").rename(copy.checkpoints / "step-000000004")
     draw(asked(copy, out))
     assert json.loads((tmp_path / "images.json").read_text())["checkpoint"] == 2
@@ -263,8 +264,8 @@ def test_samples_of_latents_are_decoded_or_refused(
     with process_group(ranks):
         load_weights(run.checkpoints, network)
         latents = sample(
-            network, Objective(config, ranks.device), labels, config,
-            place=Place(), device=ranks.device, seed=0,
+            network, DiffusionObjective(config, ranks.device), labels, config,
+            place=SampleShare(), device=ranks.device, seed=0,
         )  # fmt: skip
     assert latents is not None
     assert decoder is not None

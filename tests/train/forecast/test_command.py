@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from train.forecast.command import main
 
 CIFAR10 = "configs/pretrain/cifar10.yaml"

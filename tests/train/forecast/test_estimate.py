@@ -11,17 +11,17 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from configs.checks.batch import divide
+from configs.errors import ConfigError
 from configs.gpus import gpu_names, named_gpu
 from configs.load import resolve
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from tests.train.model.test_dit import FLAVOURS, SIZES
 from train.forecast.activations import block_kept, compiled_kept, edges_kept
 from train.forecast.dry_run import count_memory
 from train.forecast.estimate import capacity, forecast, largest_micro_batch
 from train.forecast.memory import dit_memory
 from train.forecast.parameters import block_count, dit_parameters, edge_count
-from train.forecast.query import Cell
+from train.forecast.query import ForecastQuery
 from train.model.build import build_network
 from train.model.parallelize import DTYPES
 
@@ -193,9 +193,9 @@ def test_7b_is_counted_in_half_a_minute() -> None:
     )
 
 
-def cell_of(config: Pretrain, *gpus: str, ranks: int = 1) -> Cell:
+def cell_of(config: Pretrain, *gpus: str, ranks: int = 1) -> ForecastQuery:
     known = {name: named_gpu(name)[1] for name in gpus}
-    return Cell(source="test", config=config, gpus=known, nodes=1, gpus_per_node=ranks)
+    return ForecastQuery(source="test", config=config, gpus=known, nodes=1, gpus_per_node=ranks)
 
 
 def test_the_largest_micro_batch_fits_and_one_more_does_not() -> None:

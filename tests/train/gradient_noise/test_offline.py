@@ -10,17 +10,18 @@ import torch
 from safetensors.torch import save_file
 
 from analysis.__main__ import main as analyse
+from configs.errors import ConfigError
 from configs.load import load, merge, resolve, to_tree
 from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
-from configs.yaml12 import ConfigError, dump_yaml
+from configs.yaml12 import dump_yaml
 from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
 from train.data.source import open_source, training_part
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks
-from train.gradient_noise.microbatches import Probe, binned_times
+from train.gradient_noise.microbatches import NoiseMicrobatches, binned_times
 from train.gradient_noise.samples import Samples, Unit, config_of_noise
 from train.model.build import build_network
 from train.pretrain.run import attempt as pretrain
@@ -113,7 +114,7 @@ def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None
         unit = Unit(step=6, k=1, weight=0.5, repeat=1)
         found = maker.make(unit)
         network, config = maker._network, maker.config
-    objective = Objective(config, ranks.device)
+    objective = DiffusionObjective(config, ranks.device)
     times = binned_times(config, Bins(count=2), 1)
     each = []
     for number in range(3):
@@ -131,7 +132,7 @@ def test_fault_small_batches_are_not_of_the_size_they_say(run: RunFolder) -> Non
     """Study C's small batches of nominally 100 images held 46.5, and not equally many."""
     config = config_of_noise(noise_config(run=str(run.path)))
     source = training_part(open_source(config.data), config.data)
-    probe = Probe(source=source, config=config, images=10, seed=0)
+    probe = NoiseMicrobatches(source=source, config=config, images=10, seed=0)
     for k in range(10):
         times = binned_times(config, Bins(count=10), k)
         for number in range(4):
@@ -153,7 +154,7 @@ def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> 
     times = binned_times(config, Bins(count=2), 0)
     seen = []
     for share in (1e-9, 0.02, 1.0):
-        probe = Probe(source=source, config=config, images=64, seed=0, share=share)
+        probe = NoiseMicrobatches(source=source, config=config, images=64, seed=0, share=share)
         images = torch.cat([probe.batch(times, step=1, number=n).image for n in range(8)])
         seen.append({image.numpy().tobytes() for image in images})
     assert [len(found) for found in seen[:2]] == [1, round(0.02 * len(source))]

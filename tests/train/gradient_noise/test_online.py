@@ -14,14 +14,14 @@ from analysis.stats.noise_scale import noise_scale, sums_of_norms
 from configs.checks.batch import divide
 from configs.load import load
 from configs.schema import Pretrain
-from train.data.loader import Batch
+from train.data.loader import Microbatch
 from train.data.source import open_source, training_part
-from train.diffusion.objective import Objective
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins, bins_of
 from train.engine.distributed import process_group, read_ranks
 from train.gradient_noise.adaln_gram import AdalnGram
-from train.gradient_noise.hooks import AccumulationTap, make_tap
-from train.gradient_noise.online import NoiseWatch
+from train.gradient_noise.hooks import AccumulationHook, make_hook
+from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import build_network
 from train.model.dit import DiT
@@ -59,9 +59,9 @@ def _no_hooks_stay(network: DiT) -> Iterator[None]:
         module._forward_hooks.clear()
 
 
-def batch_of(n: int, *, weighted: bool = False) -> Batch:
+def batch_of(n: int, *, weighted: bool = False) -> Microbatch:
     torch.manual_seed(2)
-    return Batch(
+    return Microbatch(
         image=torch.randn(n, 1, 8, 8),
         noise=torch.randn(n, 1, 8, 8),
         t=torch.rand(n),
@@ -70,13 +70,13 @@ def batch_of(n: int, *, weighted: bool = False) -> Batch:
     )
 
 
-def losses_of(network: nn.Module, batch: Batch) -> Tensor:
-    objective = Objective(config_of(), torch.device("cpu"))
+def losses_of(network: nn.Module, batch: Microbatch) -> Tensor:
+    objective = DiffusionObjective(config_of(), torch.device("cpu"))
     losses = objective.losses(network, batch.image, batch.noise, batch.t, batch.label)
     return losses if batch.weight is None else losses * batch.weight
 
 
-def per_sample(network: DiT, batch: Batch) -> Tensor:
+def per_sample(network: DiT, batch: Microbatch) -> Tensor:
     """The adaLN layers' gradients of every image's loss by itself [m, all], by torch.func."""
     weights = dict(network.named_parameters())
     chosen = {name: weight for name, weight in weights.items() if "modulation" in name}
@@ -85,7 +85,7 @@ def per_sample(network: DiT, batch: Batch) -> Tensor:
         def run(*inputs: Tensor) -> Tensor:
             return functional_call(network, weights | some, inputs)
 
-        objective = Objective(config_of(), torch.device("cpu"))
+        objective = DiffusionObjective(config_of(), torch.device("cpu"))
         return objective.losses(run, image[None], noise[None], t[None], label[None])[0]
 
     # The operators by which a CPU is fast have no rules for vmap.
@@ -97,7 +97,7 @@ def per_sample(network: DiT, batch: Batch) -> Tensor:
     return torch.cat([gradient.flatten(1) for gradient in each.values()], dim=1)
 
 
-def gram_sums(network: DiT, batch: Batch, *, factor: float = 0.25) -> Tensor:
+def gram_sums(network: DiT, batch: Microbatch, *, factor: float = 0.25) -> Tensor:
     gram = AdalnGram(network, bins=Bins(count=4), device=torch.device("cpu"))
     gram.open()
     (losses_of(network, batch).sum() * factor).backward()
@@ -105,7 +105,7 @@ def gram_sums(network: DiT, batch: Batch, *, factor: float = 0.25) -> Tensor:
     return gram.sums
 
 
-def expected_sums(network: DiT, batch: Batch) -> Tensor:
+def expected_sums(network: DiT, batch: Microbatch) -> Tensor:
     each = per_sample(network, batch).detach().double()
     gram = each @ each.T
     kinds = bins_of(batch.t, torch.from_numpy(Bins(count=4).edges))
@@ -163,16 +163,16 @@ def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: Di
         losses_of(network, part).sum().backward()
     wanted = [parameter.grad.clone() for parameter in network.parameters()]
     network.zero_grad()
-    tap = make_tap(network, network)
+    hook = make_hook(network, network)
     singles = []
     for part in parts:
         losses_of(network, part).sum().backward()
         singles.append(float(gradient_squares(network)))
-        tap.microbatch()
-    tap.settle()
+        hook.microbatch()
+    hook.settle()
     assert all(torch.equal(a, b.grad) for a, b in zip(wanted, network.parameters(), strict=True))
-    assert float(tap.take()) == pytest.approx(sum(singles), rel=1e-12)
-    assert float(tap.take()) == 0
+    assert float(hook.take()) == pytest.approx(sum(singles), rel=1e-12)
+    assert float(hook.take()) == 0
 
 
 def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> None:
@@ -180,7 +180,7 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
     truth = torch.full((d,), 0.4)
     g2, s = float(truth @ truth), (d + 1) * float(truth @ truth) + d
     model, generator = nn.Linear(d, 1, bias=False), torch.Generator().manual_seed(0)
-    tap, small, big = AccumulationTap(model), [], []
+    hook, small, big = AccumulationHook(model), [], []
     with torch.no_grad():
         model.weight.copy_(truth[None])
     for _ in range(steps):
@@ -188,9 +188,9 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
             x = torch.randn(batch, d, generator=generator)
             off = model(x)[:, 0] - torch.randn(batch, generator=generator)
             (off.square().mean() / 2 / count).backward()
-            tap.microbatch()
-        tap.settle()
-        small.append(float(tap.take()) * count**2 / count)
+            hook.microbatch()
+        hook.settle()
+        small.append(float(hook.take()) * count**2 / count)
         big.append(float(gradient_squares(model)))
         model.zero_grad()
     found = noise_scale(
@@ -219,8 +219,8 @@ def watched(scale: float, *, counted: bool = True) -> dict:
     division = divide(config, world=1)
     with process_group(ranks):
         gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
-        watch = NoiseWatch(
-            config, tap=make_tap(network, network), gram=gram, whole=None,
+        watch = OnlineNoise(
+            config, hook=make_hook(network, network), gram=gram, whole=None,
             division=division, device=ranks.device,
         )  # fmt: skip
         for good in (True, counted):
@@ -230,7 +230,7 @@ def watched(scale: float, *, counted: bool = True) -> dict:
                 worth = scale if good else float("inf")
                 (losses_of(network, batch).sum() * worth / 8).backward()
                 watch.ends(batch, factor=scale / 8)
-            watch.tap.settle()
+            watch.hook.settle()
             watch.close_step(gradient_squares(network), scale=scale, counted=good)
             network.zero_grad()
         return watch.fields()["gns"]
@@ -260,10 +260,10 @@ def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
             config,
             model=network,
             network=network,
-            objective=Objective(config, ranks.device),
+            objective=DiffusionObjective(config, ranks.device),
             division=divide(config, world=1),
             ranks=ranks,
-            tap=make_tap(network, network),
+            hook=make_hook(network, network),
             gram=AdalnGram(network, bins=Bins(count=2), device=ranks.device),
         )
         return whole.measure(3, scale=scale)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from configs.yaml12 import ConfigError
+from configs.errors import ConfigError
 from tests.real_runs import TINY, trained
 from train.model.block import ModulatedBlock
 from train.model.float8 import check_float8, use_float8

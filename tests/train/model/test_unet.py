@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.model.build import build_network, network_macs
 from train.model.unet import make_unet, unet_macs
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main as analyse
+from configs.errors import ConfigError
 from configs.schema.objective import Objective
-from configs.yaml12 import ConfigError
 from tests.real_runs import TINY, trained
 from train.diffusion.rng import validation_noise, validation_order
 from train.pretrain.validation import times

@@ -10,9 +10,9 @@ import torch
 from diffusers import DiTTransformer2DModel
 from torch import Tensor
 
+from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
-from configs.yaml12 import ConfigError
 from train.model.build import build_network
 from train.weights.load import load_file_into
 

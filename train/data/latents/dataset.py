@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from configs.errors import DataError
 from configs.schema.data import Data
 from train.data.latents.store import Index, ShardFile, read_index
-from train.data.source import DataError, Source
-from train.diffusion.rng import Variant
+from train.data.source import Source
+from train.diffusion.rng import Augmentation
 
 # Below the 1,024 files that a process may open by default.
 _MOST_OPEN = 512
@@ -47,7 +48,7 @@ class Latents(Source):
         moments, label = self.moments(index, with_std=False)
         return moments[0], label
 
-    def drawn(self, index: int, variant: Variant) -> tuple[NDArray[np.float32], int]:
+    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """A draw from the posterior of the image, or of its mirror image."""
         moments, label = self.moments(index, flip=variant.flip)
         if len(moments) == 1:

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from configs.disk import HALF, replace_file
+from configs.errors import ConfigError, DataError
 from configs.schema.encode import Encoding
-from configs.yaml12 import ConfigError
 from train.data.folder import ImageFolder, Listing, list_images
 from train.data.latents.shards import record_of, shard_name, write_shard
 from train.data.latents.store import (
@@ -30,7 +30,6 @@ from train.data.latents.store import (
 )
 from train.data.latents.vae import Vae
 from train.data.loader import Loading, ignore_signals
-from train.data.source import DataError
 
 
 @dataclass(frozen=True, kw_only=True)

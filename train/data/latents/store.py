@@ -19,23 +19,23 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from train.data.source import DataError
+from configs.errors import DataError
 
 INDEX, ENCODING = "index.json", "encoding.json"
 DTYPES = {"float16": "F16", "float32": "F32"}
 AGAIN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
 # As safetensors itself limits it.
 _LONGEST_HEADER = 100_000_000
-_Read = TypeVar("_Read", bound="Part")
+_Read = TypeVar("_Read", bound="StoreModel")
 
 
-class Part(BaseModel):
+class StoreModel(BaseModel):
     """A JSON file of a store, or a part of one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Shard(Part):
+class Shard(StoreModel):
     """A shard as its record says. Sums are per channel, over positions, flips and examples.
 
     `sums` adds up the latents, `squares` the expected square of a draw, mean^2 + std^2.
@@ -50,7 +50,7 @@ class Shard(Part):
     skipped: list[str] = []
 
 
-class ShardEntry(Part):
+class ShardEntry(StoreModel):
     """A shard as the index names it."""
 
     name: str
@@ -59,7 +59,7 @@ class ShardEntry(Part):
     sha256: str
 
 
-class VaeFacts(Part):
+class VaeFacts(StoreModel):
     """Which VAE made the latents; `sha256` is over its config and weights."""
 
     name: str
@@ -68,7 +68,7 @@ class VaeFacts(Part):
     config: dict[str, Any]
 
 
-class ImageFacts(Part):
+class ImageFacts(StoreModel):
     """Which images were encoded; `sha256` is over their names and labels, in order."""
 
     path: str
@@ -79,7 +79,7 @@ class ImageFacts(Part):
     sha256: str
 
 
-class Index(Part):
+class Index(StoreModel):
     """What a finished store holds.
 
     A stored latent is `(z - shift) * scale` of the VAE's own z; `mean` and `std` are those of

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from configs.errors import DataError
 from configs.schema import Pretrain
 from train.data.latents.store import VaeFacts, checksum, read_index
-from train.data.source import DataError
 
 _log = logging.getLogger(__name__)
 _CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos")
