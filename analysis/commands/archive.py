@@ -1,4 +1,4 @@
-"""`keep`: the evidence, small enough to be put beside a paper."""
+"""`archive`: the evidence, small enough to be put beside a paper."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from analysis.table import remark
 
 DOC = "pack the records of runs into a small .tar.xz, without names of machines, for others to read"
-EXAMPLE = "python -m analysis keep logs/layouts-1120 --out layouts.tar.xz"
+EXAMPLE = "python -m analysis archive logs/layouts-1120 --out layouts.tar.xz"
 
 
 def options(sub: argparse.ArgumentParser) -> None:

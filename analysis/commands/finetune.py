@@ -1,4 +1,4 @@
-"""`tuning`: fine-tuning runs by device and steps, and seconds per image."""
+"""`finetune`: fine-tuning runs by device and steps, and seconds per image."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from analysis.read.run_log import RunLog
 
 DOC = "fine-tuning runs by device and steps, speedups at equal steps, and seconds per drawn image"
-EXAMPLE = "python -m analysis tuning logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
+EXAMPLE = "python -m analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
 
 
 def options(sub: argparse.ArgumentParser) -> None:

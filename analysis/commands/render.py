@@ -1,4 +1,4 @@
-"""`page`: Markdown pages that are made from runs."""
+"""`render`: Markdown pages that are made from runs."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from analysis.table import remark
 
 DOC = "bring Markdown pages up to date: carry out the analysis commands that stand in them"
-EXAMPLE = "python -m analysis page docs/studies/a.md"
+EXAMPLE = "python -m analysis render docs/studies/a.md"
 
 
 def options(sub: argparse.ArgumentParser) -> None:

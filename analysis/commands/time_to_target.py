@@ -1,11 +1,11 @@
-"""`quality`: time to a target, and the critical batch size that follows."""
+"""`time-to-target`: time to a target, and the critical batch size that follows."""
 
 import argparse
 
 from analysis.table import put, remark
 
 DOC = "time to a target loss or evaluation, by devices and batch, and the critical batch size"
-EXAMPLE = 'python -m analysis quality logs/study-1120 --target "loss<=0.25"'
+EXAMPLE = 'python -m analysis time-to-target logs/study-1120 --target "loss<=0.25"'
 
 
 def options(sub: argparse.ArgumentParser) -> None:

@@ -44,11 +44,13 @@ CONCRETE = {
     "python -m analysis gns logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
         "python -m analysis gns logs/RUN --stages 10 --plot noise.png --json"
     ],
-    "python -m analysis page docs/studies/NAME.md": ["python -m analysis page docs/studies/a.md"],
-    # Of a page that was renewed before.
-    "python -m analysis page --check docs/studies/a.md": [
-        "python -m analysis page docs/studies/a.md",
-        "python -m analysis page --check docs/studies/a.md",
+    "python -m analysis render docs/studies/NAME.md": [
+        "python -m analysis render docs/studies/a.md"
+    ],
+    # The page was rendered before.
+    "python -m analysis render --check docs/studies/a.md": [
+        "python -m analysis render docs/studies/a.md",
+        "python -m analysis render --check docs/studies/a.md",
     ],
     "python -m train forecast CONFIG... [key=value ...] [--gpu a40,a100] [--nodes N]"
     " [--gpus-per-node M]": [

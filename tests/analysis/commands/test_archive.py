@@ -1,4 +1,4 @@
-"""Runs packed by `keep` say the same as the folders, and nothing of the machines."""
+"""Runs packed by `archive` say the same as the folders, and nothing of the machines."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def logs(tmp_path: Path) -> Path:
 
 def test_an_archive_says_the_same_as_the_folders(logs, tmp_path, capsys):
     out = tmp_path / "kept.tar.xz"
-    assert main(["keep", str(logs), "--out", str(out)]) == 0
+    assert main(["archive", str(logs), "--out", str(out)]) == 0
     capsys.readouterr()
     said = []
     for source in (logs, out):
@@ -48,7 +48,7 @@ def test_an_archive_says_the_same_as_the_folders(logs, tmp_path, capsys):
 
 def test_an_archive_names_no_machine_and_no_folder(logs, tmp_path):
     out = tmp_path / "kept.tar.xz"
-    main(["keep", str(logs), "--out", str(out)])
+    main(["archive", str(logs), "--out", str(out)])
     held = lzma.decompress(out.read_bytes()).decode()
     for name in ("gpu-17", "gpu-[", "cluster.edu", "discovery"):
         assert name not in held
@@ -59,14 +59,14 @@ def test_an_archive_names_no_machine_and_no_folder(logs, tmp_path):
 
 def test_the_same_runs_give_the_same_archive(logs, tmp_path):
     for name in ("a.tar.xz", "b.tar.xz"):
-        main(["keep", str(logs), "--out", str(tmp_path / name)])
+        main(["archive", str(logs), "--out", str(tmp_path / name)])
     assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
 
 
 def test_what_is_there_is_not_written_over(logs, tmp_path, capsys):
     out = tmp_path / "kept.tar.xz"
     out.write_text("mine")
-    assert main(["keep", str(logs), "--out", str(out)]) == 2
+    assert main(["archive", str(logs), "--out", str(out)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert out.read_text() == "mine"
 
@@ -85,7 +85,7 @@ def test_an_archive_that_leads_outside_is_refused(name, tmp_path, capsys):
 
 def test_a_damaged_archive_is_told(logs, tmp_path, capsys):
     out = tmp_path / "kept.tar.xz"
-    main(["keep", str(logs), "--out", str(out)])
+    main(["archive", str(logs), "--out", str(out)])
     out.write_bytes(out.read_bytes()[:500])
     assert main(["runs", str(out)]) == 2
     assert "not a sound archive" in capsys.readouterr().err

@@ -103,13 +103,13 @@ def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
 def test_the_command_prints_the_tables_and_draws_the_samples(
     grid_of_runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tuning", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
+    assert main(["finetune", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
     runs, speedups = capsys.readouterr().out.strip().split("\n\n")
     assert runs.count("NVIDIA") == 4
     assert speedups.count("slower, within-run only") == 2
     with Image.open(tmp_path / "samples.png") as picture:
         assert picture.width > 3 * 160
-    assert main(["tuning", *grid_of_runs, "--json"]) == 0
+    assert main(["finetune", *grid_of_runs, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
 
 
@@ -117,8 +117,8 @@ def test_the_command_says_that_nothing_was_fine_tuned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(plant(tmp_path / "run", Truth(intervals=20)))
-    assert main(["tuning", run]) == 1
-    assert main(["tuning", run, "--plot", str(tmp_path / "samples.png")]) == 2
+    assert main(["finetune", run]) == 1
+    assert main(["finetune", run, "--plot", str(tmp_path / "samples.png")]) == 2
     assert "no samples to draw" in capsys.readouterr().err
 
 

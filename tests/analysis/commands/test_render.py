@@ -1,4 +1,4 @@
-"""`page` carries out the commands of a Markdown page, and changes what they print alone."""
+"""`render` carries out the commands of a Markdown page, and changes what they print alone."""
 
 from pathlib import Path
 
@@ -42,17 +42,17 @@ def page(tmp_path: Path) -> Path:
 
 def test_outputs_are_renewed_and_nothing_else(page, tmp_path, capsys):
     before = page.read_text()
-    assert main(["page", "--check", str(page)]) == 1
+    assert main(["render", "--check", str(page)]) == 1
     assert page.read_text() == before
     assert not (tmp_path / "loss.png").exists()
-    assert main(["page", str(page)]) == 0
+    assert main(["render", str(page)]) == 0
     after = page.read_text()
     assert "of long ago" not in after
     assert "data.workers  runs  steps/s" in after
     assert "to be filled in" in after
     assert "left as it is" in capsys.readouterr().err
     assert (tmp_path / "loss.png").stat().st_size > 0
-    assert main(["page", "--check", str(page)]) == 0
+    assert main(["render", "--check", str(page)]) == 0
     outputs = after.split("```console")
     kept = [part.split("```")[-1] for part in outputs]
     assert kept == [part.split("```")[-1] for part in before.split("```console")]
@@ -62,6 +62,6 @@ def test_outputs_are_renewed_and_nothing_else(page, tmp_path, capsys):
 def test_a_command_that_is_none_is_told_with_its_page(command, page, capsys):
     text = page.read_text()
     page.write_text(text.replace("analysis cells", f"analysis {command}", 1))
-    assert main(["page", str(page)]) == 2
+    assert main(["render", str(page)]) == 2
     assert f"{page}: python -m analysis {command}" in capsys.readouterr().err
     assert page.read_text().count("of long ago") == 1

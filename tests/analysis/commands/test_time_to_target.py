@@ -1,4 +1,4 @@
-"""`quality` finds when a target was reached, what that is made of, and the critical batch size."""
+"""`time-to-target` finds when a target was reached, and splits that time into its factors."""
 
 import json
 
@@ -39,7 +39,7 @@ def quality(tmp_path, capsys):
     def run(*runs: Truth, target: str = "loss<=0.25"):
         for number, one in enumerate(runs):
             plant(tmp_path / f"run{number}", one)
-        code = main(["quality", str(tmp_path), "--target", target, "--json"])
+        code = main(["time-to-target", str(tmp_path), "--target", target, "--json"])
         output = capsys.readouterr()
         return code, json.loads(output.out), output.err
 
@@ -88,7 +88,7 @@ def test_an_evaluation_is_a_target(tmp_path, capsys):
         for step, accuracy in ((50, 0.5), (100, 0.75), (150, 0.8)):
             record = {"time": START + step, "attempt": 1, "step": step, "images": step * 64}
             file.write(json.dumps(record | {"eval_accuracy": accuracy}) + "\n")
-    main(["quality", str(run), "--target", "eval_accuracy>=0.7", "--json"])
+    main(["time-to-target", str(run), "--target", "eval_accuracy>=0.7", "--json"])
     assert json.loads(capsys.readouterr().out)["groups"][0]["samples_to_target"] == 6400
 
 
@@ -108,7 +108,7 @@ def test_mlperf_runs_are_timed_from_their_run_start(tmp_path, capsys):
             entry(122_000, "run_stop", None, status="success"),
         ]
         (tmp_path / f"result_{seed}.txt").write_text("\n".join(lines))
-    assert main(["quality", str(tmp_path), "--target", "eval_accuracy>=0.7", "--json"]) == 0
+    assert main(["time-to-target", str(tmp_path), "--target", "eval_accuracy>=0.7", "--json"]) == 0
     [group] = json.loads(capsys.readouterr().out)["groups"]
     assert group["global_batch"] == 512
     assert group["runs"] == 5
@@ -124,14 +124,14 @@ def test_the_olympic_mean_drops_the_best_and_the_worst():
 @pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", ""])
 def test_a_target_that_is_none_is_misuse(text, tmp_path, capsys):
     run = str(plant(tmp_path / "a", Truth(intervals=20)))
-    assert main(["quality", run, "--target", text]) == 2
+    assert main(["time-to-target", run, "--target", text]) == 2
     with pytest.raises(ValueError, match="expected"):
         parse_target(text)
 
 
 def test_a_metric_that_is_not_recorded_is_misuse(tmp_path, capsys):
     run = str(plant(tmp_path / "a", Truth(intervals=20)))
-    assert main(["quality", run, "--target", "fid<=10"]) == 2
+    assert main(["time-to-target", run, "--target", "fid<=10"]) == 2
     assert "records no fid" in capsys.readouterr().err
 
 
@@ -174,7 +174,10 @@ def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
     run = plant(tmp_path / "a", Truth())
     (tmp_path / "b.csv").write_bytes(write.lightning(write.story()))
     assert (
-        main(["quality", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]) == 0
+        main(
+            ["time-to-target", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]
+        )
+        == 0
     )
     told = capsys.readouterr()
     assert [group["runs"] for group in json.loads(told.out)["groups"]] == [1]

@@ -24,7 +24,7 @@ HOSTILE = [
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["runs", "--ledger"], ["speed"], ["speed", "--arms"], ["loss"],
     ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
-    ["quality", "--target", "loss<=1"], ["profile"],
+    ["time-to-target", "--target", "loss<=1"], ["profile"],
 ]  # fmt: skip
 
 

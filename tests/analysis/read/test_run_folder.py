@@ -23,7 +23,10 @@ ALL = list(command_line.COMMANDS)
 
 @pytest.mark.parametrize("command", ALL)
 def test_a_missing_path_is_misuse(command, tmp_path, capsys):
-    more = {"quality": ["--target", "loss<=1"], "keep": ["--out", str(tmp_path / "x.tar.xz")]}
+    more = {
+        "time-to-target": ["--target", "loss<=1"],
+        "archive": ["--out", str(tmp_path / "x.tar.xz")],
+    }
     assert main([command, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
     output = capsys.readouterr()
     assert output.err.startswith(f"analysis {command}: {tmp_path}/nowhere: no such file")
