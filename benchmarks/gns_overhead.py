@@ -92,24 +92,24 @@ def config_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> P
 def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm:
     """An optimizer step on batches that are already there, as the training loop makes it."""
     config = config_of(options, ranks, measures=measures)
-    division = divide(config, world=ranks.world)
+    layout = divide(config, world=ranks.world)
     network = build_network(config)
-    model = lay_out(network, config, division=division, ranks=ranks)
+    model = lay_out(network, config, layout=layout, ranks=ranks)
     optimizer = make_optimizer(network, config.optimizer)
     objective = DiffusionObjective(config, ranks.device)
-    batch = _batch(config, division).to(ranks.device)
-    share = division.data_ranks / config.train.global_batch
+    batch = _batch(config, layout).to(ranks.device)
+    share = layout.data_ranks / config.train.global_batch
     noise = None
     if measures:
         gram = AdalnGram(network, bins=Bins(count=10), device=ranks.device)
         noise = OnlineNoise(
             config, hook=make_hook(model, network), gram=gram, whole=None,
-            division=division, device=ranks.device,
+            layout=layout, device=ranks.device,
         )  # fmt: skip
 
     def step() -> None:
-        for number in range(division.accumulation):
-            with reducing(model, last=number == division.accumulation - 1):
+        for number in range(layout.accumulation):
+            with reducing(model, last=number == layout.accumulation - 1):
                 if noise:
                     noise.begins()
                 with autocast(config.train.precision, ranks.device):
@@ -129,8 +129,8 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
     return step
 
 
-def _batch(config: Pretrain, division: BatchLayout) -> Microbatch:
-    data, images = config.data, division.micro_batch
+def _batch(config: Pretrain, layout: BatchLayout) -> Microbatch:
+    data, images = config.data, layout.micro_batch
     noise = torch.randn(2, images, data.channels, data.size, data.size)
     return Microbatch(
         image=noise[0],

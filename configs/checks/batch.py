@@ -70,7 +70,7 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"train.micro_batch {micro} does not divide the {share} images of a data rank "
             f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
         )
-    division = BatchLayout(
+    layout = BatchLayout(
         replicate=replicate,
         shard=shard,
         tensor=tensor,
@@ -78,19 +78,19 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
         accumulation=share // micro,
     )
     if isinstance(config, Pretrain) and config.gns.enabled:
-        _check_noise(config, division)
-    return division
+        _check_noise(config, layout)
+    return layout
 
 
-def _check_noise(config: Pretrain, division: BatchLayout) -> None:
-    """Refuse a division whose gradients tell nothing of their noise."""
-    count, batch = division.noise_count, division.noise_batch
+def _check_noise(config: Pretrain, layout: BatchLayout) -> None:
+    """Refuse a layout whose gradients tell nothing of their noise."""
+    count, batch = layout.noise_count, layout.noise_batch
     if count < 2:
         raise ConfigError(
             f"gns.enabled compares microbatches, and one rank with train.micro_batch {batch} has "
             "one a step: set train.micro_batch to half of train.global_batch or less"
         )
-    if config.gns.bins and division.micro_batch < 2:
+    if config.gns.bins and layout.micro_batch < 2:
         raise ConfigError(
             "gns.bins compares images of one microbatch, and train.micro_batch is 1: set it to 2 "
             "or more, or gns.bins to null"

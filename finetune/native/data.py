@@ -20,15 +20,15 @@ class Batches:
         wanted: CacheRequest,
         config: Finetune,
         *,
-        division: BatchLayout,
+        layout: BatchLayout,
         rank: int,
     ) -> None:
         self._cache, self._no_caption, self._config = cache, wanted.no_caption, config
         sizes = config.data.resolutions
         self._items = [(example, size) for size in sizes for example in wanted.images]
         self._shapes = [cache.shape(example, latent_name(size)) for example, size in self._items]
-        self._micro = division.micro_batch
-        self._first = rank * division.micro_batch * division.accumulation
+        self._micro = layout.micro_batch
+        self._first = rank * layout.micro_batch * layout.accumulation
         self._order = Order(
             [(shape[1], shape[2]) for shape in self._shapes],
             seed=config.seed,

@@ -38,16 +38,16 @@ def _run(attempt: Attempt[Finetune]) -> None:
     check_optimizer(config.optimizer, ranks.device)
     hide_progress_bars()
     clocks = Clocks(ranks.device, purposes=PURPOSES)
-    division = divide(config, world=ranks.world)
+    layout = divide(config, world=ranks.world)
     with process_group(ranks):
         prepared = prepare(attempt, clocks)
-        attempt.note(**_facts(config, division, prepared))
-        loop = _loop(attempt, division, prepared, clocks)
+        attempt.note(**_facts(config, layout, prepared))
+        loop = _loop(attempt, layout, prepared, clocks)
         loop.context.conclude(loop.train())
 
 
 def _loop(
-    attempt: Attempt[Finetune], division: BatchLayout, prepared: Prepared, clocks: Clocks
+    attempt: Attempt[Finetune], layout: BatchLayout, prepared: Prepared, clocks: Clocks
 ) -> Loop[Finetune]:
     """The loop with the newest checkpoint in it."""
     config, ranks, weights = attempt.config, attempt.ranks, prepared.weights
@@ -58,7 +58,7 @@ def _loop(
         network=weights, average=average, optimizer=optimizer, scale=scale, clocks=clocks
     )
     load_newest(attempt.run.checkpoints, state)
-    context = begin_training(attempt, division=division, state=state, clocks=clocks)
+    context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
     evaluator = LoraEvaluator(context=context, average=average, judging=prepared.judging)
     steps = LoraStep(
         context=context,
@@ -66,9 +66,7 @@ def _loop(
         weights=weights,
         optimizer=optimizer,
         average=average,
-        batches=Batches(
-            prepared.cache, prepared.wanted, config, division=division, rank=ranks.rank
-        ),
+        batches=Batches(prepared.cache, prepared.wanted, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
     # No step of a tuning is profiled.
@@ -79,16 +77,16 @@ def _loop(
     return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
 
 
-def _facts(config: Finetune, division: BatchLayout, prepared: Prepared) -> dict[str, Any]:
+def _facts(config: Finetune, layout: BatchLayout, prepared: Prepared) -> dict[str, Any]:
     """What the manifest tells of this attempt."""
     libraries = ("diffusers", "peft", "transformers", "torchao")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
     base = (p for name, p in prepared.transformer.named_parameters() if ".lora_" not in name)
     return {
         "engine": "embedded",
-        "ranks": division.world,
-        "micro_batch": division.micro_batch,
-        "accumulation": division.accumulation,
+        "ranks": layout.world,
+        "micro_batch": layout.micro_batch,
+        "accumulation": layout.accumulation,
         "images_in_set": len(prepared.wanted.images),
         "parameters": sum(parameter.numel() for parameter in prepared.weights.parameters()),
         "base_parameters": sum(parameter.numel() for parameter in base),

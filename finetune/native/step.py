@@ -41,7 +41,7 @@ class LoraStep:
         """One optimizer step over the global batch; the norm of its gradients."""
         context, config = self.context, self.context.attempt.config
         loss = torch.zeros((), device=context.attempt.ranks.device)
-        for part in range(context.division.accumulation):
+        for part in range(context.layout.accumulation):
             loss = self._backward(step, part)
         context.arrivals.note()
         reduce_gradients(self.weights)

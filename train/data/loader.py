@@ -110,14 +110,14 @@ class Places:
     """For each microbatch of a rank, the places of its examples, without end."""
 
     def __init__(
-        self, *, size: int, seed: int, division: BatchLayout, rank: int, images: int
+        self, *, size: int, seed: int, layout: BatchLayout, rank: int, images: int
     ) -> None:
-        self._size, self._seed, self._division = size, seed, division
+        self._size, self._seed, self._layout = size, seed, layout
         self._rank, self._images = rank, images
         self._orders: dict[int, np.ndarray] = {}
 
     def __iter__(self) -> Iterator[list[_Place]]:
-        micro, world = self._division.micro_batch, self._division.data_ranks
+        micro, world = self._layout.micro_batch, self._layout.data_ranks
         begin = self._images + self._rank * micro
         while True:
             yield [self._place(position) for position in range(begin, begin + micro)]
@@ -151,10 +151,10 @@ class Loading(Iterator[Item]):
 
 
 def microbatches(
-    source: Source, config: Pretrain, *, division: BatchLayout, rank: int, images: int, pin: bool
+    source: Source, config: Pretrain, *, layout: BatchLayout, rank: int, images: int, pin: bool
 ) -> Loading[Microbatch]:
     """The microbatches of data rank `rank` after the whole run has seen `images` images."""
-    places = Places(size=len(source), seed=config.seed, division=division, rank=rank, images=images)
+    places = Places(size=len(source), seed=config.seed, layout=layout, rank=rank, images=images)
     loader = DataLoader(
         Examples(source, config),
         batch_size=None,

@@ -22,7 +22,7 @@ class TrainingContext(Generic[Training]):
     """What the loop and the steps of a training share, whatever it is that learns."""
 
     attempt: Attempt[Training]
-    division: BatchLayout
+    layout: BatchLayout
     state: TrainingState
     clocks: Clocks
     interval: LossAccumulator
@@ -43,13 +43,13 @@ class TrainingContext(Generic[Training]):
 
 
 def begin_training(
-    attempt: Attempt[Training], *, division: BatchLayout, state: TrainingState, clocks: Clocks
+    attempt: Attempt[Training], *, layout: BatchLayout, state: TrainingState, clocks: Clocks
 ) -> TrainingContext[Training]:
     """The course from `state` on, which holds the newest checkpoint; says that it has started."""
     config, ranks = attempt.config, attempt.ranks
     context = TrainingContext(
         attempt=attempt,
-        division=division,
+        layout=layout,
         state=state,
         clocks=clocks,
         interval=LossAccumulator(ranks.device),

@@ -109,14 +109,14 @@ def broadcast_str_before_init(ranks: Ranks, say: Callable[[], str]) -> str:
     return said
 
 
-def data_rank(ranks: Ranks, division: BatchLayout) -> int:
+def data_rank(ranks: Ranks, layout: BatchLayout) -> int:
     """Which share of the images this rank has: the same for the ranks of one tensor group."""
-    return ranks.rank // division.tensor
+    return ranks.rank // layout.tensor
 
 
-def make_mesh(division: BatchLayout, device: torch.device) -> DeviceMesh:
+def make_mesh(layout: BatchLayout, device: torch.device) -> DeviceMesh:
     """The (replicate, shard, tensor) mesh over all ranks; `tensor` are neighbours."""
-    shape = (division.replicate, division.shard, division.tensor)
+    shape = (layout.replicate, layout.shard, layout.tensor)
     return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard", "tensor"))
 
 

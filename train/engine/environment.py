@@ -54,18 +54,18 @@ def versions() -> dict[str, str]:
     return found
 
 
-def arithmetic(config: Pretrain, division: BatchLayout) -> dict[str, str]:
+def arithmetic(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
     """Element types of what is kept, computed and sent, which no layout changes but `gather`."""
     compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
     types = dict.fromkeys(kept, "float32") | {"compute": compute}
-    if is_sharded(division):
+    if is_sharded(layout):
         types["gather"] = compute
     return types
 
 
 def training_facts(
-    config: Pretrain, division: BatchLayout, network: torch.nn.Module
+    config: Pretrain, layout: BatchLayout, network: torch.nn.Module
 ) -> Mapping[str, Any]:
     """Sizes that rates are computed with."""
     macs = network_macs(config)
@@ -77,13 +77,13 @@ def training_facts(
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,
         "training_flops_per_image": training_flops(macs),
-        "ranks": division.world,
-        "replicate": division.replicate,
-        "shard": division.shard,
-        "tensor": division.tensor,
-        "micro_batch": division.micro_batch,
-        "accumulation": division.accumulation,
-        "dtypes": arithmetic(config, division),
+        "ranks": layout.world,
+        "replicate": layout.replicate,
+        "shard": layout.shard,
+        "tensor": layout.tensor,
+        "micro_batch": layout.micro_batch,
+        "accumulation": layout.accumulation,
+        "dtypes": arithmetic(config, layout),
         "versions": versions(),
     }
 

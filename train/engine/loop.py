@@ -118,7 +118,7 @@ class Loop(Generic[Training]):
         context.clocks.lap("train", drain=True)
         images = context.interval.steps * config.train.global_batch
         fields: dict[str, Any] = dict(context.at)
-        fields |= context.interval.close(images=images, tensor=context.division.tensor)
+        fields |= context.interval.close(images=images, tensor=context.layout.tensor)
         fields |= self.steps.fields(self._norm)
         device = context.attempt.ranks.device
         if device.type == "cuda":

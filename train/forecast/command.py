@@ -99,10 +99,10 @@ def _forecast(cell: ForecastQuery, *, exact: bool) -> dict[str, Any]:
     found: Forecast = forecast(cell) if is_dit else counted.forecast_unet(cell)
     plain, counts = found.to_json(), {}
     for name, outlook in found.gpus.items():
-        division = counted.division_of(divide(cell.config, world=cell.world), outlook)
-        if division not in counts:
-            counts[division] = counted.counted_gib(cell.config, division)
-        plain["gpus"][name]["exact_gib"] = counts[division]
+        layout = counted.division_of(divide(cell.config, world=cell.world), outlook)
+        if layout not in counts:
+            counts[layout] = counted.counted_gib(cell.config, layout)
+        plain["gpus"][name]["exact_gib"] = counts[layout]
     return plain
 
 

@@ -14,16 +14,16 @@ from train.forecast.query import ForecastQuery
 from train.model.build import build_network, network_macs
 
 
-def counted_gib(config: Pretrain, division: BatchLayout) -> dict[str, float]:
+def counted_gib(config: Pretrain, layout: BatchLayout) -> dict[str, float]:
     """GiB by kind on one rank."""
-    return {name: size / GIB for name, size in asdict(count_memory(config, division)).items()}
+    return {name: size / GIB for name, size in asdict(count_memory(config, layout)).items()}
 
 
-def division_of(division: BatchLayout, outlook: GpuEstimate) -> BatchLayout:
+def division_of(layout: BatchLayout, outlook: GpuEstimate) -> BatchLayout:
     """The division with the micro batch that an outlook was made for."""
-    share = division.micro_batch * division.accumulation
+    share = layout.micro_batch * layout.accumulation
     return dataclasses.replace(
-        division,
+        layout,
         micro_batch=outlook.micro_batch,
         accumulation=share // outlook.micro_batch,
     )
@@ -53,27 +53,27 @@ class _Line:
     def __init__(self) -> None:
         self._counts: dict[tuple[int, bool], DryRunMemory] = {}
 
-    def memory(self, config: Pretrain, division: BatchLayout) -> Memory:
+    def memory(self, config: Pretrain, layout: BatchLayout) -> Memory:
         """As `dit_memory` gives it."""
-        images = division.micro_batch
+        images = layout.micro_batch
         if images < 4:
-            return _memory(self._count(config, division, images), division)
-        few, many = (self._count(config, division, size) for size in (4, 8))
+            return _memory(self._count(config, layout, images), layout)
+        few, many = (self._count(config, layout, size) for size in (4, 8))
         along = (images - 4) / 4
         peak = few.peak + along * (many.peak - few.peak)
         kept = few.activations + along * (many.activations - few.activations)
         counted = dataclasses.replace(many, peak=round(peak), activations=round(kept))
-        return _memory(counted, division)
+        return _memory(counted, layout)
 
-    def _count(self, config: Pretrain, division: BatchLayout, images: int) -> DryRunMemory:
-        key = images, division.accumulation > 1
+    def _count(self, config: Pretrain, layout: BatchLayout, images: int) -> DryRunMemory:
+        key = images, layout.accumulation > 1
         if key not in self._counts:
-            tried = dataclasses.replace(division, micro_batch=images)
+            tried = dataclasses.replace(layout, micro_batch=images)
             self._counts[key] = count_memory(config, tried)
         return self._counts[key]
 
 
-def _memory(counted: DryRunMemory, division: BatchLayout) -> Memory:
+def _memory(counted: DryRunMemory, layout: BatchLayout) -> Memory:
     return Memory(
         parameters=counted.parameters,
         gradients=counted.gradients,
@@ -83,6 +83,6 @@ def _memory(counted: DryRunMemory, division: BatchLayout) -> Memory:
         gathered=0.0,
         cast=0.0,
         work=0.0,
-        overhead=CONTEXT + COMMUNICATION * (division.world > 1) + SLACK * counted.peak,
+        overhead=CONTEXT + COMMUNICATION * (layout.world > 1) + SLACK * counted.peak,
         peak=counted.peak,
     )

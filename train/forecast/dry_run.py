@@ -45,36 +45,36 @@ class DryRunMemory:
     peak: int
 
 
-def count_memory(config: Pretrain, division: BatchLayout) -> DryRunMemory:
-    """The memory of rank 0 of `division`, from the second step of a run on."""
+def count_memory(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
+    """The memory of rank 0 of `layout`, from the second step of a run on."""
     train = config.train.model_copy(update={"compile": False})
     model = config.model.model_copy(update={"init_from": None})
     config = config.model_copy(update={"train": train, "model": model})
     with (
-        _ranks(division) as mesh,
+        _ranks(layout) as mesh,
         FakeTensorMode(allow_non_fake_inputs=True),
         StorageTracker() as storages,
         gpu_arithmetic(),
         gpu_kernels(mesh),
     ):
-        return _steps(config, division, storages)
+        return _steps(config, layout, storages)
 
 
-def _steps(config: Pretrain, division: BatchLayout, storages: StorageTracker) -> DryRunMemory:
-    network = start_network(config, division, resumes=is_sharded(division))
-    model = _laid_out(network, config, division)
+def _steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> DryRunMemory:
+    network = start_network(config, layout, resumes=is_sharded(layout))
+    model = _laid_out(network, config, layout)
     parameters = storages.held
     average = EMA(network, decay=batch_decay(config.train), warmup=False)
     averaged = storages.held - parameters
     optimizer = make_optimizer(network, config.optimizer)
-    step = _Step(config, division, network, model, storages)
+    step = _Step(config, layout, network, model, storages)
     step.run()
     held = storages.held
     optimizer.step()
     states = storages.held - held
     average.update(1)
     optimizer.zero_grad(set_to_none=True)
-    if division.world > 1 and not is_sharded(division):
+    if layout.world > 1 and not is_sharded(layout):
         # The buckets of DDP, which gradients are views of, stay between steps.
         for parameter in network.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -98,24 +98,24 @@ class _Step:
     def __init__(
         self,
         config: Pretrain,
-        division: BatchLayout,
+        layout: BatchLayout,
         network: nn.Module,
         model: nn.Module,
         storages: StorageTracker,
     ) -> None:
-        self._config, self._division, self._storages = config, division, storages
+        self._config, self._layout, self._storages = config, layout, storages
         self._network, self._model = network, model
         self._objective = DiffusionObjective(config, _DEVICE)
         self.activations = self.gradients = 0
 
     def run(self) -> None:
         """Gradients of all the microbatches of a step; two of them stand for any number."""
-        data, micro = self._config.data, self._division.micro_batch
+        data, micro = self._config.data, self._layout.micro_batch
         image = torch.zeros(micro, data.channels, data.size, data.size)
         noise, label = torch.zeros_like(image), torch.zeros(micro, dtype=torch.long)
         before = self._storages.held
-        for number in range(min(self._division.accumulation, 2)):
-            last = number == min(self._division.accumulation, 2) - 1
+        for number in range(min(self._layout.accumulation, 2)):
+            last = number == min(self._layout.accumulation, 2) - 1
             if isinstance(self._model, FSDPModule):
                 self._model.set_requires_gradient_sync(last)
             held = self._storages.held
@@ -133,21 +133,21 @@ class _Step:
         return torch.autocast("cpu", torch.bfloat16, enabled=lower)
 
 
-def _laid_out(network: nn.Module, config: Pretrain, division: BatchLayout) -> nn.Module:
-    alone = dataclasses.replace(division, replicate=1)
-    ranks = Ranks(rank=0, world=division.world, local_rank=0, local_world=1, device=_DEVICE)
-    if is_sharded(division):
-        return lay_out(network, config, division=division, ranks=ranks)
+def _laid_out(network: nn.Module, config: Pretrain, layout: BatchLayout) -> nn.Module:
+    alone = dataclasses.replace(layout, replicate=1)
+    ranks = Ranks(rank=0, world=layout.world, local_rank=0, local_world=1, device=_DEVICE)
+    if is_sharded(layout):
+        return lay_out(network, config, layout=layout, ranks=ranks)
     # It is on its device, and torch cannot move parameters without data.
     with mock.patch("train.model.parallelize._materialise"):
-        return lay_out(network, config, division=alone, ranks=ranks)
+        return lay_out(network, config, layout=alone, ranks=ranks)
 
 
 @contextlib.contextmanager
-def _ranks(division: BatchLayout) -> Iterator[DeviceMesh | None]:
+def _ranks(layout: BatchLayout) -> Iterator[DeviceMesh | None]:
     """A process group of the world's size that sends nothing, and the mesh over it."""
-    dist.init_process_group("fake", rank=0, world_size=division.world, store=FakeStore())
+    dist.init_process_group("fake", rank=0, world_size=layout.world, store=FakeStore())
     try:
-        yield make_mesh(division, _DEVICE) if division.world > 1 else None
+        yield make_mesh(layout, _DEVICE) if layout.world > 1 else None
     finally:
         dist.destroy_process_group()

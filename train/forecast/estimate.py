@@ -80,15 +80,15 @@ def judge(
 ) -> GpuEstimate:
     """The outlook of a cell on one GPU; `ConfigError` where the batch does not divide."""
     smaller = _largest_divisor(cell, gpu, memory_of)
-    division = divide(cell.config, world=cell.world, tuned=smaller or 1)
-    memory = memory_of(cell.config, division)
+    layout = divide(cell.config, world=cell.world, tuned=smaller or 1)
+    memory = memory_of(cell.config, layout)
     fits = memory.total <= capacity(gpu)
-    reason, mend = (None, None) if fits else _why_not(cell, gpu, memory, division, smaller)
-    rate = images_per_s(cell.config, division, memory=memory, gpu=gpu, macs=macs)
+    reason, mend = (None, None) if fits else _why_not(cell, gpu, memory, layout, smaller)
+    rate = images_per_s(cell.config, layout, memory=memory, gpu=gpu, macs=macs)
     return GpuEstimate(
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
         capacity_gib=capacity(gpu) / GIB,
-        micro_batch=division.micro_batch,
+        micro_batch=layout.micro_batch,
         max_micro_batch=largest_micro_batch(cell, gpu, memory_of),
         images_per_s=rate if fits else None,
         fits=fits,
@@ -101,17 +101,17 @@ def largest_micro_batch(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit
     """The largest micro batch that fits, by bisection; 0 where not even 1 does.
 
     Any number is tried, whether it divides the global batch or not, with as many microbatches to
-    a step as the config's own division has.
+    a step as the config's own layout has.
     """
-    division = divide(cell.config, world=cell.world)
+    layout = divide(cell.config, world=cell.world)
 
     def fits(size: int) -> bool:
         tried = BatchLayout(
-            replicate=division.replicate,
-            shard=division.shard,
-            tensor=division.tensor,
+            replicate=layout.replicate,
+            shard=layout.shard,
+            tensor=layout.tensor,
             micro_batch=size,
-            accumulation=division.accumulation,
+            accumulation=layout.accumulation,
         )
         return memory_of(cell.config, tried).total <= capacity(gpu)
 
@@ -129,8 +129,8 @@ def _largest_divisor(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int 
     auto = cell.config.train.model_copy(update={"micro_batch": "auto"})
     config = cell.config.model_copy(update={"train": auto})
     for size in reversed(divisors(divide(config, world=cell.world).micro_batch)):
-        division = divide(config, world=cell.world, tuned=size)
-        if memory_of(config, division).total <= capacity(gpu):
+        layout = divide(config, world=cell.world, tuned=size)
+        if memory_of(config, layout).total <= capacity(gpu):
             return size
     return None
 
@@ -141,12 +141,12 @@ def divisors(number: int) -> list[int]:
 
 
 def _why_not(
-    cell: ForecastQuery, gpu: Gpu, memory: Memory, division: BatchLayout, smaller: int | None
+    cell: ForecastQuery, gpu: Gpu, memory: Memory, layout: BatchLayout, smaller: int | None
 ) -> tuple[str, str]:
     room = f"{capacity(gpu) / GIB:.0f} GiB"
     if smaller:
         return (
-            f"micro batch {division.micro_batch} takes {memory.total / GIB:.1f} GiB of {room}",
+            f"micro batch {layout.micro_batch} takes {memory.total / GIB:.1f} GiB of {room}",
             f"train.micro_batch={smaller}",
         )
     kept = memory.parameters + memory.gradients + memory.optimizer + memory.average
@@ -164,10 +164,10 @@ def _mend(cell: ForecastQuery, gpu: Gpu) -> str:
     for changes, ranks in _changes(cell):
         config = _changed(cell.config, changes)
         try:
-            division = divide(config, world=ranks, tuned=1)
+            layout = divide(config, world=ranks, tuned=1)
         except ConfigError:
             continue
-        if dit_memory(config, division).total <= capacity(gpu):
+        if dit_memory(config, layout).total <= capacity(gpu):
             said = " ".join(f"{name}={value}" for name, value in changes.items())
             return said if ranks == cell.world else f"{said} on {ranks} GPUs"
     return "a smaller model, or a GPU with more memory"

@@ -55,15 +55,15 @@ class Memory:
         return self.peak + self.overhead
 
 
-def dit_memory(config: Pretrain, division: BatchLayout) -> Memory:
-    """The memory of one rank with the micro batch of `division`."""
-    images, tensor = division.micro_batch, division.tensor
-    held = 4 * held_parameters(config, division)
+def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
+    """The memory of one rank with the micro batch of `layout`."""
+    images, tensor = layout.micro_batch, layout.tensor
+    held = 4 * held_parameters(config, layout)
     stays = held * (3 + (config.train.ema_decay is not None))
-    gradients, persistent = _gradients(config, division)
-    fresh = _fresh_gradients(config, division)
-    gathered, reduced = _gathered(config, division)
-    casts = _Casts.of(config, division)
+    gradients, persistent = _gradients(config, layout)
+    fresh = _fresh_gradients(config, layout)
+    gathered, reduced = _gathered(config, layout)
+    casts = _Casts.of(config, layout)
     block, again = _block(config, tensor), _recomputed(config)
     plain, kept = config.model.depth - again, _kept_when_recomputed(config, tensor)
     edges = edges_kept(config).image * images
@@ -88,16 +88,16 @@ def dit_memory(config: Pretrain, division: BatchLayout) -> Memory:
         gathered=gathered + reduced,
         cast=casts.all,
         work=last,
-        overhead=CONTEXT + COMMUNICATION * (division.world > 1) + SLACK * peak,
+        overhead=CONTEXT + COMMUNICATION * (layout.world > 1) + SLACK * peak,
         peak=peak,
     )
 
 
-def dit_written(config: Pretrain, division: BatchLayout) -> float:
+def dit_written(config: Pretrain, layout: BatchLayout) -> float:
     """Bytes of activations that the passes over one micro batch write, recomputed ones twice."""
     blocks = config.model.depth + _recomputed(config)
-    block = _bytes(_block(config, division.tensor), division.micro_batch)
-    return blocks * block + edges_kept(config).image * division.micro_batch
+    block = _bytes(_block(config, layout.tensor), layout.micro_batch)
+    return blocks * block + edges_kept(config).image * layout.micro_batch
 
 
 def _bytes(kept: SavedBytes, images: int) -> float:
@@ -109,35 +109,35 @@ def edges_of_batch(config: Pretrain) -> int:
     return 8 * config.data.channels * config.data.size**2
 
 
-def _gradients(config: Pretrain, division: BatchLayout) -> tuple[float, bool]:
+def _gradients(config: Pretrain, layout: BatchLayout) -> tuple[float, bool]:
     """Bytes of gradients, and whether they are there when a backward pass begins."""
-    held = 4 * held_parameters(config, division)
-    accumulates = division.accumulation > 1
-    if division.shard > 1 or division.tensor > 1:
+    held = 4 * held_parameters(config, layout)
+    accumulates = layout.accumulation > 1
+    if layout.shard > 1 or layout.tensor > 1:
         # Gradients are reduced with the last microbatch only, and whole until then.
-        whole = held * division.shard if accumulates else held
+        whole = held * layout.shard if accumulates else held
         return whole, accumulates
     # The buckets of DDP stay, with gradients as views of them.
-    return held, accumulates or division.world > 1
+    return held, accumulates or layout.world > 1
 
 
-def _fresh_gradients(config: Pretrain, division: BatchLayout) -> float:
+def _fresh_gradients(config: Pretrain, layout: BatchLayout) -> float:
     """Bytes of gradients that a backward pass makes beside those that are there when it begins."""
-    gradients, persistent = _gradients(config, division)
-    if config.gns.enabled and division.data_ranks == 1:
+    gradients, persistent = _gradients(config, layout)
+    if config.gns.enabled and layout.data_ranks == 1:
         # Of each microbatch they are whole, before they are added to the others.
         return gradients
     return 0.0 if persistent else gradients
 
 
-def _gathered(config: Pretrain, division: BatchLayout) -> tuple[float, float]:
+def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
     """Bytes of weights that FSDP has collected, and of gradients on their way to their shards.
 
     The root's all the time, in float32; of blocks the one that is computed and the next.
     """
-    if division.shard == 1 and division.tensor == 1:
+    if layout.shard == 1 and layout.tensor == 1:
         return 0.0, 0.0
-    block = block_count(config, tensor=division.tensor).all
+    block = block_count(config, tensor=layout.tensor).all
     size = SIZES[config.train.precision]
     return 4.0 * edge_count(config).all + 2 * size * block, (size + 4) * block
 
@@ -151,9 +151,9 @@ class _Casts:
     depth: int
 
     @classmethod
-    def of(cls, config: Pretrain, division: BatchLayout) -> "_Casts":
+    def of(cls, config: Pretrain, layout: BatchLayout) -> "_Casts":
         size = SIZES[config.train.precision] * (config.train.precision != "fp32")
-        sharded = division.shard > 1 or division.tensor > 1
+        sharded = layout.shard > 1 or layout.tensor > 1
         return cls(
             block=0.0 if sharded else size * block_count(config).cast,
             edges=size * edge_count(config).cast,

@@ -66,7 +66,7 @@ def dit_parameters(config: Pretrain) -> int:
     return (block_count(config).times(config.model.depth) + edge_count(config)).all
 
 
-def held_parameters(config: Pretrain, division: BatchLayout) -> float:
+def held_parameters(config: Pretrain, layout: BatchLayout) -> float:
     """Parameters that one rank keeps: its part of every block and edge (mean over the ranks)."""
-    blocks = block_count(config, tensor=division.tensor).times(config.model.depth)
-    return (blocks + edge_count(config)).all / division.shard
+    blocks = block_count(config, tensor=layout.tensor).times(config.model.depth)
+    return (blocks + edge_count(config)).all / layout.shard

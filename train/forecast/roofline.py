@@ -23,17 +23,17 @@ OPTIMIZER, CLIPPING, AVERAGE = 28, 12, 12
 
 
 def images_per_s(
-    config: Pretrain, division: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
+    config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
 ) -> float:
     """Images per second of all ranks together, an estimate from above."""
     peak = getattr(gpu.peak_tflops, config.train.precision) * 1e12 * PRODUCTS
     bandwidth = gpu.bandwidth_gb_s * 1e9 * COPIES
     flops = training_flops(macs) + 2 * recomputed_macs(config)
-    images = division.micro_batch * division.accumulation
-    products_s = images * flops / division.tensor / peak
+    images = layout.micro_batch * layout.accumulation
+    products_s = images * flops / layout.tensor / peak
     is_dit = config.model.family == "dit"
-    written = dit_written(config, division) if is_dit else memory.activations
-    passes_s = division.accumulation * PASSES * written / bandwidth
+    written = dit_written(config, layout) if is_dit else memory.activations
+    passes_s = layout.accumulation * PASSES * written / bandwidth
     each = OPTIMIZER + CLIPPING + AVERAGE * (config.train.ema_decay is not None)
     update_s = memory.parameters / 4 * each / bandwidth
     return config.train.global_batch / (products_s + passes_s + update_s)

@@ -30,10 +30,10 @@ class OnlineNoise:
         hook: GradientHook,
         gram: AdalnGram | None,
         whole: WholeModelNoise | None,
-        division: BatchLayout,
+        layout: BatchLayout,
         device: torch.device,
     ) -> None:
-        self._division = division
+        self._layout = layout
         self.hook, self.whole = hook, whole
         self._gram = gram
         if config.gns.bins is not None:
@@ -66,8 +66,8 @@ class OnlineNoise:
         small = self.hook.take()
         if counted:
             # On one rank each microbatch has its part of the mean for its gradient.
-            parts = self._division.accumulation if self._division.data_ranks == 1 else 1
-            factor = (parts / scale) ** 2 / self._division.noise_count
+            parts = self._layout.accumulation if self._layout.data_ranks == 1 else 1
+            factor = (parts / scale) ** 2 / self._layout.noise_count
             self._norms += torch.stack([small * factor, squares / scale**2])
             self._steps += 1
         else:
@@ -87,11 +87,11 @@ class OnlineNoise:
         if not steps:
             return {}
         found: dict[str, Any] = {
-            "k": self._division.noise_count,
-            "b": self._division.noise_batch,
+            "k": self._layout.noise_count,
+            "b": self._layout.noise_batch,
             "steps": steps,
             "small": told[0] / steps,
-            "big": told[1] / steps / self._division.world,  # every rank has the same
+            "big": told[1] / steps / self._layout.world,  # every rank has the same
         }
         if skipped:
             found["skipped"] = skipped

@@ -36,7 +36,7 @@ class WholeModelNoise:
         model: nn.Module,
         network: nn.Module,
         objective: DiffusionObjective,
-        division: BatchLayout,
+        layout: BatchLayout,
         ranks: Ranks,
         hook: GradientHook,
         gram: AdalnGram,
@@ -45,9 +45,9 @@ class WholeModelNoise:
         self._config, self._hook, self._gram = config, hook, gram
         self._device = ranks.device
         self._model, self._network, self._objective = model, network, objective
-        self._rank, self._data_ranks = data_rank(ranks, division), division.data_ranks
-        self._each = 1 if division.data_ranks > 1 else 2
-        self._count = self._each * division.data_ranks
+        self._rank, self._data_ranks = data_rank(ranks, layout), layout.data_ranks
+        self._each = 1 if layout.data_ranks > 1 else 2
+        self._count = self._each * layout.data_ranks
         self._bins = Bins(count=config.gns.bins)
         density = Density(objective=config.objective, shift=time_shift(config))
         self._weights = self._bins.weights(density).tolist()
@@ -55,7 +55,7 @@ class WholeModelNoise:
         self._times = [binned_times(config, self._bins, k) for k in range(self._bins.count)]
         self._times.append(binned_times(config, whole, 0))
         self._probe = NoiseMicrobatches(
-            source=source, config=config, images=division.micro_batch, seed=config.seed
+            source=source, config=config, images=layout.micro_batch, seed=config.seed
         )
 
     def measure(self, step: int, *, scale: float) -> dict[str, Any] | None:

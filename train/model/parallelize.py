@@ -55,7 +55,7 @@ _KEPT = {
 
 
 def lay_out(
-    network: nn.Module, config: Pretrain, *, division: BatchLayout, ranks: Ranks
+    network: nn.Module, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
 ) -> nn.Module:
     """The network as its ranks share it, on their device; weights on `meta` stay undefined.
 
@@ -66,17 +66,17 @@ def lay_out(
         check_float8(ranks.device)
         use_float8(blocks)
     recompute(blocks, config.activation_checkpointing)
-    mesh = make_mesh(division, ranks.device) if division.world > 1 else None
-    if mesh is not None and division.tensor > 1:
+    mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
+    if mesh is not None and layout.tensor > 1:
         for block in blocks:
             split_block(block, mesh["tensor"])
-    if mesh is not None and is_sharded(division):
+    if mesh is not None and is_sharded(layout):
         _shard(network, blocks, mesh["replicate", "shard"], config)
     _materialise(network, ranks.device)
     if config.train.compile:
         for block in blocks:
             block.compile()
-    if mesh is None or is_sharded(division):
+    if mesh is None or is_sharded(layout):
         return network
     return DistributedDataParallel(
         network,
@@ -101,9 +101,9 @@ def reducing(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManag
     return contextlib.nullcontext()
 
 
-def is_sharded(division: BatchLayout) -> bool:
+def is_sharded(layout: BatchLayout) -> bool:
     """Whether FSDP2 holds the parameters; under tensor parallelism it does the replicas too."""
-    return division.shard > 1 or division.tensor > 1
+    return layout.shard > 1 or layout.tensor > 1
 
 
 def recompute(blocks: list[nn.Module], asked: ActivationCheckpointing) -> None:

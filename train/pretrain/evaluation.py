@@ -72,9 +72,9 @@ class PretrainEvaluator:
     def draw_samples(self) -> None:
         """Draw a sample grid from the averaged weights."""
         context, train_state, attempt = self.context, self.train_state, self.context.attempt
-        config, device, division = attempt.config, attempt.ranks.device, context.division
-        number = data_rank(attempt.ranks, division)
-        place = SampleShare(number=number, count=division.data_ranks, tensor=division.tensor)
+        config, device, layout = attempt.config, attempt.ranks.device, context.layout
+        number = data_rank(attempt.ranks, layout)
+        place = SampleShare(number=number, count=layout.data_ranks, tensor=layout.tensor)
         with self.window.region("sample"), train_state.average.in_place(), self._autocast():
             images = sample(
                 train_state.network,

@@ -46,11 +46,11 @@ def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: i
 
 def _setting(config: Pretrain, ranks: Ranks) -> dict[str, Any]:
     """What a result holds for: all else that memory depends on cannot change within a run."""
-    division = divide(config, world=ranks.world)
+    layout = divide(config, world=ranks.world)
     setting: dict[str, Any] = {
-        "replicate": division.replicate,
-        "shard": division.shard,
-        "tensor": division.tensor,
+        "replicate": layout.replicate,
+        "shard": layout.shard,
+        "tensor": layout.tensor,
         "device": "cpu",
     }
     if ranks.device.type == "cuda":

@@ -54,9 +54,9 @@ def main(arguments: list[str]) -> int:
     try:
         ranks = read_ranks()
         _leave_margin(ranks)
-        division = divide(config, world=ranks.world, tuned=options.micro_batch)
+        layout = divide(config, world=ranks.world, tuned=options.micro_batch)
         with process_group(ranks):
-            _train(config, division, ranks)
+            _train(config, layout, ranks)
     except Exception as error:
         reason = reason_of(error)
         if _hides_lack_of_memory(error):
@@ -92,10 +92,10 @@ def _say(file: Path, verdict: dict[str, str]) -> None:
         os._exit(0)
 
 
-def _train(config: Pretrain, division: BatchLayout, ranks: Ranks) -> None:
+def _train(config: Pretrain, layout: BatchLayout, ranks: Ranks) -> None:
     """Steps as the training loop takes them, over at most two microbatches each."""
-    train_state = make_train_state(config, division=division, ranks=ranks)
-    few = dataclasses.replace(division, accumulation=min(division.accumulation, 2))
+    train_state = make_train_state(config, layout=layout, ranks=ranks)
+    few = dataclasses.replace(layout, accumulation=min(layout.accumulation, 2))
     for step in range(1, _STEPS + 1):
         for number in range(few.accumulation):
             with reducing(train_state.model, last=number == few.accumulation - 1):

@@ -37,13 +37,13 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     config, ranks = attempt.config, attempt.ranks
     clocks = Clocks(ranks.device)
     tuned = tuned_micro_batch(attempt.run, config, ranks, attempt.number)
-    division = divide(config, world=ranks.world, tuned=tuned)
+    layout = divide(config, world=ranks.world, tuned=tuned)
     source = open_source(config.data)
     training = _training_images(source, config)
     with process_group(ranks):
-        train_state, state = _newest(attempt, division, clocks)
-        attempt.note(**training_facts(config, division, train_state.network))
-        context = begin_training(attempt, division=division, state=state, clocks=clocks)
+        train_state, state = _newest(attempt, layout, clocks)
+        attempt.note(**training_facts(config, layout, train_state.network))
+        context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
         validation = _validation(context, source)
         noise = _noise(context, train_state, training)
         with contextlib.closing(_batches(context, training)) as batches:
@@ -52,12 +52,12 @@ def _run(attempt: Attempt[Pretrain]) -> None:
 
 
 def _newest(
-    attempt: Attempt[Pretrain], division: BatchLayout, clocks: Clocks
+    attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
 ) -> tuple[TrainState, TrainingState]:
     """What learns, as it was at the newest checkpoint; as it begins where there is none."""
     checkpoint = agree_on_newest(attempt.run.checkpoints)
     train_state = make_train_state(
-        attempt.config, division=division, ranks=attempt.ranks, resumes=checkpoint is not None
+        attempt.config, layout=layout, ranks=attempt.ranks, resumes=checkpoint is not None
     )
     state = train_state.state(clocks)
     if checkpoint is not None:
@@ -103,12 +103,12 @@ def _loop(
 
 
 def _batches(context: TrainingContext[Pretrain], training: Source) -> Loading[Microbatch]:
-    ranks, division = context.attempt.ranks, context.division
+    ranks, layout = context.attempt.ranks, context.layout
     return microbatches(
         training,
         context.attempt.config,
-        division=division,
-        rank=data_rank(ranks, division),
+        layout=layout,
+        rank=data_rank(ranks, layout),
         images=context.state.images,
         pin=ranks.device.type == "cuda",
     )
@@ -117,7 +117,7 @@ def _batches(context: TrainingContext[Pretrain], training: Source) -> Loading[Mi
 def _noise(
     context: TrainingContext[Pretrain], train_state: TrainState, training: Source
 ) -> OnlineNoise | None:
-    config, division, ranks = context.attempt.config, context.division, context.attempt.ranks
+    config, layout, ranks = context.attempt.config, context.layout, context.attempt.ranks
     if not config.gns.enabled:
         return None
     hook, gram, whole = make_hook(train_state.model, train_state.network), None, None
@@ -130,13 +130,13 @@ def _noise(
             model=train_state.model,
             network=train_state.network,
             objective=train_state.objective,
-            division=division,
+            layout=layout,
             ranks=ranks,
             hook=hook,
             gram=gram,
         )
     return OnlineNoise(
-        config, hook=hook, gram=gram, whole=whole, division=division, device=ranks.device
+        config, hook=hook, gram=gram, whole=whole, layout=layout, device=ranks.device
     )
 
 
@@ -157,4 +157,4 @@ def _validation(context: TrainingContext[Pretrain], source: Source) -> HeldOutLo
     kept = held_out_part(source, config.data)
     if len(kept) == 0:
         raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
-    return HeldOutLoss(kept, config, division=context.division, ranks=context.attempt.ranks)
+    return HeldOutLoss(kept, config, layout=context.layout, ranks=context.attempt.ranks)

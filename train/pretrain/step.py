@@ -36,7 +36,7 @@ class PretrainStep:
         data, train_state, micro = (
             self._config.data,
             self.train_state,
-            self.context.division.micro_batch,
+            self.context.layout.micro_batch,
         )
         image = torch.zeros(micro, data.channels, data.size, data.size, device=self._device)
         label = torch.zeros(micro, dtype=torch.long, device=self._device)
@@ -51,7 +51,7 @@ class PretrainStep:
 
     def take(self, step: int) -> Tensor:
         """One optimizer step over the global batch; the norm of its (scaled) gradients."""
-        train_state, accumulation = self.train_state, self.context.division.accumulation
+        train_state, accumulation = self.train_state, self.context.layout.accumulation
         for group in train_state.optimizer.param_groups:
             group["lr"] = self._rate(step)
         for number in range(accumulation):
@@ -101,7 +101,7 @@ class PretrainStep:
             context.arrivals.note()
         # Ranks average their gradients: a rank's share of the batch makes up for that.
         factor = (
-            context.division.data_ranks / self._config.train.global_batch * train_state.scale.value
+            context.layout.data_ranks / self._config.train.global_batch * train_state.scale.value
         )
         with self.window.region("backward"):
             (losses.sum() * factor).backward()

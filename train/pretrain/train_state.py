@@ -41,11 +41,11 @@ class TrainState:
 
 
 def make_train_state(
-    config: Pretrain, *, division: BatchLayout, ranks: Ranks, resumes: bool = False
+    config: Pretrain, *, layout: BatchLayout, ranks: Ranks, resumes: bool = False
 ) -> TrainState:
     """As it is before the first step; one that `resumes` waits for its checkpoint's weights."""
-    network = start_network(config, division, resumes=resumes)
-    model = lay_out(network, config, division=division, ranks=ranks)
+    network = start_network(config, layout, resumes=resumes)
+    model = lay_out(network, config, layout=layout, ranks=ranks)
     if not resumes:
         finish_network(network, config)
     return TrainState(

@@ -25,15 +25,15 @@ class HeldOutLoss:
     """
 
     def __init__(
-        self, source: Source, config: Pretrain, *, division: BatchLayout, ranks: Ranks
+        self, source: Source, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
     ) -> None:
         asked = config.validation
         images = validation_order(len(source))[: asked.images]
         self._source, self._ranks = source, ranks
         self._times = times(config.objective, asked.strata, shift=time_shift(config))
         self._pairs = [(int(image), k) for image in images for k in range(asked.strata)]
-        self._begin, self._stride = data_rank(ranks, division), division.data_ranks
-        self._tensor, self._batch = division.tensor, division.micro_batch
+        self._begin, self._stride = data_rank(ranks, layout), layout.data_ranks
+        self._tensor, self._batch = layout.tensor, layout.micro_batch
 
     def loss(self, network: nn.Module, objective: DiffusionObjective) -> float:
         """The mean loss over all images and times, of all ranks; every rank must ask."""

@@ -13,14 +13,14 @@ from train.model.parallelize import is_sharded
 from train.weights.load import is_sharded_source, load_file_into, load_sharded_into
 
 
-def start_network(config: Pretrain, division: BatchLayout, *, resumes: bool) -> nn.Module:
+def start_network(config: Pretrain, layout: BatchLayout, *, resumes: bool) -> nn.Module:
     """The whole network before it is laid out.
 
     Where every weight will be read sharded, it stays on the `meta` device: no rank then ever
     holds all of it.
     """
     later = resumes or _is_read_later(config)
-    if later and is_sharded(division):
+    if later and is_sharded(layout):
         with torch.device("meta"):
             return build_network(config)
     network = build_network(config)

@@ -16,18 +16,18 @@ def config(**flat: object):
 
 
 def test_accumulation_follows_from_global_and_micro_batch() -> None:
-    division = divide(config(train__global_batch=64, train__micro_batch=4), world=8)
-    assert (division.micro_batch, division.accumulation) == (4, 2)
+    layout = divide(config(train__global_batch=64, train__micro_batch=4), world=8)
+    assert (layout.micro_batch, layout.accumulation) == (4, 2)
 
 
 def test_without_a_micro_batch_a_rank_takes_its_whole_share() -> None:
-    division = divide(config(train__global_batch=64), world=4)
-    assert (division.micro_batch, division.accumulation) == (16, 1)
+    layout = divide(config(train__global_batch=64), world=4)
+    assert (layout.micro_batch, layout.accumulation) == (16, 1)
 
 
 def test_replicas_follow_from_the_shards() -> None:
-    division = divide(config(layout__shard=2), world=8)
-    assert (division.replicate, division.shard) == (4, 2)
+    layout = divide(config(layout__shard=2), world=8)
+    assert (layout.replicate, layout.shard) == (4, 2)
 
 
 @pytest.mark.parametrize(

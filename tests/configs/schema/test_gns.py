@@ -57,5 +57,5 @@ def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: 
 def test_microbatches_are_the_shares_of_ranks_or_those_of_the_only_one(
     world: int, keys: list[str], microbatches: tuple[int, int]
 ) -> None:
-    division = divide(config_of(*keys), world=world)
-    assert (division.noise_count, division.noise_batch) == microbatches
+    layout = divide(config_of(*keys), world=world)
+    assert (layout.noise_count, layout.noise_batch) == microbatches

@@ -121,9 +121,9 @@ def batches(data: Data, *, world: int) -> list[Microbatch]:
     config = resolve(tree, source="test")
     assert isinstance(config, Pretrain)
     source = training_part(open_source(data), data)
-    division = divide(config, world=world)
+    layout = divide(config, world=world)
     loaders = [
-        microbatches(source, config, division=division, rank=rank, images=0, pin=False)
+        microbatches(source, config, layout=layout, rank=rank, images=0, pin=False)
         for rank in range(world)
     ]
     found = []

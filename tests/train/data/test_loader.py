@@ -19,14 +19,14 @@ def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[
     overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
     config = load(CONFIG, ["train.global_batch=16", *overrides])
     source = training_part(open_source(config.data), config.data)
-    division = divide(config, world=world)
+    layout = divide(config, world=world)
     loaders = [
-        microbatches(source, config, division=division, rank=rank, images=images, pin=False)
+        microbatches(source, config, layout=layout, rank=rank, images=images, pin=False)
         for rank in range(world)
     ]
     found = []
     for _ in range(steps):
-        parts = [next(loader) for _ in range(division.accumulation) for loader in loaders]
+        parts = [next(loader) for _ in range(layout.accumulation) for loader in loaders]
         joined = {
             name: torch.cat([getattr(part, name) for part in parts])
             for name in ("image", "noise", "t", "label")

@@ -174,8 +174,8 @@ LAYOUTS = {
 def test_the_closed_form_is_what_is_counted_storage_by_storage(name: str) -> None:
     world, groups = LAYOUTS[name]
     config = config_of(WIDE, **({"train": {"global_batch": 16}} | groups))
-    division = divide(config, world=world)
-    mine, counted = dit_memory(config, division), count_memory(config, division)
+    layout = divide(config, world=world)
+    mine, counted = dit_memory(config, layout), count_memory(config, layout)
     assert mine.parameters == pytest.approx(counted.parameters, rel=0.01)
     assert mine.optimizer == pytest.approx(counted.optimizer, rel=0.01)
     assert mine.average == pytest.approx(counted.average, rel=0.01)
@@ -187,9 +187,9 @@ def test_7b_is_counted_in_half_a_minute() -> None:
     width, depth, heads, _ = FLAVOURS["7B"]
     model = {"width": width, "depth": depth, "heads": heads}
     config = config_of(model, layout={"shard": 64}, train={"global_batch": 256})
-    division = divide(config, world=64)
-    assert dit_memory(config, division).peak == pytest.approx(
-        count_memory(config, division).peak, rel=0.05
+    layout = divide(config, world=64)
+    assert dit_memory(config, layout).peak == pytest.approx(
+        count_memory(config, layout).peak, rel=0.05
     )
 
 
@@ -202,9 +202,9 @@ def test_the_largest_micro_batch_fits_and_one_more_does_not() -> None:
     config = config_of(SIZES["XL"])
     cell, gpu = cell_of(config, "a40"), named_gpu("a40")[1]
     largest = largest_micro_batch(cell, gpu)
-    division = divide(config, world=1)
+    layout = divide(config, world=1)
     at, beyond = (
-        dit_memory(config, dataclasses.replace(division, micro_batch=size)).total
+        dit_memory(config, dataclasses.replace(layout, micro_batch=size)).total
         for size in (largest, largest + 1)
     )
     assert at <= capacity(gpu) < beyond

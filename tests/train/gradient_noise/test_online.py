@@ -216,12 +216,12 @@ def watched(scale: float, *, counted: bool = True) -> dict:
     """The fields of two steps of two microbatches, the second of which may be left out."""
     config = config_of("train.global_batch=8", "train.micro_batch=4")
     network, ranks = build_network(config), read_ranks()
-    division = divide(config, world=1)
+    layout = divide(config, world=1)
     with process_group(ranks):
         gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
         watch = OnlineNoise(
             config, hook=make_hook(network, network), gram=gram, whole=None,
-            division=division, device=ranks.device,
+            layout=layout, device=ranks.device,
         )  # fmt: skip
         for good in (True, counted):
             for _ in range(2):
@@ -261,7 +261,7 @@ def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
             model=network,
             network=network,
             objective=DiffusionObjective(config, ranks.device),
-            division=divide(config, world=1),
+            layout=divide(config, world=1),
             ranks=ranks,
             hook=make_hook(network, network),
             gram=AdalnGram(network, bins=Bins(count=2), device=ranks.device),
