@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
-from analysis.gradient_noise.records import ADALN, SAME, WHOLE, Binned, read_noise
-from analysis.gradient_noise.table import told
-from analysis.gradient_noise.variance_reduction import savings
+from analysis.gradient_noise.records import ADALN, SAME, WHOLE, BinnedSums, read_noise
+from analysis.gradient_noise.table import noise_by_stage
+from analysis.gradient_noise.variance_reduction import predict_variance
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.noise_scale import Sums, joined, noise_scale
+from analysis.stats.noise_scale import GramSums, concatenate, noise_scale
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import valid
 from configs.run.study_folder import is_study_folder
@@ -115,7 +115,7 @@ def print_arrivals(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
 def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> None:
     """tr Sigma while training by arm against the base, and what the base's bins predict."""
     logs = {
-        name: [told(read_noise(runs[seed], stages=STAGES)) for seed in seeds]
+        name: [noise_by_stage(read_noise(runs[seed], stages=STAGES)) for seed in seeds]
         for name, runs in arms.items()
     }
     heads = [f"{name}, {what}" for name in OTHERS for what in ("found", "predicted by adaLN")]
@@ -145,7 +145,7 @@ def print_savings(measured: list[RunFolder]) -> None:
     print("|---" * (1 + len(OTHERS)) + "|")
     for stages in zip(*logs, strict=True):
         parts = [next(one for one in stage.binned if one.scope == WHOLE) for stage in stages]
-        found = savings(pooled(parts))
+        found = predict_variance(pooled(parts))
         assert found is not None
         cells = [shown(getattr(found, name)) for name in OTHERS]
         print(f"| {stages[0].step} | " + " | ".join(cells) + " |")
@@ -171,13 +171,13 @@ def print_disagreement(measured: list[RunFolder]) -> None:
         print(f"| {stages[0].step} | " + " | ".join(cells) + f" | {len(ratios)} of {len(scales)} |")
 
 
-def pooled(parts: list[Binned]) -> Binned:
+def pooled(parts: list[BinnedSums]) -> BinnedSums:
     """The samples of several runs as if they were of one."""
-    return Binned(
+    return BinnedSums(
         scope=parts[0].scope,
         weights=parts[0].weights,
-        bins=tuple(joined(same) for same in zip(*(one.bins for one in parts), strict=True)),
-        total=joined([one.total for one in parts]),
+        bins=tuple(concatenate(same) for same in zip(*(one.bins for one in parts), strict=True)),
+        total=concatenate([one.total for one in parts]),
     )
 
 
@@ -196,12 +196,13 @@ def print_bins(runs: list[RunFolder], scope: str) -> None:
         print(f"| {k / count:.1f}-{(k + 1) / count:.1f} | " + " | ".join(cells) + " |")
     if scope != SAME:
         whole = [
-            scale_of(joined([one.whole for one in stages])) for stages in zip(*logs, strict=True)
+            scale_of(concatenate([one.whole for one in stages]))
+            for stages in zip(*logs, strict=True)
         ]
         print("| all, whole model | " + " | ".join(whole) + " |")
 
 
-def scale_of(sums: Sums) -> str:
+def scale_of(sums: GramSums) -> str:
     """B_simple with its interval, or that it is undetermined."""
     b = noise_scale(sums).b_simple
     return "undetermined" if b is None else f"{b.value:.3g} [{b.low:.3g}, {b.high:.3g}]"

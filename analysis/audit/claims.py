@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import CLOCKS, choose
-from analysis.measure.loss import pair
-from analysis.measure.speed import Arm, Measured, measure, speedup, unlike_clocks
+from analysis.measure.clocks import CLOCKS, choose_clocks
+from analysis.measure.loss import pair_curves
+from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup, why_not_comparable
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
@@ -150,24 +150,24 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
     if claim.quantity == "loss":
         return _final_loss(logs[0].column("loss"))
     if claim.quantity == "loss_ratio":
-        found = pair(*logs)
+        found = pair_curves(*logs)
         base = float(found.loss_a.mean())
         ratio = None if found.ratio is None else found.difference
         moved = None if ratio is None or base <= 0 else _shifted(scaled(ratio, 1 / base), 1.0)
         return moved, "the mean losses on the common steps"
-    clocks = [claim.clock] * len(logs) if claim.clock else choose(logs)
-    runs = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    clocks = [claim.clock] * len(logs) if claim.clock else choose_clocks(logs)
+    runs = [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
     why = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
         arms = [Arm(runs=(run,)) for run in runs]
         found_ratio = speedup(*arms)
-        refusal = unlike_clocks(*arms)
+        refusal = why_not_comparable(*arms)
         why = refusal or f"{why}, configs {_known(logs)}"
         return found_ratio, _needed(found_ratio, why)
     return _of_one(claim.quantity, runs[0], why)
 
 
-def _of_one(quantity: str, run: Measured, why: str) -> tuple[Estimate | None, str]:
+def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
     rate = run.steps_per_s
     if quantity == "end_to_end_steps_per_s":
         whole = run.accounting.steps_per_s if run.accounting else None

@@ -19,12 +19,12 @@ def act(asked: argparse.Namespace) -> int:
     """Print effects, then interactions; 1 where no two cells differ in one factor only."""
     from analysis.read.find import read_logs
     from analysis.study.ablation import effect_row, effects, interaction_row, interactions
-    from analysis.study.cells import begun, study_of
+    from analysis.study.cells import group_cells, started_runs
     from configs.errors import Unreadable
 
     if asked.plot and asked.plot.suffix not in (".png", ".svg"):
         raise Unreadable(f"--plot {asked.plot}: ends neither in .png nor in .svg")
-    study = study_of(begun(read_logs(asked.paths)))
+    study = group_cells(started_runs(read_logs(asked.paths)))
     found = effects(study)
     rows = [effect_row(effect) for effect in found]
     others = [interaction_row(one) for one in interactions(found, study)]

@@ -65,14 +65,14 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
     """Samples to the target by global batch, and what is to be said of them."""
     from pathlib import Path
 
-    from analysis.measure.batches import read_batches, samples_to_target
+    from analysis.measure.batches import read_sample_tables, samples_to_target
     from configs.errors import Unreadable
 
     tables = [path for path in map(Path, asked.paths) if path.suffix == ".csv"]
     if tables and len(tables) < len(asked.paths):
         raise Unreadable(f"{tables[0]}: a table, beside other paths: name tables or runs")
     if tables:
-        return read_batches(tables), []
+        return read_sample_tables(tables), []
     if asked.target is None:
         for path in map(Path, asked.paths):
             if not path.exists():

@@ -24,8 +24,8 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print the table, and below it what all of it ran on."""
     from analysis.read.find import read_logs
-    from analysis.study.cells import begun
-    from analysis.study.cells_table import cell_rows, hardware, short_cell
+    from analysis.study.cells import started_runs
+    from analysis.study.cells_table import cell_rows, display_cell, hardware_text
     from configs.errors import Unreadable
 
     logs = read_logs(asked.paths)
@@ -33,16 +33,16 @@ def act(asked: argparse.Namespace) -> int:
         raise Unreadable(
             f"{asked.paths[0]}: measures the gradient, and has no rate: see python -m analysis gns"
         )
-    waiting = len(logs) - len(begun(logs))
-    logs = begun(logs)
+    waiting = len(logs) - len(started_runs(logs))
+    logs = started_runs(logs)
     if not logs:
         raise Unreadable(f"{asked.paths[0]}: none of its {waiting} runs has begun")
     rows = cell_rows(logs, of=asked.of, by=asked.by, margin=asked.margin)
     if asked.json or asked.csv:
-        put(rows, asked, json={"cells": rows, "on": hardware(logs)})
+        put(rows, asked, json={"cells": rows, "on": hardware_text(logs)})
     else:
-        put([short_cell(row) for row in rows], asked)
-        print(f"\non {hardware(logs)}")
+        put([display_cell(row) for row in rows], asked)
+        print(f"\non {hardware_text(logs)}")
         asked.rows = rows
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)

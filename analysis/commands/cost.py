@@ -16,13 +16,13 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the bills."""
-    from analysis.measure.cost import cost_row, costs, ledger_row, read_rates
+    from analysis.measure.cost import cost_row, costs, hours_row, read_rates
     from analysis.read.find import read_logs
 
     rates = read_rates(asked.rates) if asked.rates else {}
     found = costs(read_logs(asked.paths), rates)
     rows = [cost_row(one) for one in found]
-    ledger = [row for one in found if (row := ledger_row(one.log))]
+    ledger = [row for one in found if (row := hours_row(one.log))]
     put(rows, asked, json={"runs": rows, "hours": ledger})
     if ledger and not asked.json:
         title = "where the hours went (queue and hold are beside what was allocated)"

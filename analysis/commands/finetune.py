@@ -27,22 +27,22 @@ def options(sub: argparse.ArgumentParser) -> None:
 def act(asked: argparse.Namespace) -> int:
     """Print what there is of the three tables; 1 where no run was fine-tuned or drew."""
     from analysis.measure.finetune import (
-        drawing_rows,
+        display_row,
+        finetune_rows,
+        image_rows,
         of_kind,
-        short_tuning,
         speedup_rows,
-        tuning_rows,
     )
     from analysis.read.find import read_logs
 
     logs = read_logs(asked.paths)
     tuned = of_kind(logs, "finetune")
     tables = {
-        "runs": tuning_rows(tuned),
+        "runs": finetune_rows(tuned),
         "speedups": speedup_rows(tuned),
         "drawing": [
             row
-            for row in drawing_rows([*of_kind(logs, "infer"), *tuned])
+            for row in image_rows([*of_kind(logs, "infer"), *tuned])
             if row["image_s"] is not None
         ],
     }
@@ -50,9 +50,7 @@ def act(asked: argparse.Namespace) -> int:
         put(tables["runs"], asked, json=tables)
     else:
         asked.rows = tables["runs"]
-        parts = [
-            text_table([short_tuning(row) for row in rows]) for rows in tables.values() if rows
-        ]
+        parts = [text_table([display_row(row) for row in rows]) for rows in tables.values() if rows]
         print("\n\n".join(parts))
     remark(line for log in logs for line in log.remarks)
     if asked.plot:
@@ -61,7 +59,7 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _draw(path: Path, logs: "Sequence[RunLog]") -> None:
-    from analysis.measure.sample_grid import paint, sample_grids
+    from analysis.measure.sample_grid import render_png, sample_grids
     from configs.errors import Unreadable
 
     if path.suffix != ".png":
@@ -71,6 +69,6 @@ def _draw(path: Path, logs: "Sequence[RunLog]") -> None:
     if not found.grids:
         raise Unreadable(f"--plot {path}: these runs have no samples to draw")
     try:
-        path.write_bytes(paint(found.grids[0]))
+        path.write_bytes(render_png(found.grids[0]))
     except OSError as error:
         raise Unreadable(f"{path}: cannot be written: {error.strerror}") from None

@@ -40,7 +40,13 @@ def _image(text: str) -> Path:
 def act(asked: argparse.Namespace) -> int:
     """Print the scales; 1 where none of them is determined."""
     from analysis.gradient_noise.records import read_noise
-    from analysis.gradient_noise.table import by_step, remarks, rows, run_dict, told
+    from analysis.gradient_noise.table import (
+        by_step,
+        noise_by_stage,
+        noise_remarks,
+        noise_rows,
+        run_dict,
+    )
     from analysis.read.find import places
     from analysis.stats.noise_scale import DETERMINED
     from configs.errors import Unreadable
@@ -49,9 +55,9 @@ def act(asked: argparse.Namespace) -> int:
     if not runs:
         raise Unreadable(f"{asked.paths[0]}: no run in it")
     logs = [read_noise(run, stages=asked.stages) for run in runs]
-    found = [(log, told(log)) for log in logs]
+    found = [(log, noise_by_stage(log)) for log in logs]
     trees = [run_dict(log, stages) for log, stages in found]
-    table = [row for log, stages in found for row in rows(log, stages)]
+    table = [row for log, stages in found for row in noise_rows(log, stages)]
     if asked.scope:
         table = [row for row in table if row["scope"] == asked.scope]
     put(
@@ -60,7 +66,7 @@ def act(asked: argparse.Namespace) -> int:
         json=trees[0] if len(trees) == 1 else trees,
     )
     for log, stages in found:
-        remark(remarks(log, stages))
+        remark(noise_remarks(log, stages))
     if asked.plot:
         from analysis.gradient_noise.plot import plot_noise
 

@@ -69,27 +69,28 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.measure.loss import AXES, pair, pair_row, scale, scale_remark
+    from analysis.measure.loss import AXES, factor_remark, pair_curves, pair_row, whole_factor
 
     pairs = [
-        pair(logs[0], other, by=asked.by, after=asked.after, of=asked.of) for other in logs[1:]
+        pair_curves(logs[0], other, by=asked.by, after=asked.after, of=asked.of)
+        for other in logs[1:]
     ]
     rows = [pair_row(found, margin=asked.margin) for found in pairs]
     put(rows, asked, json={"pairs": rows})
     for found in pairs:
         low, high = found.x[0], found.x[-1]
         remark([f"{found.b.name}: {len(found.x)} points, {AXES[asked.by]} {low:.6g} to {high:.6g}"])
-        factor = scale(found)
+        factor = whole_factor(found)
         if factor is not None:
-            remark([scale_remark(found, factor)])
+            remark([factor_remark(found, factor)])
     return 0
 
 
 def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.measure.loss import exact_differences, pair, pair_row
+    from analysis.measure.loss import exact_differences, pair_curves, pair_row
 
     rows = [
-        pair_row(pair(logs[0], other, of=asked.of), margin=asked.margin)
+        pair_row(pair_curves(logs[0], other, of=asked.of), margin=asked.margin)
         | exact_differences(logs[0], other, of=asked.of)
         for other in logs[1:]
     ]
@@ -98,11 +99,13 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
 
 
 def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
-    from analysis.measure.loss import curve
+    from analysis.measure.loss import loss_curve
     from analysis.plot import plot_losses
     from configs.errors import Unreadable
 
     try:
-        plot_losses([curve(log, by=asked.by, of=asked.of) for log in logs], asked.plot, by=asked.by)
+        plot_losses(
+            [loss_curve(log, by=asked.by, of=asked.of) for log in logs], asked.plot, by=asked.by
+        )
     except OSError as error:
         raise Unreadable(f"{asked.plot}: cannot be written: {error.strerror}") from None

@@ -16,14 +16,14 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the operations of one trace, or of two by what changed; then the parts of the step."""
-    from analysis.measure.profile import operations, profile_rows, read_trace
+    from analysis.measure.profile import operation_rows, operations, read_trace
     from analysis.measure.profile_regions import region_rows, waiting_rows
     from configs.errors import Unreadable
 
     if len(asked.paths) > 2:
         raise Unreadable("profile takes one trace, or two to compare")
     traces = [read_trace(_trace(Path(path))) for path in asked.paths]
-    rows = profile_rows([operations(trace) for trace in traces], top=asked.top)
+    rows = operation_rows([operations(trace) for trace in traces], top=asked.top)
     several = len(traces) > 1
     parts = [_of(n, row, several) for n, trace in enumerate(traces) for row in region_rows(trace)]
     waits = [_of(n, row, several) for n, trace in enumerate(traces) for row in waiting_rows(trace)]

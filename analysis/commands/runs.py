@@ -44,13 +44,13 @@ def act(asked: argparse.Namespace) -> int:
 
 
 def _detect(found: "ReadLogs", asked: argparse.Namespace) -> int:
-    from analysis.detect.detectors import findings
+    from analysis.detect.detectors import detect
 
     rows = [
         {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
         | {"detail": one.detail}
         for log in found.logs
-        for one in findings(log)
+        for one in detect(log)
     ]
     put(rows, asked)
     remark(why for _, why in found.unread)

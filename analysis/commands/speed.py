@@ -40,17 +40,17 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the comparison; 2 where nothing can be read."""
-    from analysis.measure.clocks import choose
-    from analysis.measure.speed import Arm, arms, measure
-    from analysis.measure.speed_table import flops_rows, rows
+    from analysis.measure.clocks import choose_clocks
+    from analysis.measure.speed import Arm, group_arms, measure_rate
+    from analysis.measure.speed_table import flops_rows, speed_rows
     from analysis.read.find import read_logs
 
     logs = read_logs(asked.paths)
-    clocks = [asked.clock] * len(logs) if asked.clock else choose(logs)
-    measured = [measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
-    grouped = arms(measured)
+    clocks = [asked.clock] * len(logs) if asked.clock else choose_clocks(logs)
+    measured = [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    grouped = group_arms(measured)
     compared = grouped if asked.arms else [Arm(runs=(run,)) for run in measured]
-    found = flops_rows(compared) if asked.flops else rows(compared)
+    found = flops_rows(compared) if asked.flops else speed_rows(compared)
     if asked.json or asked.csv or asked.flops:
         put(found, asked)
     else:
@@ -65,10 +65,10 @@ def act(asked: argparse.Namespace) -> int:
 def _text(compared: "list[Arm]") -> str:
     """The rates, where the time went, and what else differs."""
     from analysis.measure.speed import attribution
-    from analysis.measure.speed_table import difference_rows, rows, short_row, time_rows
+    from analysis.measure.speed_table import difference_rows, display_row, speed_rows, time_rows
 
     base = compared[0]
-    parts = [text_table([short_row(row) for row in rows(compared)])]
+    parts = [text_table([display_row(row) for row in speed_rows(compared)])]
     if spent := time_rows(compared):
         parts.append("where the time went, in seconds\n" + text_table(spent))
     for arm in compared[1:]:

@@ -22,7 +22,7 @@ def act(asked: argparse.Namespace) -> int:
     """Print the groups; 1 where no run reached the target."""
     import numpy as np
 
-    from analysis.measure.time_to_target import arrival, group_row, groups, parse_target
+    from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
     from analysis.read.find import read_logs
     from analysis.stats.critical_batch import critical_batch
     from configs.errors import Unreadable
@@ -34,13 +34,13 @@ def act(asked: argparse.Namespace) -> int:
     logs, left = [], []
     for log in read_logs(asked.paths):
         try:
-            arrival(log, target)
+            time_to_target(log, target)
             logs.append(log)
         except Unreadable as error:
             left.append(str(error))
     if not logs:
         raise Unreadable("\n".join(left))
-    found = groups(logs, target)
+    found = group_runs(logs, target)
     rows = [group_row(found[0], group) for group in found]
     samples: dict[int, list[float]] = {}
     for group in found:

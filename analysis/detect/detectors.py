@@ -8,7 +8,7 @@ import numpy as np
 from analysis.detect.finding import Finding
 from analysis.detect.gaps import gaps, resumes, skipped_steps
 from analysis.detect.stragglers import late_ranks
-from analysis.measure.clocks import Intervals, choose, intervals
+from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats, autocorrelation_time
 from analysis.stats.steady_state import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
@@ -25,7 +25,7 @@ FEWEST = 30
 SPARSE = frozenset(["csv", "TensorBoard", "ai-toolkit database", "sample names", "ditbench"])
 
 
-def findings(log: RunLog) -> list[Finding]:
+def detect(log: RunLog) -> list[Finding]:
     """Everything that the detectors see in a run, in the order of its steps."""
     seen = [*_nans(log), *_loss(log), *_rates(log), *_jumps(log), *_stragglers(log)]
     seen += [*skipped_steps(log), *gaps(log), *resumes(log)]
@@ -103,7 +103,9 @@ def _stretches(flags: Any) -> Iterator[tuple[int, int]]:
 
 def _rates(log: RunLog) -> Iterator[Finding]:
     """Stalls (one interval that took many times its due) and lasting drops of the rate."""
-    clock = "wall" if "train_s" not in log.values and "time" in log.values else choose([log])[0]
+    clock = (
+        "wall" if "train_s" not in log.values and "time" in log.values else choose_clocks([log])[0]
+    )
     found = intervals(log, clock=clock)
     if len(found.seconds) < FEWEST or clock == "printed":
         return

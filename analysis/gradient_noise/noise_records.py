@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from analysis.stats.intervals import Floats
-from analysis.stats.noise_scale import Sums, sums_of_norms
+from analysis.stats.noise_scale import GramSums, sums_of_norms
 from configs.run.records import Record
 
 PARTS = ("products", "pairs", "squares", "counts")
@@ -41,8 +41,8 @@ class WholeNoise:
     step: int
     shape: tuple[int, int, int]
     weights: Floats
-    whole: tuple[Sums, ...]
-    adaln: tuple[Sums, ...]
+    whole: tuple[GramSums, ...]
+    adaln: tuple[GramSums, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ class SampleNoise:
     weight: float
     count: int
     seconds: float
-    whole: Sums
-    adaln: Sums | None
+    whole: GramSums
+    adaln: GramSums | None
 
 
 def sound(
@@ -130,15 +130,15 @@ def sample_noise(_: int, told: Mapping[str, Any]) -> SampleNoise:
     )
 
 
-def _norm_sums(small: Any, big: Any, *, count: int, batch: int) -> Sums:
+def _norm_sums(small: Any, big: Any, *, count: int, batch: int) -> GramSums:
     if len(small) != len(big):
         raise ValueError("not as many small as big")
     return sums_of_norms(_numbers(small), _numbers(big), count=count, batch=batch)
 
 
-def _gram_sums(*parts: Any) -> Sums:
+def _gram_sums(*parts: Any) -> GramSums:
     columns = np.stack([_numbers(part) for part in parts])
-    return Sums(**dict(zip(PARTS, columns, strict=True)))
+    return GramSums(**dict(zip(PARTS, columns, strict=True)))
 
 
 def _count(value: Any, *, least: int, most: int = 2**53) -> int:

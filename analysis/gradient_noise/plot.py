@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.gradient_noise.table import Bin, StageNoise
+from analysis.gradient_noise.table import BinNoise, StageNoise
 from analysis.plot import figure_of, plain, plain_ticks, save
-from analysis.stats.noise_scale import Scale
+from analysis.stats.noise_scale import NoiseScale
 
 _STAGES_SHOWN = 4
 
@@ -64,7 +64,7 @@ def _bins_over_t(axes: Any, stages: list[StageNoise]) -> None:
 
 
 def _series(
-    axes: Any, points: list[tuple[float, Scale]], *, color: Any, label: str, style: str = "-"
+    axes: Any, points: list[tuple[float, NoiseScale]], *, color: Any, label: str, style: str = "-"
 ) -> None:
     known = [(x, scale.b_simple) for x, scale in points if scale.b_simple]
     if not known:
@@ -87,7 +87,7 @@ def _finish(axes: Any, scale: str, of: str) -> None:
         axes.legend(frameon=False, fontsize=6, ncols=2)
 
 
-def _first_scope(stage: StageNoise) -> list[Bin]:
+def _first_scope(stage: StageNoise) -> list[BinNoise]:
     return next(iter(stage.bins.values()), [])
 
 

@@ -16,7 +16,7 @@ from analysis.gradient_noise.noise_records import (
     whole_noise,
 )
 from analysis.stats.intervals import MIN_VALUES, Floats
-from analysis.stats.noise_scale import Sums, joined, sums_of_norms
+from analysis.stats.noise_scale import GramSums, concatenate, sums_of_norms
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from configs.run.folder import RunFolder
@@ -27,7 +27,7 @@ ADALN, WHOLE, SAME = "adaln", "whole", "adaln_same_images"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binned:
+class BinnedSums:
     """The noise of every bin of t by itself; a bin without samples has none.
 
     `weights` is how much of the density of t each bin holds, `total` the samples of |G|^2 over
@@ -36,8 +36,8 @@ class Binned:
 
     scope: str
     weights: Floats
-    bins: tuple[Sums, ...]
-    total: Sums
+    bins: tuple[GramSums, ...]
+    total: GramSums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +50,12 @@ class Stage:
     step: int
     count: int
     seconds: float | None
-    whole: Sums
-    binned: tuple[Binned, ...]
+    whole: GramSums
+    binned: tuple[BinnedSums, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseLog:
+class GradientNoiseLog:
     """The stages of a run; `sampler` is how its times were drawn, `odd` how many records are none.
 
     Under `stratified` times depend on one another, and what another sampler would save is not
@@ -68,7 +68,7 @@ class NoiseLog:
     odd: int
 
 
-def read_noise(run: RunFolder, *, stages: int) -> NoiseLog:
+def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
     """The noise that a run recorded, in at most so many stages of `MIN_VALUES` records or more.
 
     A run over checkpoints has a stage for each of them. `Unreadable` where it recorded none.
@@ -92,7 +92,7 @@ def read_noise(run: RunFolder, *, stages: int) -> NoiseLog:
         )
     key = "objective.sampler" if not samples else "sampler"
     sampler = str(config.get(key) or "uniform")
-    return NoiseLog(name=run.name, sampler=sampler, stages=tuple(found), odd=odd)
+    return GradientNoiseLog(name=run.name, sampler=sampler, stages=tuple(found), odd=odd)
 
 
 def _windows(steps: list[StepNoise], wholes: list[WholeNoise], stages: int) -> Iterator[Stage]:
@@ -136,25 +136,27 @@ def _stage(part: list[StepNoise], wholes: list[WholeNoise]) -> Stage:
     )
 
 
-def _adaln(part: list[StepNoise]) -> Binned:
+def _adaln(part: list[StepNoise]) -> BinnedSums:
     sums = np.stack([one.bins for one in part])  # [n, 4, bins]
     products, pairs = np.stack([one.adaln for one in part]).T
-    bins = (Sums(**dict(zip(PARTS, sums[:, :, k].T, strict=True))) for k in range(sums.shape[2]))
-    total = Sums(products=products, pairs=pairs, squares=0 * pairs, counts=pairs)
-    return Binned(scope=ADALN, weights=part[0].weights, bins=tuple(bins), total=total)
+    bins = (
+        GramSums(**dict(zip(PARTS, sums[:, :, k].T, strict=True))) for k in range(sums.shape[2])
+    )
+    total = GramSums(products=products, pairs=pairs, squares=0 * pairs, counts=pairs)
+    return BinnedSums(scope=ADALN, weights=part[0].weights, bins=tuple(bins), total=total)
 
 
-def _by_whole(wholes: list[WholeNoise]) -> Iterator[Binned]:
+def _by_whole(wholes: list[WholeNoise]) -> Iterator[BinnedSums]:
     """The measurements of a stretch together, those with the last one's microbatches."""
     if not wholes:
         return
     alike = [one for one in wholes if one.shape == wholes[-1].shape]
     for scope, bins in (
-        (WHOLE, [joined(parts) for parts in zip(*(one.whole for one in alike), strict=True)]),
-        (SAME, [joined(parts) for parts in zip(*(one.adaln for one in alike), strict=True)]),
+        (WHOLE, [concatenate(parts) for parts in zip(*(one.whole for one in alike), strict=True)]),
+        (SAME, [concatenate(parts) for parts in zip(*(one.adaln for one in alike), strict=True)]),
     ):
         *by_bin, total = bins
-        yield Binned(scope=scope, weights=wholes[-1].weights, bins=tuple(by_bin), total=total)
+        yield BinnedSums(scope=scope, weights=wholes[-1].weights, bins=tuple(by_bin), total=total)
 
 
 def _checkpoints(samples: list[SampleNoise]) -> Iterator[Stage]:
@@ -165,7 +167,7 @@ def _checkpoints(samples: list[SampleNoise]) -> Iterator[Stage]:
             for k in range(-1, max(sample.k for sample in here) + 1)
         ]
         none = here[0].whole.part(slice(0))
-        total, *bins = (joined([none, *(one.whole for one in group)]) for group in groups)
+        total, *bins = (concatenate([none, *(one.whole for one in group)]) for group in groups)
         yield Stage(
             step=step,
             count=here[0].count,
@@ -176,15 +178,15 @@ def _checkpoints(samples: list[SampleNoise]) -> Iterator[Stage]:
 
 
 def _of_checkpoint(
-    groups: list[list[SampleNoise]], total: Sums, bins: list[Sums]
-) -> Iterator[Binned]:
+    groups: list[list[SampleNoise]], total: GramSums, bins: list[GramSums]
+) -> Iterator[BinnedSums]:
     """The whole model's bins and, where every sample tells of them, those of the adaLN layers."""
     if not bins:
         return
     weights = np.array([group[0].weight if group else 0.0 for group in groups[1:]])
-    yield Binned(scope=WHOLE, weights=weights, bins=tuple(bins), total=total)
+    yield BinnedSums(scope=WHOLE, weights=weights, bins=tuple(bins), total=total)
     seen = [[one.adaln for one in group if one.adaln] for group in groups]
     if [len(some) for some in seen] == [len(group) for group in groups]:
         none = next(some[0] for some in seen if some).part(slice(0))
-        whole, *by_bin = (joined([none, *some]) for some in seen)
-        yield Binned(scope=SAME, weights=weights, bins=tuple(by_bin), total=whole)
+        whole, *by_bin = (concatenate([none, *some]) for some in seen)
+        yield BinnedSums(scope=SAME, weights=weights, bins=tuple(by_bin), total=whole)

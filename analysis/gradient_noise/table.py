@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from analysis.gradient_noise.records import SAME, WHOLE, Binned, NoiseLog, Stage
-from analysis.gradient_noise.variance_reduction import VarianceReduction, savings
-from analysis.measure.speed_table import interval
+from analysis.gradient_noise.records import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
+from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
+from analysis.measure.speed_table import interval_text
 from analysis.stats.intervals import Estimate
-from analysis.stats.noise_scale import DETERMINED, Scale, Sums, noise_scale
+from analysis.stats.noise_scale import DETERMINED, GramSums, NoiseScale, noise_scale
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin:
+class BinNoise:
     """The noise scale of one bin of t, in one scope."""
 
     t_low: float
     t_high: float
     weight: float
     scope: str
-    scale: Scale
+    scale: NoiseScale
     samples: int
 
 
@@ -32,22 +32,22 @@ class StageNoise:
     step: int
     count: int
     seconds: float | None
-    scale: Scale
-    sums: Sums
-    bins: dict[str, list[Bin]]
-    savings: dict[str, VarianceReduction]
+    scale: NoiseScale
+    sums: GramSums
+    bins: dict[str, list[BinNoise]]
+    variance_reductions: dict[str, VarianceReduction]
 
 
-def told(log: NoiseLog) -> list[StageNoise]:
+def noise_by_stage(log: GradientNoiseLog) -> list[StageNoise]:
     """Every stage of a run, in order."""
     return [_told(stage, log) for stage in log.stages]
 
 
-def _told(stage: Stage, log: NoiseLog) -> StageNoise:
+def _told(stage: Stage, log: GradientNoiseLog) -> StageNoise:
     scale = noise_scale(stage.whole)
     saved = {}
     for binned in stage.binned if log.sampler != "stratified" else ():
-        found = savings(binned)
+        found = predict_variance(binned)
         if found:
             saved[binned.scope] = found
     bins = {binned.scope: list(_bins(binned)) for binned in stage.binned}
@@ -58,14 +58,14 @@ def _told(stage: Stage, log: NoiseLog) -> StageNoise:
         scale=scale,
         sums=stage.whole,
         bins=bins,
-        savings=saved,
+        variance_reductions=saved,
     )
 
 
-def _bins(binned: Binned) -> Iterator[Bin]:
+def _bins(binned: BinnedSums) -> Iterator[BinNoise]:
     count = len(binned.bins)
     for k, sums in enumerate(binned.bins):
-        yield Bin(
+        yield BinNoise(
             t_low=k / count,
             t_high=(k + 1) / count,
             weight=float(binned.weights[k]),
@@ -75,7 +75,7 @@ def _bins(binned: Binned) -> Iterator[Bin]:
         )
 
 
-def rows(log: NoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
+def noise_rows(log: GradientNoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
     """A row per stage and, below it, per bin and scope."""
     found = []
     for stage in stages:
@@ -97,7 +97,7 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in table:
         first = {name: row[name] for name in ("run", "scope", "t")}
         line = found.setdefault(tuple(first.values()), first)
-        between = interval(row["low"], row["high"], ".3g")
+        between = interval_text(row["low"], row["high"], ".3g")
         known = row["b_simple"] is not None
         line[f"step {row['step']}"] = (
             f"{row['b_simple']:.3g} {between}".rstrip() if known else row["verdict"]
@@ -105,7 +105,7 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def run_dict(log: NoiseLog, stages: list[StageNoise]) -> dict[str, Any]:
+def run_dict(log: GradientNoiseLog, stages: list[StageNoise]) -> dict[str, Any]:
     """`{run, steps: [{step, g2, s, b_simple, low, high, verdict, bins: [...]}]}`."""
     return {"run": log.name, "steps": [_stage_dict(stage) for stage in stages]}
 
@@ -116,7 +116,7 @@ def _stage_dict(stage: StageNoise) -> dict[str, Any]:
         **scale_fields(stage.scale),
         **size_fields(stage),
         "bins": list(_bin_dicts(stage)),
-        "savings": [_savings_dict(found) for found in stage.savings.values()],
+        "savings": [_savings_dict(found) for found in stage.variance_reductions.values()],
     }
 
 
@@ -143,17 +143,17 @@ def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:
             **scale_fields(first.scale),
         }
         fields |= {other.scope: scale_fields(other.scale) for other in others}
-        yield fields | {"adaln_over_whole": ratio(same)}
+        yield fields | {"adaln_over_whole": adaln_over_whole(same)}
 
 
-def ratio(bins: Sequence[Bin]) -> float | None:
+def adaln_over_whole(bins: Sequence[BinNoise]) -> float | None:
     """The noise scale by adaLN over the whole model's for the same images; None if unknown."""
     known = {one.scope: one.scale.b_simple for one in bins}
     adaln, whole = known.get(SAME), known.get(WHOLE)
     return adaln.value / whole.value if adaln and whole else None
 
 
-def scale_fields(scale: Scale) -> dict[str, Any]:
+def scale_fields(scale: NoiseScale) -> dict[str, Any]:
     """A noise scale as fields; an undetermined one has no `b_simple`, and no `low` and `high`."""
     fields: dict[str, Any] = {"g2": _finite(scale.g2.value), "s": _finite(scale.s.value)}
     b = scale.b_simple
@@ -168,7 +168,7 @@ def scale_fields(scale: Scale) -> dict[str, Any]:
     return fields
 
 
-def remarks(log: NoiseLog, stages: list[StageNoise]) -> Iterator[str]:
+def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[str]:
     """What is to be said beside the table of a run."""
     if log.odd:
         yield f"{log.name}: {log.odd} records of noise cannot be read and were passed over"
@@ -181,14 +181,14 @@ def remarks(log: NoiseLog, stages: list[StageNoise]) -> Iterator[str]:
             "|G|^2 or of tr Sigma holds zero, or there are too few samples"
         )
     last = stages[-1]
-    ratios = [ratio(same) for same in zip(*last.bins.values(), strict=False)]
+    ratios = [adaln_over_whole(same) for same in zip(*last.bins.values(), strict=False)]
     known = [one for one in ratios if one is not None]
     if known:
         yield (
             f"{log.name}, step {last.step}: by adaLN the bins' scales are {min(known):.2g} to "
             f"{max(known):.2g} times the whole model's ({len(known)} of {len(ratios)} bins)"
         )
-    for found in last.savings.values():
+    for found in last.variance_reductions.values():
         yield (
             f"{log.name}, step {last.step}, {found.scope}: variance left by stratified times "
             f"{_interval(found.stratified)}, by times drawn by variance {_interval(found.variance)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.gradient_noise.records import Binned
+from analysis.gradient_noise.records import BinnedSums
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.noise_scale import image_noise, jackknife
 
@@ -31,7 +31,7 @@ class VarianceReduction:
     bin_shares: Floats
 
 
-def savings(binned: Binned) -> VarianceReduction | None:
+def predict_variance(binned: BinnedSums) -> VarianceReduction | None:
     """The savings that bins predict; None where one that t falls into has too few samples.
 
     As many samples as of every bin are needed of all t: they are left out one by one together.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.measure.time_to_target import Target, arrival, lowest, parse_target
+from analysis.measure.time_to_target import Target, lowest_value, parse_target, time_to_target
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
@@ -17,7 +17,7 @@ from configs.errors import Unreadable
 COLUMNS = ("global_batch", "samples")
 
 
-def read_batches(tables: Iterable[Path]) -> dict[int, Floats]:
+def read_sample_tables(tables: Iterable[Path]) -> dict[int, Floats]:
     """Samples of each run by global batch, from csv files with a row per run."""
     found: dict[int, list[float]] = defaultdict(list)
     for path in tables:
@@ -69,7 +69,7 @@ def samples_to_target(paths: list[str], target: str) -> tuple[dict[int, Floats],
             left.append(f"left out: {log.name}: its global batch is not known")
             continue
         try:
-            met = arrival(log, wanted)
+            met = time_to_target(log, wanted)
         except Unreadable as error:
             left.append(f"left out: {error}")
             continue
@@ -86,7 +86,7 @@ def _target(text: str, logs: Sequence[RunLog]) -> Target:
     """What was asked for, its value found where a metric alone was named."""
     try:
         if _is_name(text):
-            values = [lowest(log, text) for log in logs]
+            values = [lowest_value(log, text) for log in logs]
             return Target(name=text, sense="<=", value=max(values))
         return parse_target(text)
     except ValueError as error:

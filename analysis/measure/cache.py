@@ -22,7 +22,7 @@ LARGEST = 1 << 28
 Entry = dict[str, Any]
 
 
-def through_cache(
+def cached_entries(
     folder: Path, runs: Sequence[RunFolder], make: Callable[[RunFolder], Entry]
 ) -> list[Entry]:
     """The entry of each run: from the cache in `folder` where its files are the same, else made."""

@@ -18,7 +18,7 @@ CLOCKS = {
     "compute": "training steps without their waits for data",
 }
 PAUSES = ("save_s", "sample_s", "eval_s", "profile_s")
-FINEST_S, COARSEST_S, WISHED = 20.0, 200.0, 100
+MIN_INTERVAL_S, MAX_INTERVAL_S, TARGET_INTERVALS = 20.0, 200.0, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +40,15 @@ class Intervals:
     left_out: int
 
 
-def clocks_of(log: RunLog) -> list[str]:
+def available_clocks(log: RunLog) -> list[str]:
     """The clocks that a log can be measured on, the preferred one first."""
     least = {clock: 1 if clock == "printed" else 2 for clock in CLOCKS}
     return [c for c in CLOCKS if (~np.isnan(_reading(log, c))).sum() >= least[c]]
 
 
-def choose(logs: Sequence[RunLog]) -> list[str]:
+def choose_clocks(logs: Sequence[RunLog]) -> list[str]:
     """A clock for each log: the best that all have, else the best of each."""
-    having = [clocks_of(log) for log in logs]
+    having = [available_clocks(log) for log in logs]
     shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in having if clocks)]
     if len({log.format for log in logs}) > 1 and "printed" in shared:
         shared.remove("printed")
@@ -114,10 +114,10 @@ def _readable(reading: Floats, attempt: Ints) -> Ints:
 
 
 def _every(rows: Ints, reading: Floats) -> Ints:
-    """Every k-th row, so that there are about `WISHED` stretches, none too short or too long."""
+    """Every k-th row, for about `TARGET_INTERVALS` intervals of bounded length."""
     per_row = max(float(np.median(np.diff(reading[rows]))) if len(rows) > 1 else 0.0, 0.0)
     typical = (reading[rows[-1]] - reading[rows[0]]) / max(1, len(rows) - 1)
-    length = min(max(typical * len(rows) / WISHED, FINEST_S), COARSEST_S)
+    length = min(max(typical * len(rows) / TARGET_INTERVALS, MIN_INTERVAL_S), MAX_INTERVAL_S)
     return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
 
 

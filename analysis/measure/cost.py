@@ -42,14 +42,14 @@ def read_rates(path: Path) -> dict[str, float]:
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path}: cannot be read: {error}") from None
     good = isinstance(tree, dict) and all(
-        type(price) in (int, float) and price >= 0 for price in tree.values()
+        type(rate) in (int, float) and rate >= 0 for rate in tree.values()
     )
     if not good or not tree:
         raise Unreadable(f"{path}: expected lines such as `A100: 1.80`, the price of a GPU-hour")
-    return {str(name): float(price) for name, price in tree.items()}
+    return {str(name): float(rate) for name, rate in tree.items()}
 
 
-def price(model: str | None, rates: Mapping[str, float]) -> float | None:
+def rate_of(model: str | None, rates: Mapping[str, float]) -> float | None:
     """The rate of the longest name that the model holds."""
     fits = [name for name in rates if model and name.lower() in model.lower()]
     return rates[max(fits, key=len)] if fits else None
@@ -66,7 +66,7 @@ def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
     accounting, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
     wall = accounting.wall_s if accounting else None
     held = accounting.allocated_s if accounting else None
-    rate = price(model, rates)
+    rate = rate_of(model, rates)
     known = rate is not None and count is not None and held is not None
     joules = log.last("energy_j")
     return Cost(
@@ -104,7 +104,7 @@ def cost_row(cost: Cost) -> dict[str, Any]:
     }
 
 
-def ledger_row(log: RunLog) -> dict[str, Any] | None:
+def hours_row(log: RunLog) -> dict[str, Any] | None:
     """Where a run's hours went; the parts but `queue` and `hold` sum to `allocated`."""
     accounting = time_breakdown(log)
     if accounting is None or not accounting.seconds:

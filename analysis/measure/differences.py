@@ -24,10 +24,10 @@ class Difference:
     affects: frozenset[str]
 
     def __str__(self) -> str:
-        return f"{self.name}: {shown(self.a)} -> {shown(self.b)}"
+        return f"{self.name}: {yaml_text(self.a)} -> {yaml_text(self.b)}"
 
 
-def shown(value: Any) -> str:
+def yaml_text(value: Any) -> str:
     """A value of a config as its YAML would spell it."""
     words = {None: "null", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
@@ -97,7 +97,7 @@ def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str],
         if (affects := tags.get(name, CLOCK)) and "resources" not in affects
     }
     return tuple(
-        (name, shown(value))
+        (name, yaml_text(value))
         for name, value in sorted((asked | machine(log.facts)).items())
         if not name.startswith(tuple(without))
     )

@@ -5,10 +5,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from analysis.measure.clocks import choose
+from analysis.measure.clocks import choose_clocks
 from analysis.measure.cost import costs
-from analysis.measure.speed import Arm, arms, attribution, measure, speedup, verdict
-from analysis.measure.speed_table import interval
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rate, speedup, verdict
+from analysis.measure.speed_table import interval_text
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
@@ -28,23 +28,23 @@ def device(log: RunLog) -> str | None:
     return gpu(log.facts) or " + ".join(cpus) or None
 
 
-def asked_steps(log: RunLog) -> int | None:
+def planned_steps(log: RunLog) -> int | None:
     """The steps that a run was to take."""
     steps = (log.config or {}).get("train.steps")
     return steps if isinstance(steps, int) else None
 
 
-def tuning_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
+def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """A row per run, by device and steps: rate on the one clock, and seconds by phase."""
-    clocks = choose(logs)
+    clocks = choose_clocks(logs)
     hours = {one.log.name: one.gpu_hours for one in costs(logs, {})}
     found = []
     for log, clock in zip(logs, clocks, strict=True):
-        rate = measure(log, clock=clock).steps_per_s
+        rate = measure_rate(log, clock=clock).steps_per_s
         found.append(
             {
                 "device": device(log),
-                "steps": asked_steps(log),
+                "steps": planned_steps(log),
                 "done": int(log.step[-1]) if len(log) else None,
                 "run": log.name,
                 "engine": log.facts.get("engine"),
@@ -74,10 +74,14 @@ def _phases(log: RunLog) -> dict[str, float | None]:
 
 def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """Each arm against the first of as many steps on another device, never across step counts."""
-    measured = [measure(log, clock=clock) for log, clock in zip(logs, choose(logs), strict=True)]
+    measured = [
+        measure_rate(log, clock=clock) for log, clock in zip(logs, choose_clocks(logs), strict=True)
+    ]
     found = []
-    for steps in sorted({asked_steps(log) or 0 for log in logs}):
-        base, *others = arms([run for run in measured if (asked_steps(run.log) or 0) == steps])
+    for steps in sorted({planned_steps(log) or 0 for log in logs}):
+        base, *others = group_arms(
+            [run for run in measured if (planned_steps(run.log) or 0) == steps]
+        )
         elsewhere = [arm for arm in others if _device(arm) != _device(base)]
         found += [_speedup_row(steps, base, arm) for arm in elsewhere]
     return found
@@ -117,7 +121,7 @@ def seconds_per_image(log: RunLog) -> Estimate | None:
     return median_interval(np.array(told)) if told else None
 
 
-def drawing_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
+def image_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """A row per run that drew images: seconds per image, and what comes before apart."""
     found = []
     for log in logs:
@@ -136,12 +140,12 @@ def drawing_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (str(row["device"]), row["run"]))
 
 
-def short_tuning(row: Mapping[str, Any]) -> dict[str, Any]:
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with its interval in one column."""
     found = {}
     for name, value in row.items():
         if name == "low":
-            found["95 %"] = interval(row["low"], row["high"], ".4g")
+            found["95 %"] = interval_text(row["low"], row["high"], ".4g")
         elif name != "high":
             found[name] = value
     return found

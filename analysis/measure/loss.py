@@ -59,7 +59,7 @@ class CurvePair:
         return "different" if low > width or high < -width else "undetermined"
 
 
-def curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
+def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     """The loss of a run over an axis, or what else was evaluated under the name `of`.
 
     `Unreadable` where the run has no such axis.
@@ -106,7 +106,7 @@ def _axis(log: RunLog, by: str) -> Floats:
     return log.column(by)
 
 
-def pair(
+def pair_curves(
     a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss"
 ) -> CurvePair:
     """Two runs on the common range of an axis, from `after` on.
@@ -114,7 +114,7 @@ def pair(
     Where they were recorded at the same points those are taken; else b is interpolated linearly
     at the points of a.
     """
-    one, other = curve(a, by=by, of=of), curve(b, by=by, of=of)
+    one, other = loss_curve(a, by=by, of=of), loss_curve(b, by=by, of=of)
     low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
     common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     inside = (common >= low) & (common <= high)
@@ -136,7 +136,7 @@ def _gap(gap: Floats) -> Estimate:
     return mean_interval(gap)
 
 
-def scale(found: CurvePair) -> int | None:
+def whole_factor(found: CurvePair) -> int | None:
     """k where b's loss is k times a's (-k where a's is k times b's) throughout; None if neither.
 
     A loss that was summed, or divided, over ranks or microbatches differs by a whole factor.
@@ -155,7 +155,7 @@ def scale(found: CurvePair) -> int | None:
     return sign * factor if tight else None
 
 
-def scale_remark(found: CurvePair, factor: int) -> str:
+def factor_remark(found: CurvePair, factor: int) -> str:
     """A sentence on a whole-number scale, with the counts of the runs that could explain it."""
     k = abs(factor)
     large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
@@ -169,7 +169,7 @@ def scale_remark(found: CurvePair, factor: int) -> str:
 
 def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
     """Whether the losses at common steps are the same numbers; where not, where and how much."""
-    one, other = curve(a, by="step", of=of), curve(b, by="step", of=of)
+    one, other = loss_curve(a, by="step", of=of), loss_curve(b, by="step", of=of)
     step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     if not len(step):
         raise Unreadable(f"{a.name} and {b.name}: no step was recorded in both")

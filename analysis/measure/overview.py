@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.cache import through_cache
+from analysis.measure.cache import cached_entries
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import measure
+from analysis.measure.speed import measure_rate
 from analysis.read.find import named_apart, places, read_others
 from analysis.read.machine import ranks, where
 from analysis.read.run_folder import read_ours
@@ -21,7 +21,7 @@ def overview(paths: list[str]) -> list[dict[str, Any]]:
     """A row and remarks of every run under `paths`; rows of our folders come through a cache."""
     found: list[tuple[dict[str, Any], Path]] = []
     for place in places(paths):
-        entries = through_cache(place.path, place.ours, _entry_of) if place.ours else []
+        entries = cached_entries(place.path, place.ours, _entry_of) if place.ours else []
         found += [(entry, run.path) for entry, run in zip(entries, place.ours, strict=True)]
         others = read_others(place)
         found += [(_entry(log), log.path) for log in others.logs]
@@ -51,7 +51,7 @@ def _unreadable(name: str, why: str) -> dict[str, Any]:
 def run_row(log: RunLog) -> dict[str, Any]:
     """What is known of a run; absent values are None."""
     state = log.state or {}
-    rate = measure(log, clock=None)
+    rate = measure_rate(log, clock=None)
     reason = state.get("reason")
     config = log.config or {}
     images_per_s = rate.images_per_s or _printed(log, "images_per_s")

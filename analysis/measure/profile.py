@@ -92,7 +92,7 @@ def _end(event: Mapping[str, Any]) -> float:
     return float(event["ts"] + event["dur"])
 
 
-def profile_rows(traces: Sequence[list[Operation]], *, top: int) -> list[dict[str, Any]]:
+def operation_rows(traces: Sequence[list[Operation]], *, top: int) -> list[dict[str, Any]]:
     """The `top` operations of the first trace, or by the change where there are two."""
     tables = [{(o.where, o.name): o for o in operations} for operations in traces]
     totals = [_total(operations) for operations in traces]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageOps
 
-from analysis.measure.finetune import asked_steps, device
+from analysis.measure.finetune import device, planned_steps
 from analysis.read.run_log import RunLog
 from configs.run.folder import RunFolder
 
@@ -69,7 +69,7 @@ def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
             shown.append(log)
     if not shown:
         return SampleGrids(refusals=tuple(refusals))
-    ordered = sorted(shown, key=lambda log: (str(device(log)), asked_steps(log) or 0, log.name))
+    ordered = sorted(shown, key=lambda log: (str(device(log)), planned_steps(log) or 0, log.name))
     numbers = [number for number in range(MOST_PROMPTS) if _steps(shown[0], number)]
     return SampleGrids(grids=tuple(_grid(ordered, n) for n in numbers), refusals=tuple(refusals))
 
@@ -116,7 +116,8 @@ def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
 def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
     rows = tuple(
         SampleRow(
-            label=f"{device(log)}, {asked_steps(log)} steps\n{log.name}", files=_steps(log, prompt)
+            label=f"{device(log)}, {planned_steps(log)} steps\n{log.name}",
+            files=_steps(log, prompt),
         )
         for log in logs
     )
@@ -134,7 +135,7 @@ def _columns(rows: Sequence[SampleRow]) -> tuple[int, ...]:
     return tuple(every[place] for place in places)
 
 
-def paint(grid: SampleGrid) -> bytes:
+def render_png(grid: SampleGrid) -> bytes:
     """The grid as a PNG: device and run beside each row, the step over each column."""
     width = LABEL + TILE * len(grid.steps)
     sheet = Image.new("RGB", (width, HEAD + TILE * len(grid.rows)), "white")

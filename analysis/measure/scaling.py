@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from analysis.measure.differences import signature
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import Arm, Measured, measure, speedup
+from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, scaled
@@ -85,9 +85,9 @@ def _rank_batch(log: RunLog) -> float | None:
 
 
 def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
-    by_ranks: dict[int, list[Measured]] = {}
+    by_ranks: dict[int, list[MeasuredRate]] = {}
     for log in sorted(logs, key=lambda log: ranks(log.facts) or 0):
-        by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure(log, clock="train"))
+        by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure_rate(log, clock="train"))
     arms = {count: Arm(runs=tuple(runs)) for count, runs in by_ranks.items()}
     least = next(iter(arms))
     points = tuple(_point(count, arm, arms[least], least) for count, arm in arms.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import choose, intervals
+from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.differences import causes, differences
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog
@@ -17,7 +17,7 @@ WITHIN = "within-run only"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredRate:
     """The steady rate of one run on one clock; `steady` is None where it has no interval."""
 
     log: RunLog
@@ -57,7 +57,7 @@ class Measured:
 class Arm:
     """Runs alike but for their seed, measured on one clock; most often a single one."""
 
-    runs: tuple[Measured, ...]
+    runs: tuple[MeasuredRate, ...]
 
     @property
     def name(self) -> str:
@@ -66,9 +66,9 @@ class Arm:
         return self.runs[0].log.name + (f" (+{more} alike)" if more else "")
 
 
-def measure(log: RunLog, *, clock: str | None) -> Measured:
+def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     """The steady rate of a run, on a clock or (None) on the best that it has."""
-    clock = clock or choose([log])[0]
+    clock = clock or choose_clocks([log])[0]
     found = intervals(log, clock=clock)
     remarks = list(log.remarks)
     if not len(found.seconds):
@@ -80,7 +80,7 @@ def measure(log: RunLog, *, clock: str | None) -> Measured:
         images = found.images[~np.isnan(found.images)]
         per_step = float(np.median(images)) if len(images) else None
         remarks.append(_kept(log.name, result, left_out=found.left_out))
-    return Measured(
+    return MeasuredRate(
         log=log,
         clock=clock,
         unit=found.unit,
@@ -99,9 +99,9 @@ def _kept(name: str, result: Steady, *, left_out: int) -> str:
     return f"{name}: steady rate from {', '.join(parts)}"
 
 
-def arms(runs: Sequence[Measured]) -> list[Arm]:
+def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Runs grouped: those that differ in nothing but seed, length and names are one arm's."""
-    grouped: list[list[Measured]] = []
+    grouped: list[list[MeasuredRate]] = []
     for run in runs:
         for group in grouped:
             if is_repeat(group[0].log, run.log):
@@ -127,7 +127,7 @@ def speedup(base: Arm, arm: Arm) -> Estimate | None:
     """
     scale = _images_ratio(base, arm)
     firsts = [one.runs[0].rate for one in (arm, base)]
-    if firsts[0] is None or firsts[1] is None or unlike_clocks(base, arm):
+    if firsts[0] is None or firsts[1] is None or why_not_comparable(base, arm):
         return None
     if len(base.runs) == len(arm.runs) == 1:
         found = ratio_interval(firsts[0], firsts[1])
@@ -140,7 +140,7 @@ def _rates(arm: Arm) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([run.rate.value for run in arm.runs if run.rate])
 
 
-def unlike_clocks(base: Arm, arm: Arm) -> str | None:
+def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     """Why no ratio is taken of two arms: one across clocks would measure the clocks."""
     a, b = base.runs[0], arm.runs[0]
     if a.clock != b.clock:
@@ -160,7 +160,7 @@ def _images_ratio(base: Arm, arm: Arm) -> float:
 
 def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
     """What may be said of a ratio."""
-    if refusal := unlike_clocks(base, arm):
+    if refusal := why_not_comparable(base, arm):
         return refusal
     if ratio is None or ratio.low is None or ratio.high is None:
         return "undetermined"

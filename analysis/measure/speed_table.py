@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.measure.differences import Difference, differences, shown
+from analysis.measure.differences import Difference, differences, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
 from analysis.read.run_log import RunLog
 
 
-def rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
+def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
     """One row per arm, the first the baseline; absent values are None."""
     base = compared[0]
     return [_row(base, arm) for arm in compared]
@@ -89,30 +89,30 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
         {
             "differs": item.name,
             "affects": " ".join(sorted(item.affects)) or "nothing",
-            "from": shown(item.a),
-            "to": shown(item.b),
+            "from": yaml_text(item.a),
+            "to": yaml_text(item.b),
         }
         for item in found
     ]
 
 
-def short_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of figures as a person reads it."""
     return {
         "run": row["run"],
         "clock": row["clock"],
         "steps/s": row["steps_per_s"],
-        "95 %": interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "95 %": interval_text(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
-        "MFU": percent(row["mfu"]),
-        "HFU": percent(row["hfu"]),
-        "by 6N": percent(row["mfu_naive_6n"]),
+        "MFU": percent_text(row["mfu"]),
+        "HFU": percent_text(row["hfu"]),
+        "by 6N": percent_text(row["mfu_naive_6n"]),
         "speedup": _speedup(row),
         "verdict": row["verdict"],
     }
 
 
-def percent(share: float | None) -> str | None:
+def percent_text(share: float | None) -> str | None:
     """A share as a person reads it."""
     return None if share is None else f"{share:.1%}"
 
@@ -120,15 +120,15 @@ def percent(share: float | None) -> str | None:
 def _speedup(row: Mapping[str, Any]) -> str:
     if row["speedup"] is None:
         return ""
-    return spelled_speedup(row)
+    return speedup_text(row)
 
 
-def spelled_speedup(row: Mapping[str, Any]) -> str:
+def speedup_text(row: Mapping[str, Any]) -> str:
     """`1.93x [1.90, 1.96]`."""
-    between = interval(row["speedup_low"], row["speedup_high"], ".2f")
+    between = interval_text(row["speedup_low"], row["speedup_high"], ".2f")
     return f"{row['speedup']:.2f}x {between}".rstrip()
 
 
-def interval(low: float | None, high: float | None, form: str) -> str:
+def interval_text(low: float | None, high: float | None, form: str) -> str:
     """`[low, high]`, or nothing where an end is not known."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

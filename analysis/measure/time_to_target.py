@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrival:
+class TimeToTarget:
     """When one run reached the target: seconds since its start, and images seen.
 
     `busy_s` are the seconds of training in that time, where the run has that clock: the rest went
@@ -58,24 +58,24 @@ class BatchGroup:
 
     gpus: int | None
     global_batch: int | None
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
 
     @property
     def minutes(self) -> float | None:
         """Olympic mean of the time to the target."""
-        return olympic(np.array([one.seconds for one in self.arrivals]) / 60)
+        return olympic_mean(np.array([one.seconds for one in self.arrivals]) / 60)
 
     @property
     def samples(self) -> float | None:
         """Olympic mean of the images to the target."""
-        return olympic(np.array([one.images for one in self.arrivals]))
+        return olympic_mean(np.array([one.images for one in self.arrivals]))
 
     @property
     def images_per_s(self) -> float | None:
         """Olympic mean of the throughput up to the target, while training where that is known."""
         spent = [(one.images, one.busy_s or one.seconds) for one in self.arrivals]
-        return olympic(np.array([images / s for images, s in spent if s > 0]))
+        return olympic_mean(np.array([images / s for images, s in spent if s > 0]))
 
 
 def parse_target(text: str) -> Target:
@@ -87,7 +87,7 @@ def parse_target(text: str) -> Target:
     return Target(name=match[1], sense=sense, value=float(match[3]))
 
 
-def olympic(values: Floats) -> float | None:
+def olympic_mean(values: Floats) -> float | None:
     """The mean without the best and the worst, where there are at least `OLYMPIC` values."""
     if not len(values):
         return None
@@ -95,7 +95,7 @@ def olympic(values: Floats) -> float | None:
     return float(kept.mean())
 
 
-def arrival(log: RunLog, target: Target) -> Arrival | None:
+def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     """When a run reached the target, None if never.
 
     A training loss scatters from record to record: what counts is the median of `SMOOTHED`
@@ -109,7 +109,7 @@ def arrival(log: RunLog, target: Target) -> Arrival | None:
     begun = _begin(log)
     if row.get("time") is None or row.get("images") is None or begun is None:
         raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
-    return Arrival(
+    return TimeToTarget(
         log=log,
         seconds=float(row["time"] - begun),
         images=float(row["images"]),
@@ -118,7 +118,7 @@ def arrival(log: RunLog, target: Target) -> Arrival | None:
     )
 
 
-def lowest(log: RunLog, name: str) -> float:
+def lowest_value(log: RunLog, name: str) -> float:
     """The lowest value of a metric that a run reached, as `arrival` judges it."""
     return float(_judged(log, name)[1].min())
 
@@ -168,14 +168,14 @@ def _busy(log: RunLog, until: float) -> float | None:
     return float(np.nanmax(train)) if (~np.isnan(train)).any() else None
 
 
-def groups(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
+def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
     """The runs by devices and batch, the fewest devices and smallest batch first."""
     keyed: dict[tuple[int, int], list[RunLog]] = {}
     for log in logs:
         keyed.setdefault((devices(log) or 0, batch(log) or 0), []).append(log)
     found = []
     for (count, size), members in sorted(keyed.items()):
-        reached = {log.name: arrival(log, target) for log in members}
+        reached = {log.name: time_to_target(log, target) for log in members}
         found.append(
             BatchGroup(
                 gpus=count or None,

@@ -9,8 +9,8 @@ from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from analysis.study.ablation import Effect, effect_row, effects, interaction_row, interactions
 from analysis.study.ablation_plot import effects_figure
-from analysis.study.cells import StudyRuns, begun, study_of
-from analysis.study.cells_table import cell_rows, hardware, short_cell
+from analysis.study.cells import StudyRuns, group_cells, started_runs
+from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 
 # Of two cells a single ratio says it all, and stands among the verdicts.
 FEWEST_CELLS = 3
@@ -18,21 +18,21 @@ FEWEST_CELLS = 3
 
 def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
     """The table of cells, and what they ran on."""
-    known = [log for log in begun(logs) if log.config is not None]
+    known = [log for log in started_runs(logs) if log.config is not None]
     rows = cell_rows(known, margin=margin) if known else []
     if len(rows) < FEWEST_CELLS:
         return ""
     return section(
         "cells",
         "Cells",
-        table([short_cell(row) for row in rows]),
-        aside(f"On {hardware(known)}. Losses over images, the same within {margin:.1%}."),
+        table([display_cell(row) for row in rows]),
+        aside(f"On {hardware_text(known)}. Losses over images, the same within {margin:.1%}."),
     )
 
 
 def effects_section(logs: Sequence[RunLog]) -> str:
     """Main effects and interactions over pairs of cells that differ in one factor only."""
-    study = study_of([log for log in begun(logs) if log.config is not None])
+    study = group_cells([log for log in started_runs(logs) if log.config is not None])
     found = effects(study) if len(study.cells) >= FEWEST_CELLS else []
     if not found:
         return ""

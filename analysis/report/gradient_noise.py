@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from analysis.gradient_noise.plot import noise_figure
 from analysis.gradient_noise.records import read_noise
-from analysis.gradient_noise.table import remarks, rows, told
+from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
@@ -25,7 +25,7 @@ def noise_section(logs: Sequence[RunLog]) -> str:
             noise = read_noise(RunFolder(log.path), stages=STAGES)
         except Unreadable:
             continue
-        found.append((noise, told(noise)))
+        found.append((noise, noise_by_stage(noise)))
     if not found:
         return ""
     return section(
@@ -35,6 +35,6 @@ def noise_section(logs: Sequence[RunLog]) -> str:
             as_svg(noise_figure([(noise.name, stages) for noise, stages in found])),
             "B_simple over training and over t, 95 %",
         ),
-        table([row for noise, stages in found for row in rows(noise, stages)]),
-        *(aside(line) for noise, stages in found for line in remarks(noise, stages)),
+        table([row for noise, stages in found for row in noise_rows(noise, stages)]),
+        *(aside(line) for noise, stages in found for line in noise_remarks(noise, stages)),
     )

@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.detect.detectors import findings
-from analysis.measure.clocks import choose
+from analysis.detect.detectors import detect
+from analysis.measure.clocks import choose_clocks
 from analysis.measure.loss import (
     AXES,
     CurvePair,
     LossCurve,
-    curve,
-    pair,
+    factor_remark,
+    loss_curve,
+    pair_curves,
     pair_row,
-    scale,
-    scale_remark,
+    whole_factor,
 )
 from analysis.measure.overview import run_row
-from analysis.measure.speed import Arm, arms, attribution, measure
-from analysis.measure.speed_table import difference_rows, percent, rows, short_row, time_rows
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rate
+from analysis.measure.speed_table import (
+    difference_rows,
+    display_row,
+    percent_text,
+    speed_rows,
+    time_rows,
+)
 from analysis.read.other_logs import ReadLogs
 from analysis.read.run_log import RunLog
 from analysis.report.effects import cells_section, effects_section
@@ -58,7 +64,7 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS]
     told = _compared(trained, margin=margin) if trained else _Comparison()
     summary = [run_row(log) for log in logs]
-    shown = [row | {"mfu": percent(row["mfu"])} for row in summary]
+    shown = [row | {"mfu": percent_text(row["mfu"])} for row in summary]
     remarks = [*(why for _, why in found.unread), *told.remarks]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
@@ -88,10 +94,10 @@ class _Comparison:
 
 
 def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
-    clocks = choose(trained)
-    measured = [measure(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
-    compared = arms(measured)
-    speeds = rows(compared)
+    clocks = choose_clocks(trained)
+    measured = [measure_rate(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
+    compared = group_arms(measured)
+    speeds = speed_rows(compared)
     firsts = [arm.runs[0].log for arm in compared]
     pairs = _pairs(firsts)
     return _Comparison(
@@ -121,7 +127,7 @@ def _pairs(logs: Sequence[RunLog]) -> list[CurvePair]:
     found = []
     for other in logs[1:]:
         try:
-            found.append(pair(logs[0], other))
+            found.append(pair_curves(logs[0], other))
         except Unreadable:
             continue
     return found
@@ -163,7 +169,7 @@ def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
         "speed",
         "Speed",
         figure(rates_plot(speeds), "Steady rate and its 95 % interval") if has_rate else "",
-        table([short_row(row) for row in speeds]),
+        table([display_row(row) for row in speeds]),
         "<h3>Where the time went, in seconds</h3>" + table(spent) if spent else "",
         figure(time_plot(booked), "Shares of the wall time, the queue left out") if booked else "",
     )
@@ -173,12 +179,12 @@ def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, margin: float) 
     curves: list[LossCurve] = []
     for log in logs:
         try:
-            curves.append(curve(log, by="step"))
+            curves.append(loss_curve(log, by="step"))
         except Unreadable:
             continue
     if not curves:
         return ""
-    scales = [(found, scale(found)) for found in pairs]
+    scales = [(found, whole_factor(found)) for found in pairs]
     more = f"; the first {MOST_CURVES} of {len(curves)} runs" if len(curves) > MOST_CURVES else ""
     return section(
         "loss",
@@ -186,7 +192,7 @@ def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, margin: float) 
         figure(loss_plot(curves, by="step"), f"Training loss over {AXES['step']}{more}"),
         table([pair_row(found, margin=margin) for found in pairs]) if pairs else "",
         aside(f"The same means within {margin:.1%} of the first run's mean loss."),
-        *(aside(scale_remark(found, factor)) for found, factor in scales if factor is not None),
+        *(aside(factor_remark(found, factor)) for found, factor in scales if factor is not None),
     )
 
 
@@ -201,7 +207,7 @@ def _differences(arms: Sequence[Arm]) -> str:
 
 
 def _findings(logs: Sequence[RunLog], beside: Path) -> str:
-    seen = [(log, finding) for log in logs for finding in findings(log)]
+    seen = [(log, finding) for log in logs for finding in detect(log)]
     if not seen:
         return section("findings", "Findings", aside("The detectors saw nothing."))
     shown = [

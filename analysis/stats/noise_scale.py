@@ -19,7 +19,7 @@ DETERMINED, UNDETERMINED = "determined", "undetermined"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class GramSums:
     """Sums of Gram matrices of gradients of `batch` images each, `n` samples [n].
 
     `products` is over `pairs` off the diagonals, `squares` over `counts` on them.
@@ -34,9 +34,9 @@ class Sums:
     def __len__(self) -> int:
         return len(self.products)
 
-    def part(self, rows: slice) -> "Sums":
+    def part(self, rows: slice) -> "GramSums":
         """Some of the samples."""
-        return Sums(
+        return GramSums(
             products=self.products[rows],
             pairs=self.pairs[rows],
             squares=self.squares[rows],
@@ -49,9 +49,9 @@ class Sums:
         return np.stack([self.products, self.pairs, self.squares, self.counts], axis=1)
 
 
-def joined(parts: Sequence[Sums]) -> Sums:
+def concatenate(parts: Sequence[GramSums]) -> GramSums:
     """The samples of all `parts`, whose microbatches are alike; there is at least one part."""
-    return Sums(
+    return GramSums(
         products=np.concatenate([part.products for part in parts]),
         pairs=np.concatenate([part.pairs for part in parts]),
         squares=np.concatenate([part.squares for part in parts]),
@@ -62,20 +62,20 @@ def joined(parts: Sequence[Sums]) -> Sums:
 
 def sums_of_norms(
     small: Floats, big: Floats, *, count: int, batch: int, weight: Floats | None = None
-) -> Sums:
+) -> GramSums:
     """Samples from the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
 
     A sample stands for `weight` [n] steps, one by default.
     """
     weight = np.ones(len(small)) if weight is None else weight
     g2 = noise_of(small, big, count=count, batch=batch).g2
-    return Sums(
+    return GramSums(
         products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class NoiseScale:
     """|G|^2, tr Sigma and, where both are told from zero, the noise scale B_simple in images."""
 
     g2: Estimate
@@ -88,7 +88,7 @@ class Scale:
         return UNDETERMINED if self.b_simple is None else DETERMINED
 
 
-def noise_scale(sums: Sums) -> Scale:
+def noise_scale(sums: GramSums) -> NoiseScale:
     """The noise scale of all samples together.
 
     It is undetermined where the interval of |G|^2 or of tr Sigma touches zero, and where there
@@ -107,7 +107,7 @@ def noise_scale(sums: Sums) -> Scale:
             low=float(np.exp(log.low)),
             high=float(np.exp(log.high)),
         )
-    return Scale(g2=g2, s=s, b_simple=b_simple)
+    return NoiseScale(g2=g2, s=s, b_simple=b_simple)
 
 
 def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:

@@ -198,10 +198,10 @@ def effect_row(effect: Effect) -> dict[str, Any]:
         "from": effect.before,
         "to": effect.after,
         "pairs": n,
-        "percent": percent(ratio.value) if n else None,
-        "low": percent(ratio.low),
-        "high": percent(ratio.high),
-        "median_percent": percent(effect.median) if n else None,
+        "percent": percent_change(ratio.value) if n else None,
+        "low": percent_change(ratio.low),
+        "high": percent_change(ratio.high),
+        "median_percent": percent_change(effect.median) if n else None,
         "influence_percent": None if effect.influence is None else 100 * effect.influence,
         "unlike": ", ".join(pair.after.name for pair in effect.unlike) or None,
         "out_of_memory_from": effect.censored[0] or None,
@@ -219,12 +219,12 @@ def interaction_row(found: Interaction) -> dict[str, Any]:
         "from": found.levels[0],
         "to": found.levels[1],
         "pairs": found.pairs,
-        "percent": percent(found.ratio.value),
-        "low": percent(found.ratio.low),
-        "high": percent(found.ratio.high),
+        "percent": percent_change(found.ratio.value),
+        "low": percent_change(found.ratio.low),
+        "high": percent_change(found.ratio.high),
     }
 
 
-def percent(ratio: float | None) -> float | None:
+def percent_change(ratio: float | None) -> float | None:
     """A ratio as a change in percent."""
     return None if ratio is None else 100 * (ratio - 1)

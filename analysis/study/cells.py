@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.measure.differences import FOLLOWS, follows, signature
-from analysis.measure.speed import measure
+from analysis.measure.speed import measure_rate
 from analysis.read.run_log import RunLog
 
 # Repeats differ in these, and nothing is learnt of the clock from them.
@@ -38,12 +38,12 @@ class StudyRuns:
     remarks: tuple[str, ...]
 
 
-def begun(logs: Sequence[RunLog]) -> list[RunLog]:
+def started_runs(logs: Sequence[RunLog]) -> list[RunLog]:
     """Runs that a machine has begun, or logs of others: of what only waits nothing can be told."""
     return [log for log in logs if (log.state or {}).get("event") not in ("queued", "skipped")]
 
 
-def study_of(logs: Sequence[RunLog]) -> StudyRuns:
+def group_cells(logs: Sequence[RunLog]) -> StudyRuns:
     """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
     known = [log for log in logs if log.config is not None]
     factors, every = _varying(known, without=NOT_FACTORS)
@@ -96,7 +96,7 @@ def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
 def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
     values: dict[str, list[float]] = {metric: [] for metric in METRICS}
     for run in runs:
-        rate, memory = measure(run, clock=None).images_per_s, run.column("gpu_gb")
+        rate, memory = measure_rate(run, clock=None).images_per_s, run.column("gpu_gb")
         if rate:
             values["images_per_s"].append(rate)
         if (memory > 0).any():

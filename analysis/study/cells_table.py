@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import choose
+from analysis.measure.clocks import choose_clocks
 from analysis.measure.finetune import seconds_per_image
-from analysis.measure.loss import curve, pair
-from analysis.measure.speed import Arm, arms, measure
-from analysis.measure.speed_table import interval, percent, rows, spelled_speedup
+from analysis.measure.loss import loss_curve, pair_curves
+from analysis.measure.speed import Arm, group_arms, measure_rate
+from analysis.measure.speed_table import interval_text, percent_text, speed_rows, speedup_text
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, repeats_mean
@@ -40,11 +40,13 @@ def cell_rows(
     within `margin`. The column `of` is the mean of a curve's last tenth, over repeats; of an
     evaluation, which is made too seldom for a verdict, its ratio to the first cell's stands beside.
     """
-    clocks = choose(logs)
-    compared = arms([measure(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)])
+    clocks = choose_clocks(logs)
+    compared = group_arms(
+        [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    )
     factors, levels = factors_of([arm.runs[0].log for arm in compared])
     found = []
-    for arm, row, mine in zip(compared, rows(compared), levels, strict=True):
+    for arm, row, mine in zip(compared, speed_rows(compared), levels, strict=True):
         found.append(
             dict(zip(factors, mine, strict=True))
             | {"cell": None if factors else arm.name, "runs": len(arm.runs)}
@@ -82,7 +84,7 @@ def _last(arm: Arm, of: str) -> float | None:
     told = []
     for run in arm.runs:
         try:
-            losses = curve(run.log, by="step", of=of).loss
+            losses = loss_curve(run.log, by="step", of=of).loss
         except Unreadable:
             continue
         told.append(float(losses[-max(1, int(LAST * len(losses))) :].mean()))
@@ -91,7 +93,7 @@ def _last(arm: Arm, of: str) -> float | None:
 
 def _verdict(base: Arm, arm: Arm, by: str, margin: float) -> str | None:
     try:
-        found = pair(base.runs[0].log, arm.runs[0].log, by=by)
+        found = pair_curves(base.runs[0].log, arm.runs[0].log, by=by)
     except Unreadable:
         return None
     return found.verdict(margin=margin)
@@ -111,20 +113,24 @@ def _ending(arm: Arm) -> str | None:
     return ", ".join(dict.fromkeys(short)) or None
 
 
-def short_cell(row: Mapping[str, Any]) -> dict[str, Any]:
+def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as a person reads it: a figure with its interval in one column."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if name == "speedup" and value is not None:
-            out[name] = spelled_speedup(row)
+            out[name] = speedup_text(row)
         elif name == "steps_per_s":
             out["steps/s"] = value
-            out["95 %"] = interval(row["steps_per_s_low"], row["steps_per_s_high"], ".4g") or None
+            out["95 %"] = (
+                interval_text(row["steps_per_s_low"], row["steps_per_s_high"], ".4g") or None
+            )
         elif name == "image_s":
             out["s/image"] = value
-            out["s/image 95 %"] = interval(row["image_s_low"], row["image_s_high"], ".4g") or None
+            out["s/image 95 %"] = (
+                interval_text(row["image_s_low"], row["image_s_high"], ".4g") or None
+            )
         elif name in ("mfu", "hfu"):
-            out[name.upper()] = percent(value)
+            out[name.upper()] = percent_text(value)
         elif name != "speed" and not name.endswith(("_low", "_high", "_6n")):
             out[_heading(name)] = value
     return out
@@ -137,7 +143,7 @@ def _heading(name: str) -> str:
     return name.replace("_per_", "/").replace("_gb", " GB").replace("_", " ")
 
 
-def hardware(logs: Sequence[RunLog]) -> str:
+def hardware_text(logs: Sequence[RunLog]) -> str:
     """What all of them ran on, as a sentence; what differs between them is told with all values."""
     seen = [machine(log.facts) for log in logs]
     said = []

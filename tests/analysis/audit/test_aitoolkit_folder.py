@@ -166,7 +166,7 @@ def test_a_folder_without_samples_and_claims_with_a_runtime_are_refused(
 
 
 def test_steps_without_a_loss_in_the_log_are_told_as_skipped(tmp_path: Path) -> None:
-    from analysis.detect.detectors import findings
+    from analysis.detect.detectors import detect
     from analysis.read.find import read_logs
 
     with closing(sqlite3.connect(tmp_path / "loss_log.db")) as log:
@@ -179,6 +179,6 @@ def test_steps_without_a_loss_in_the_log_are_told_as_skipped(tmp_path: Path) -> 
                 log.execute("INSERT INTO metrics VALUES (?, 'loss/loss', 0.4)", (step,))
         log.commit()
     (told,) = read_logs([str(tmp_path / "loss_log.db")])
-    (skipped,) = [one for one in findings(told) if one.kind == "skipped"]
+    (skipped,) = [one for one in detect(told) if one.kind == "skipped"]
     assert skipped.step == 20
     assert skipped.detail.startswith("2 steps without a loss")

@@ -13,9 +13,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from analysis.__main__ import main
-from analysis.detect.detectors import findings
-from analysis.measure.finetune import drawing_rows, seconds_per_image, speedup_rows, tuning_rows
-from analysis.measure.sample_grid import paint, sample_grids
+from analysis.detect.detectors import detect
+from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
+from analysis.measure.sample_grid import render_png, sample_grids
 from analysis.read.find import read_logs
 from configs.load import merge, resolve, to_tree
 from configs.run.folder import RunFolder
@@ -63,7 +63,7 @@ def grid_of_runs(tmp_path: Path) -> list[str]:
 
 
 def test_rates_and_phases_stand_by_device_and_steps_on_one_clock(grid_of_runs: list[str]) -> None:
-    rows = tuning_rows(read_logs(grid_of_runs))
+    rows = finetune_rows(read_logs(grid_of_runs))
     assert [(row["device"], row["steps"]) for row in rows] == [
         (A100, 500), (A100, 2000), (A40, 500), (A40, 2000),
     ]  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_cell_without_an_image_stays_empty(grid_of_runs: list[str]) -> None:
     assert grid.text == "a thing at sea"
     assert grid.steps == (0, 500, 2000)
     assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 2000]] * 2
-    pixels = np.asarray(Image.open(io.BytesIO(paint(grid))))
+    pixels = np.asarray(Image.open(io.BytesIO(render_png(grid))))
     # The run of 500 steps has none of step 2000, though another one on that GPU does.
     assert (pixels[18 + 5 : 18 + 155, 220 + 2 * 160 + 5 : 220 + 3 * 160 - 5] == 255).all()
     assert not (pixels[18 + 5 : 18 + 155, 220 + 160 + 5 : 220 + 2 * 160 - 5] == 255).any()
@@ -189,7 +189,7 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
 
 
 def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
-    (row,) = drawing_rows(read_logs([str(drawn(tmp_path / "infer"))]))
+    (row,) = image_rows(read_logs([str(drawn(tmp_path / "infer"))]))
     assert row["image_s"] == pytest.approx(34.2)
     assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
     assert row["low"] < 34.2 < row["high"]
@@ -220,7 +220,7 @@ def test_skipped_steps_gaps_and_resumes_are_told(tmp_path: Path) -> None:
     next(r for r in kept if r.get("step") == 100)["skipped_images"] = 2
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
     (log,) = read_logs([str(folder)])
-    found = {one.kind: one for one in findings(log)}
+    found = {one.kind: one for one in detect(log)}
     assert found["skipped"].step == 100
     assert found["skipped"].detail.startswith("2 images")
     assert found["gap"].detail == "no record of steps 501 to 529"

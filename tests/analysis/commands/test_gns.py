@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.gradient_noise.records import Binned
-from analysis.gradient_noise.variance_reduction import LARGEST_WEIGHT, savings
-from analysis.stats.noise_scale import Sums
+from analysis.gradient_noise.records import BinnedSums
+from analysis.gradient_noise.variance_reduction import LARGEST_WEIGHT, predict_variance
+from analysis.stats.noise_scale import GramSums
 from configs.run.folder import RunFolder
 from tests.analysis.synthetic_runs import Truth, plant
 
@@ -261,21 +261,25 @@ def test_plots_are_drawn_and_the_same_bytes_again(run, tmp_path, capsys, name):
 def test_a_bin_with_little_noise_is_still_drawn():
     n = 50
     bins = tuple(
-        Sums(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
+        GramSums(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
              np.random.default_rng(0).standard_normal(n), counts=np.ones(n))
         for s in (1e-6, 5.0)
     )  # fmt: skip
     halves = np.array([0.5, 0.5])
-    found = savings(Binned(scope="adaln", weights=halves, bins=bins, total=bins[0]))
+    found = predict_variance(BinnedSums(scope="adaln", weights=halves, bins=bins, total=bins[0]))
     assert (0.5 / found.bin_shares).max() <= LARGEST_WEIGHT * 1.2
 
 
 def test_a_bin_without_samples_predicts_nothing():
-    empty = Sums(products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0))
-    full = Sums(products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20))
+    empty = GramSums(
+        products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0)
+    )
+    full = GramSums(
+        products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20)
+    )
     for bins in ((full, empty), (empty, empty)):
-        binned = Binned(scope="whole", weights=np.array([0.5, 0.5]), bins=bins, total=full)
-        assert savings(binned) is None
+        binned = BinnedSums(scope="whole", weights=np.array([0.5, 0.5]), bins=bins, total=full)
+        assert predict_variance(binned) is None
 
 
 def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.detect.detectors import findings
+from analysis.detect.detectors import detect
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from configs.run.folder import RunFolder
@@ -64,9 +64,9 @@ def scores(cases: int, folder) -> tuple[int, dict[str, tuple[float, float]]]:
     """False alarms among `cases` clean runs, and (precision, recall) by kind."""
     rng = np.random.default_rng(0)
     runs = [clean(folder, seed) for seed in range(cases)]
-    alarms = sum(bool(findings(log)) for log in runs)
+    alarms = sum(bool(detect(log)) for log in runs)
     said: list[tuple[str, set[str]]] = [
-        (kind, {finding.kind for finding in findings(spoil(log, kind, rng))})
+        (kind, {finding.kind for finding in detect(spoil(log, kind, rng))})
         for kind in KINDS
         for log in runs
     ]

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from analysis.measure.speed import measure
+from analysis.measure.speed import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.text.ledger import read_ledger
 from configs.errors import Unreadable
@@ -31,7 +31,7 @@ def test_steps_and_losses_are_those_planted(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name, (_, clock) in FORMATS.items() if clock])
 def test_the_rate_is_the_planted_one_on_a_named_clock(name, tmp_path):
     (tmp_path / "x").write_bytes(FORMATS[name][0](story()))
-    found = measure(read(tmp_path / "x"), clock=None)
+    found = measure_rate(read(tmp_path / "x"), clock=None)
     assert found.clock == FORMATS[name][1]
     assert found.steps_per_s.value == pytest.approx(0.5, rel=0.005)
     assert found.steps_per_s.low <= 0.5 * 1.002
@@ -52,7 +52,7 @@ def test_ai_toolkits_database_is_read(tmp_path):
     write.database(told, tmp_path / "loss_log.db")
     log = read(tmp_path / "loss_log.db")
     assert log.column("loss") == pytest.approx(told.loss)
-    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
+    assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
 
 
 def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
@@ -62,7 +62,7 @@ def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
                 tmp_path / f"{1_700_000_000_000 + step * 2000 + number}__{step:09d}_{number}.jpg"
             ).touch()
     log = read(tmp_path)
-    assert measure(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=1e-3)
+    assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=1e-3)
 
 
 def test_composers_batches_are_counted_through_its_epochs(tmp_path):
@@ -87,7 +87,7 @@ def test_of_ranks_that_print_the_same_one_is_read(name, prefix, tmp_path):
 def test_a_stamp_before_a_printed_dict_is_its_time(tmp_path):
     lines = [f"2024-01-01 00:{i:02d}:00 {{'loss': 1.5, 'step': {i}}}" for i in range(50)]
     (tmp_path / "x").write_text("\n".join(lines))
-    assert measure(read(tmp_path / "x"), clock="wall").steps_per_s.value == pytest.approx(
+    assert measure_rate(read(tmp_path / "x"), clock="wall").steps_per_s.value == pytest.approx(
         1 / 60, rel=0.01
     )
 

@@ -11,7 +11,7 @@ from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import (
     DETERMINED,
     UNDETERMINED,
-    Sums,
+    GramSums,
     jackknife,
     noise_scale,
     sums_of_norms,
@@ -35,17 +35,17 @@ def norms(each: Floats) -> tuple[Floats, Floats]:
     return (each**2).sum(axis=2).mean(axis=1), (each.mean(axis=1) ** 2).sum(axis=1)
 
 
-def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> Sums:
+def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> GramSums:
     """What so many steps of training would record."""
     each = gradients(rng, steps, count, batch).mean(axis=2)
     return sums_of_norms(*norms(each), count=count, batch=batch)
 
 
-def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> Sums:
+def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> GramSums:
     """What the Gram matrices of single images' gradients tell."""
     each = gradients(rng, steps, batch)
     squares = (each**2).sum(axis=(1, 2))
-    return Sums(
+    return GramSums(
         products=(each.sum(axis=1) ** 2).sum(axis=1) - squares,
         pairs=np.full(steps, batch * (batch - 1.0)),
         squares=squares,
@@ -105,7 +105,7 @@ def test_over_bins_the_noise_is_that_within_and_that_between() -> None:
         chosen = each[bins == k][: 2000 * 8].reshape(2000, 8, D)
         squares = (chosen**2).sum(axis=(1, 2))
         of_bin = noise_scale(
-            Sums(
+            GramSums(
                 products=(chosen.sum(axis=1) ** 2).sum(axis=1) - squares,
                 pairs=np.full(2000, 56.0),
                 squares=squares,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.clocks import intervals
-from analysis.measure.speed import measure
+from analysis.measure.speed import measure_rate
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.steady_state import outliers, steady, warmup_end
@@ -123,7 +123,9 @@ def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_c
 
 def test_waits_for_data_are_no_compute(tmp_path):
     log = read_ours(RunFolder(plant(tmp_path / "a", Truth(data=0.25))))
-    train, compute = (measure(log, clock=clock).steps_per_s.value for clock in ("train", "compute"))
+    train, compute = (
+        measure_rate(log, clock=clock).steps_per_s.value for clock in ("train", "compute")
+    )
     assert train / compute == pytest.approx(0.75, rel=1e-3)
 
 
