@@ -111,18 +111,18 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
         for number in range(layout.accumulation):
             with reducing(model, last=number == layout.accumulation - 1):
                 if noise:
-                    noise.begins()
+                    noise.before_forward()
                 with autocast(config.train.precision, ranks.device):
                     losses = objective.losses(model, batch.image, batch.noise, batch.t, batch.label)
                 (losses.sum() * share).backward()
                 if noise:
-                    noise.ends(batch, factor=share)
+                    noise.after_backward(batch, factor=share)
         if noise:
-            noise.hook.settle()
+            noise.hook.restore_gradients()
         squares = gradient_squares(network)
         scale_gradients(network, clip_factor(squares.sqrt().float(), config.optimizer.clip))
         if noise:
-            noise.close_step(squares, scale=1.0, counted=True)
+            noise.finish_step(squares, scale=1.0, counted=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

@@ -86,7 +86,7 @@ def _why_hopeless(answer: dict[str, Any]) -> str | None:
     if not isinstance(gpus, dict) or not gpus:
         return None
     whys = [
-        f"{name}: {gpu.get('reason')}; would fit: {gpu.get('mend')}"
+        f"{name}: {gpu.get('reason')}; would fit: {gpu.get('fix')}"
         for name, gpu in gpus.items()
         if not gpu["fits"] and gpu["gib"]["peak"] > MARGIN * gpu["capacity_gib"]
     ]

@@ -69,7 +69,7 @@ def memory(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     name, gpu = next(iter(tight.items()))
     said = f"does not fit on {', '.join(tight)}: {gpu['reason']}"
     if fits:
-        mend = f"set resources.gpu to one of {', '.join(fits)}, or {gpu['mend']}"
+        mend = f"set resources.gpu to one of {', '.join(fits)}, or {gpu['fix']}"
         yield warning("gpu memory", said, mend)
     else:
-        yield failure("gpu memory", said, str(gpu["mend"]))
+        yield failure("gpu memory", said, str(gpu["fix"]))

@@ -124,7 +124,7 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         rate = float(f"{gpu['images_per_s']:.2g}")
         verdict = f"fits: about {rate:,g} images/s, communication not counted"
     else:
-        verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['mend']}"
+        verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['fix']}"
     lines = [
         f"{head}, {verdict}",
         f"    micro batch {gpu['micro_batch']}, at most {gpu['max_micro_batch']}",

@@ -22,7 +22,7 @@ class GpuEstimate:
     """One GPU: GiB by kind with `micro_batch`, and what is possible at most.
 
     `images_per_s` is of all ranks, None where the cell does not fit. `reason` says why it does
-    not, `mend` which keys would help.
+    not, `fix` which keys would help.
     """
 
     gib: dict[str, float]
@@ -32,7 +32,7 @@ class GpuEstimate:
     images_per_s: float | None
     fits: bool
     reason: str | None = None
-    mend: str | None = None
+    fix: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def judge(
     layout = divide(cell.config, world=cell.world, tuned=smaller or 1)
     memory = memory_of(cell.config, layout)
     fits = memory.total <= capacity(gpu)
-    reason, mend = (None, None) if fits else _why_not(cell, gpu, memory, layout, smaller)
+    reason, fix = (None, None) if fits else _why_not(cell, gpu, memory, layout, smaller)
     rate = images_per_s(cell.config, layout, memory=memory, gpu=gpu, macs=macs)
     return GpuEstimate(
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
@@ -93,7 +93,7 @@ def judge(
         images_per_s=rate if fits else None,
         fits=fits,
         reason=reason,
-        mend=mend,
+        fix=fix,
     )
 
 
@@ -156,10 +156,10 @@ def _why_not(
     )
     if cell.config.model.family != "dit":
         return reason, "layout.shard, a smaller model, or a GPU with more memory"
-    return reason, _mend(cell, gpu)
+    return reason, _fix(cell, gpu)
 
 
-def _mend(cell: ForecastQuery, gpu: Gpu) -> str:
+def _fix(cell: ForecastQuery, gpu: Gpu) -> str:
     """The first of some changes with which an image would fit."""
     for changes, ranks in _changes(cell):
         config = _changed(cell.config, changes)

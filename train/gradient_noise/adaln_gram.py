@@ -30,11 +30,11 @@ class AdalnGram:
         for layer in _adaln_layers(network):
             layer.register_forward_hook(torch.compiler.disable(self._note))
 
-    def open(self) -> None:
+    def before_forward(self) -> None:
         """The next forward and backward are to be seen."""
         self._is_open, self._condition, self._gradients = True, None, []
 
-    def close(self, t: Tensor, weight: Tensor | None, *, factor: float) -> None:
+    def after_backward(self, t: Tensor, weight: Tensor | None, *, factor: float) -> None:
         """Add the microbatch just seen; `factor` is what each of its losses was multiplied by.
 
         `t` `[m]`; `weight` `[m]` are weights of the losses beside `factor`, which the bins are
@@ -53,7 +53,7 @@ class AdalnGram:
         self.sums.zero_()
         return taken
 
-    def together(self, sums: Tensor) -> Tensor:
+    def over_all_bins(self, sums: Tensor) -> Tensor:
         """Of `sums`, the four of all images as if they were of one bin."""
         products, pairs = sums[-2:]
         squares, counts = sums[2 * self._count : -2].view(2, -1).sum(1)

@@ -21,13 +21,13 @@ from train.pretrain.optimizer import squares
 class GradientHook(Protocol):
     """Sees the gradients of this rank's microbatches before they are summed with others."""
 
-    def microbatch(self) -> None:
+    def after_backward(self) -> None:
         """A backward is over."""
 
-    def settle(self) -> None:
+    def restore_gradients(self) -> None:
         """All of a step are: the gradients stand where the optimizer looks for them."""
 
-    def take(self) -> Tensor:
+    def take_squares(self) -> Tensor:
         """The sum of |g_k|^2 over this rank's microbatches since last asked, in float64."""
         ...
 
@@ -44,7 +44,7 @@ class AccumulationHook:
         self._sum: dict[nn.Parameter, Tensor] = {}
         self._squares = torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
 
-    def microbatch(self) -> None:
+    def after_backward(self) -> None:
         """Add the gradients to those before, and take them out of autograd's way."""
         with_gradient = [p for p in self._parameters if p.grad is not None]
         fresh = [p.grad for p in with_gradient if p.grad is not None]
@@ -56,18 +56,18 @@ class AccumulationHook:
             self._sum.setdefault(parameter, gradient)
             parameter.grad = None
 
-    def settle(self) -> None:
+    def restore_gradients(self) -> None:
         """Give the parameters the sums."""
         for parameter, gradient in self._sum.items():
             parameter.grad = gradient
         self._sum = {}
 
-    def take(self) -> Tensor:
+    def take_squares(self) -> Tensor:
         """The sum of |g_k|^2 since last asked."""
         return _taken(self._squares)
 
 
-class BucketHook:
+class DDPHook:
     """Under DDP: every bucket of this rank's gradients is seen before the all-reduce."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
@@ -81,18 +81,18 @@ class BucketHook:
         self._squares += squares([bucket.buffer()])
         return allreduce_hook(group, bucket)
 
-    def microbatch(self) -> None:
+    def after_backward(self) -> None:
         """Nothing is left to do."""
 
-    def settle(self) -> None:
+    def restore_gradients(self) -> None:
         """Nothing is left to do."""
 
-    def take(self) -> Tensor:
+    def take_squares(self) -> Tensor:
         """The sum of |g_k|^2 since last asked."""
         return _taken(self._squares)
 
 
-class ShardHook:
+class FSDPHook:
     """Under FSDP2 and HSDP: what this rank gives to every reduce-scatter is its whole gradient."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -105,20 +105,20 @@ class ShardHook:
                         f"gns.enabled under layout.shard needs torch 2.9; this is "
                         f"{torch.__version__}: set layout.shard to 1, or gns.enabled to false"
                     )
-                part.set_custom_reduce_scatter(_SeenReduceScatter(self._squares))
+                part.set_custom_reduce_scatter(_ObservedReduceScatter(self._squares))
 
-    def microbatch(self) -> None:
+    def after_backward(self) -> None:
         """Nothing is left to do."""
 
-    def settle(self) -> None:
+    def restore_gradients(self) -> None:
         """Nothing is left to do."""
 
-    def take(self) -> Tensor:
+    def take_squares(self) -> Tensor:
         """The sum of |g_k|^2 since last asked."""
         return _taken(self._squares)
 
 
-class _SeenReduceScatter(DefaultReduceScatter):
+class _ObservedReduceScatter(DefaultReduceScatter):
     """A reduce-scatter that adds the squares of its input to a number, on its own stream."""
 
     def __init__(self, total: Tensor) -> None:
@@ -139,9 +139,9 @@ class _SeenReduceScatter(DefaultReduceScatter):
 def make_hook(model: nn.Module, network: nn.Module) -> GradientHook:
     """The tap of a network's layout; `model` is `network` in its parallel wrapping."""
     if isinstance(model, DistributedDataParallel):
-        return BucketHook(model)
+        return DDPHook(model)
     if isinstance(model, FSDPModule):
-        return ShardHook(network)
+        return FSDPHook(network)
     return AccumulationHook(network)
 
 

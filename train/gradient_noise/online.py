@@ -43,27 +43,27 @@ class OnlineNoise:
         self._grams = torch.zeros_like(self._gram.sums) if self._gram else self._norms[:0]
         self._steps = self._skipped = 0
 
-    def rehearsed(self) -> None:
+    def discard(self) -> None:
         """A backward was thrown away."""
-        self.hook.take()
+        self.hook.take_squares()
 
-    def begins(self) -> None:
+    def before_forward(self) -> None:
         """A microbatch's forward is next."""
         if self._gram:
-            self._gram.open()
+            self._gram.before_forward()
 
-    def ends(self, batch: Microbatch, *, factor: float) -> None:
+    def after_backward(self, batch: Microbatch, *, factor: float) -> None:
         """Its backward is over; each loss was multiplied by `factor` (and by its weight)."""
-        self.hook.microbatch()
+        self.hook.after_backward()
         if self._gram:
-            self._gram.close(batch.t, batch.weight, factor=factor)
+            self._gram.after_backward(batch.t, batch.weight, factor=factor)
 
-    def close_step(self, squares: Tensor, *, scale: float, counted: bool) -> None:
+    def finish_step(self, squares: Tensor, *, scale: float, counted: bool) -> None:
         """All microbatches are summed to a gradient whose squared norm is `squares`.
 
         Gradients are `scale` times their worth; a step that is not `counted` is forgotten.
         """
-        small = self.hook.take()
+        small = self.hook.take_squares()
         if counted:
             # On one rank each microbatch has its part of the mean for its gradient.
             parts = self._layout.accumulation if self._layout.data_ranks == 1 else 1

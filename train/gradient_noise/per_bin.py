@@ -91,16 +91,18 @@ class WholeModelNoise:
         for turn in range(self._each):
             number = first + turn * self._data_ranks + self._rank
             batch = self._probe.batch(self._times[k], step=step, number=number).to(self._device)
-            self._gram.open()
+            self._gram.before_forward()
             with autocast(self._config.train.precision, self._device):
                 losses = self._objective.losses(
                     self._model, batch.image, batch.noise, batch.t, batch.label
                 )
             (losses.mean() * (scale / self._each)).backward()
-            self._hook.microbatch()
-            self._gram.close(batch.t, None, factor=scale / self._each / len(losses))
-        self._hook.settle()
-        norms = torch.stack([self._hook.take() * self._each**2, gradient_squares(self._network)])
+            self._hook.after_backward()
+            self._gram.after_backward(batch.t, None, factor=scale / self._each / len(losses))
+        self._hook.restore_gradients()
+        norms = torch.stack(
+            [self._hook.take_squares() * self._each**2, gradient_squares(self._network)]
+        )
         for parameter in self._network.parameters():
             parameter.grad = None
-        return torch.cat([norms / scale**2, self._gram.together(self._gram.take())])
+        return torch.cat([norms / scale**2, self._gram.over_all_bins(self._gram.take())])

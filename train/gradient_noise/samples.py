@@ -103,7 +103,7 @@ class Samples:
         """Sums of the Gram matrices of the adaLN layers for the same images."""
         if self._gram is None:
             return None
-        sums = self._gram.together(self._gram.take())
+        sums = self._gram.over_all_bins(self._gram.take())
         dist.all_reduce(sums)
         return dict(zip(("products", "pairs", "squares", "counts"), sums.tolist(), strict=True))
 
@@ -136,9 +136,9 @@ class Samples:
         place = (0 if unit.k is None else unit.k + 1) * asked.samples + unit.repeat
         for number in range(ranks.rank, asked.count, ranks.world):
             self._backward(times, step=unit.step, number=place * asked.count + number)
-            self._hook.microbatch()
-        self._hook.settle()
-        small = self._hook.take()
+            self._hook.after_backward()
+        self._hook.restore_gradients()
+        small = self._hook.take_squares()
         dist.all_reduce(small)
         whole = torch.cat([_gradient(p).flatten() for p in self._network.parameters()])
         dist.all_reduce(whole)
@@ -149,7 +149,7 @@ class Samples:
         device = self._ranks.device
         batch = self._probe.batch(times, step=step, number=number).to(device)
         if self._gram:
-            self._gram.open()
+            self._gram.before_forward()
         with autocast(self._asked.precision, device):
             losses = self._objective.losses(
                 self._network, batch.image, batch.noise, batch.t, batch.label
@@ -157,7 +157,7 @@ class Samples:
         assert batch.weight is not None
         (losses * batch.weight).mean().backward()
         if self._gram:
-            self._gram.close(batch.t, batch.weight, factor=1 / len(losses))
+            self._gram.after_backward(batch.t, batch.weight, factor=1 / len(losses))
 
     def _times(self, k: int | None) -> Times:
         if k is None or self._bins is None:

@@ -47,7 +47,7 @@ class PretrainStep:
         losses.sum().backward()
         train_state.optimizer.zero_grad(set_to_none=True)
         if self.noise:
-            self.noise.rehearsed()
+            self.noise.discard()
 
     def take(self, step: int) -> Tensor:
         """One optimizer step over the global batch; the norm of its (scaled) gradients."""
@@ -89,7 +89,7 @@ class PretrainStep:
         with self.window.region("copy"):
             batch = batch.to(self._device)
         if self.noise:
-            self.noise.begins()
+            self.noise.before_forward()
         with self.window.region("forward"), autocast(self._config.train.precision, self._device):
             losses = train_state.objective.losses(
                 train_state.model, batch.image, batch.noise, batch.t, batch.label
@@ -106,7 +106,7 @@ class PretrainStep:
         with self.window.region("backward"):
             (losses.sum() * factor).backward()
         if self.noise:
-            self.noise.ends(batch, factor=factor)
+            self.noise.after_backward(batch, factor=factor)
         loss = losses.detach().sum(dtype=torch.float64)
         context.interval.add(loss, skipped=batch.skipped)
         return loss
@@ -115,13 +115,13 @@ class PretrainStep:
         """The norm of the (scaled) gradients, clipped by now, and whether a step may be taken."""
         train_state, scale = self.train_state, self.train_state.scale.value
         if self.noise:
-            self.noise.hook.settle()
+            self.noise.hook.restore_gradients()
         squares = gradient_squares(train_state.network)
         norm = squares.sqrt().float()
         factor = clip_factor(norm / scale, self._config.optimizer.clip)
         is_sound = train_state.scale.settle(train_state.network, norm, factor)
         if self.noise:
-            self.noise.close_step(squares, scale=scale, counted=is_sound)
+            self.noise.finish_step(squares, scale=scale, counted=is_sound)
         return norm, is_sound
 
     def _rate(self, step: int) -> float:

@@ -215,7 +215,7 @@ def test_a_save_that_is_estimated_too_long_is_a_warning() -> None:
 
 
 FITS = {"fits": True, "gib": {"total": 3.0}, "capacity_gib": 44.7}
-TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "mend": "train.micro_batch=8"}
+TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "fix": "train.micro_batch=8"}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_gpu_that_is_not_known_is_no_reason_to_drop_a_cell(tmp_path: Path, lau
 
 
 def test_a_cell_on_the_edge_is_tried() -> None:
-    gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "mend": "m"}
+    gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "fix": "m"}
     assert forecast._why_hopeless({"gpus": {"a40": gpu}}) is None
     larger = gpu | {"gib": {"peak": 60.0}}
     assert forecast._why_hopeless({"gpus": {"a40": larger}}) == "a40: r; would fit: m"

@@ -82,7 +82,7 @@ def test_what_does_not_fit_ends_with_1_and_says_what_would(
 
 
 @pytest.mark.parametrize(
-    ("words", "mend"),
+    ("words", "fix"),
     [
         ([CIFAR10, "--gpu", "v100"], "known: a40"),
         ([], "expected a CONFIG"),
@@ -91,8 +91,8 @@ def test_what_does_not_fit_ends_with_1_and_says_what_would(
         ([CIFAR10, "model.family=unet"], "add --exact"),
     ],
 )
-def test_misuse_is_refused_with_the_mend(words: list[str], mend: str) -> None:
-    with pytest.raises(ConfigError, match=mend):
+def test_misuse_is_refused_with_the_fix(words: list[str], fix: str) -> None:
+    with pytest.raises(ConfigError, match=fix):
         main(words)
 
 

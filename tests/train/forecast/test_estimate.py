@@ -219,7 +219,7 @@ def test_a_micro_batch_left_to_tuning_is_the_largest_divisor_that_fits() -> None
     asked = config_of(SIZES["XL"], train={"micro_batch": 2 * outlook.micro_batch})
     refused = forecast(cell_of(asked, "a40")).gpus["a40"]
     assert not refused.fits
-    assert refused.mend == f"train.micro_batch={outlook.micro_batch}"
+    assert refused.fix == f"train.micro_batch={outlook.micro_batch}"
 
 
 def test_7b_under_ddp_is_hopeless_on_80_gb_and_fits_as_is_said() -> None:
@@ -231,9 +231,9 @@ def test_7b_under_ddp_is_hopeless_on_80_gb_and_fits_as_is_said() -> None:
     assert outlook.images_per_s is None
     assert outlook.reason
     assert "132 GiB on every rank" in outlook.reason
-    assert outlook.mend == "train.micro_batch=1 layout.shard=16"
-    mended = config_of(model, train={"micro_batch": 1}, layout={"shard": 16})
-    assert forecast(cell_of(mended, "h100-sxm", ranks=16)).gpus["h100-sxm"].fits
+    assert outlook.fix == "train.micro_batch=1 layout.shard=16"
+    fixed = config_of(model, train={"micro_batch": 1}, layout={"shard": 16})
+    assert forecast(cell_of(fixed, "h100-sxm", ranks=16)).gpus["h100-sxm"].fits
 
 
 def test_a_better_gpu_is_faster_and_recomputation_slower() -> None:

@@ -99,9 +99,9 @@ def per_sample(network: DiT, batch: Microbatch) -> Tensor:
 
 def gram_sums(network: DiT, batch: Microbatch, *, factor: float = 0.25) -> Tensor:
     gram = AdalnGram(network, bins=Bins(count=4), device=torch.device("cpu"))
-    gram.open()
+    gram.before_forward()
     (losses_of(network, batch).sum() * factor).backward()
-    gram.close(batch.t, batch.weight, factor=factor)
+    gram.after_backward(batch.t, batch.weight, factor=factor)
     return gram.sums
 
 
@@ -168,11 +168,11 @@ def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: Di
     for part in parts:
         losses_of(network, part).sum().backward()
         singles.append(float(gradient_squares(network)))
-        hook.microbatch()
-    hook.settle()
+        hook.after_backward()
+    hook.restore_gradients()
     assert all(torch.equal(a, b.grad) for a, b in zip(wanted, network.parameters(), strict=True))
-    assert float(hook.take()) == pytest.approx(sum(singles), rel=1e-12)
-    assert float(hook.take()) == 0
+    assert float(hook.take_squares()) == pytest.approx(sum(singles), rel=1e-12)
+    assert float(hook.take_squares()) == 0
 
 
 def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> None:
@@ -188,9 +188,9 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
             x = torch.randn(batch, d, generator=generator)
             off = model(x)[:, 0] - torch.randn(batch, generator=generator)
             (off.square().mean() / 2 / count).backward()
-            hook.microbatch()
-        hook.settle()
-        small.append(float(hook.take()) * count**2 / count)
+            hook.after_backward()
+        hook.restore_gradients()
+        small.append(float(hook.take_squares()) * count**2 / count)
         big.append(float(gradient_squares(model)))
         model.zero_grad()
     found = noise_scale(
@@ -226,12 +226,12 @@ def watched(scale: float, *, counted: bool = True) -> dict:
         for good in (True, counted):
             for _ in range(2):
                 batch = batch_of(4)
-                watch.begins()
+                watch.before_forward()
                 worth = scale if good else float("inf")
                 (losses_of(network, batch).sum() * worth / 8).backward()
-                watch.ends(batch, factor=scale / 8)
-            watch.hook.settle()
-            watch.close_step(gradient_squares(network), scale=scale, counted=good)
+                watch.after_backward(batch, factor=scale / 8)
+            watch.hook.restore_gradients()
+            watch.finish_step(gradient_squares(network), scale=scale, counted=good)
             network.zero_grad()
         return watch.fields()["gns"]
 
