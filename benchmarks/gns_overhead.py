@@ -29,7 +29,7 @@ from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.model.build import build_network
-from train.model.parallelize import autocast, lay_out, reducing
+from train.model.parallelize import autocast, gradient_sync, parallelize
 from train.pretrain.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
 
 WARMUP = 3
@@ -94,7 +94,7 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
     config = config_of(options, ranks, measures=measures)
     layout = divide(config, world=ranks.world)
     network = build_network(config)
-    model = lay_out(network, config, layout=layout, ranks=ranks)
+    model = parallelize(network, config, layout=layout, ranks=ranks)
     optimizer = make_optimizer(network, config.optimizer)
     objective = DiffusionObjective(config, ranks.device)
     batch = _batch(config, layout).to(ranks.device)
@@ -109,7 +109,7 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
 
     def step() -> None:
         for number in range(layout.accumulation):
-            with reducing(model, last=number == layout.accumulation - 1):
+            with gradient_sync(model, last=number == layout.accumulation - 1):
                 if noise:
                     noise.before_forward()
                 with autocast(config.train.precision, ranks.device):

@@ -28,7 +28,7 @@ from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, rep
 from train.data.latents.dataset import Latents
 from train.data.latents.shards import shard_name, write_shard
 from train.data.latents.store import ImageFacts, Index, ShardEntry, VaeFacts
-from train.diffusion.rng import Augmentation, order
+from train.diffusion.rng import Augmentation, epoch_order
 from train.engine.environment import cpu_model, versions
 
 CLASSES = 1000
@@ -159,12 +159,12 @@ class Stored(Dataset[tuple[Tensor, Tensor]]):
         if not self._draws:
             return self._source[index]
         variant = Augmentation(flip=bool(index % 2), seed=0, epoch=0, index=index)
-        return self._source.drawn(index, variant)
+        return self._source.augmented(index, variant)
 
 
 def file_batches(files: Path, options: argparse.Namespace) -> Batches:
     """The files in the order of an epoch."""
-    places = order(0, 0, options.examples).tolist()
+    places = epoch_order(0, 0, options.examples).tolist()
     dataset = Files(files)
     return DataLoader(
         dataset, batch_size=options.batch, sampler=places, num_workers=options.workers
@@ -173,7 +173,7 @@ def file_batches(files: Path, options: argparse.Namespace) -> Batches:
 
 def store_batches(dataset: Stored, options: argparse.Namespace) -> Batches:
     """The store in the order of an epoch."""
-    places = order(0, 0, options.examples).tolist()
+    places = epoch_order(0, 0, options.examples).tolist()
     batches = [places[i : i + options.batch] for i in range(0, len(places), options.batch)]
     return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=options.workers)
 

@@ -16,7 +16,7 @@ from configs.errors import DataError
 from configs.schema import Pretrain
 from train.data.source import Source
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import Augmentation, draw, order
+from train.diffusion.rng import Augmentation, epoch_order, example_randomness
 from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
@@ -57,7 +57,7 @@ class Microbatch:
         )
 
 
-class Examples(Dataset[Microbatch]):
+class MicrobatchDataset(Dataset[Microbatch]):
     """Makes whole microbatches of examples with what chance decides for each."""
 
     def __init__(self, source: Source, config: Pretrain) -> None:
@@ -72,7 +72,7 @@ class Examples(Dataset[Microbatch]):
         images, noises = (np.empty((len(places), *shape), dtype=np.float32) for _ in range(2))
         times, labels, skipped = [], [], 0
         for number, (position, epoch, index) in enumerate(places):
-            chance = draw(
+            chance = example_randomness(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
             )
             flip = config.data.flip and chance.flip
@@ -98,7 +98,7 @@ class Examples(Dataset[Microbatch]):
         size = len(self._source)
         for tries in range(size if self._config.data.skip_bad else 1):
             try:
-                return *self._source.drawn((index + tries) % size, variant), tries
+                return *self._source.augmented((index + tries) % size, variant), tries
             except DataError as error:
                 if not self._config.data.skip_bad:
                     raise
@@ -106,7 +106,7 @@ class Examples(Dataset[Microbatch]):
         raise DataError(f"no image can be read; the last: {bad}")
 
 
-class Places:
+class MicrobatchSampler:
     """For each microbatch of a rank, the places of its examples, without end."""
 
     def __init__(
@@ -127,11 +127,11 @@ class Places:
         epoch, offset = divmod(position, self._size)
         if epoch not in self._orders:
             previous = {old: kept for old, kept in self._orders.items() if old == epoch - 1}
-            self._orders = previous | {epoch: order(self._seed, epoch, self._size)}
+            self._orders = previous | {epoch: epoch_order(self._seed, epoch, self._size)}
         return position, epoch, int(self._orders[epoch][offset])
 
 
-class Loading(Iterator[Item]):
+class LoaderIterator(Iterator[Item]):
     """What a loader loads, until `close` ends its processes.
 
     They ignore TERM (see `ignore_signals`): left to themselves, a failing rank would wait for
@@ -152,18 +152,20 @@ class Loading(Iterator[Item]):
 
 def microbatches(
     source: Source, config: Pretrain, *, layout: BatchLayout, rank: int, images: int, pin: bool
-) -> Loading[Microbatch]:
+) -> LoaderIterator[Microbatch]:
     """The microbatches of data rank `rank` after the whole run has seen `images` images."""
-    places = Places(size=len(source), seed=config.seed, layout=layout, rank=rank, images=images)
+    places = MicrobatchSampler(
+        size=len(source), seed=config.seed, layout=layout, rank=rank, images=images
+    )
     loader = DataLoader(
-        Examples(source, config),
+        MicrobatchDataset(source, config),
         batch_size=None,
         sampler=places,
         num_workers=config.data.workers,
         pin_memory=pin,
         worker_init_fn=ignore_signals if config.data.workers else None,
     )
-    return Loading(loader)
+    return LoaderIterator(loader)
 
 
 def ignore_signals(worker: int) -> None:

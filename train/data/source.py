@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from configs.errors import DataError
 from configs.schema.data import Data
-from train.diffusion.rng import Augmentation, dummy_latent, held_out
+from train.diffusion.rng import Augmentation, dummy_latent, held_out_indices
 
 
 class Source(Protocol):
@@ -20,7 +20,7 @@ class Source(Protocol):
         """The example as it is, the same at every call."""
         ...
 
-    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
+    def augmented(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """The example in the variant that chance has chosen."""
         image, label = self[index]
         return (image[:, :, ::-1] if variant.flip else image), label
@@ -38,9 +38,9 @@ class Subset(Source):
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
         return self._source[int(self._numbers[index])]
 
-    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
+    def augmented(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """The source's own drawing."""
-        return self._source.drawn(int(self._numbers[index]), variant)
+        return self._source.augmented(int(self._numbers[index]), variant)
 
 
 class Dummy(Source):
@@ -72,15 +72,15 @@ def open_source(data: Data) -> Source:
     return source
 
 
-def training_part(source: Source, data: Data) -> Subset:
+def training_split(source: Source, data: Data) -> Subset:
     """What is trained on: all but what is held out."""
-    kept = np.setdiff1d(np.arange(len(source)), held_out(len(source), data.held_out))
+    kept = np.setdiff1d(np.arange(len(source)), held_out_indices(len(source), data.held_out))
     return Subset(source, kept)
 
 
-def held_out_part(source: Source, data: Data) -> Subset:
+def held_out_split(source: Source, data: Data) -> Subset:
     """What is never trained on."""
-    return Subset(source, held_out(len(source), data.held_out))
+    return Subset(source, held_out_indices(len(source), data.held_out))
 
 
 def _open(data: Data) -> Source:

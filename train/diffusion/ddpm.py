@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from train.diffusion.guidance import Network, guided
+from train.diffusion.guidance import Denoiser, guided
 
 STEPS = 1000
 Prediction = Literal["eps", "v"]
 
 
-def signal_shares(schedule: Literal["linear", "cosine"]) -> Tensor:
+def alphas_cumprod(schedule: Literal["linear", "cosine"]) -> Tensor:
     """The share of signal after each step, abar `[1000]` in float64.
 
     Linear: beta from 1e-4 to 0.02. Cosine (Nichol & Dhariwal 2021): beta is at most 0.999.
@@ -26,12 +26,12 @@ def signal_shares(schedule: Literal["linear", "cosine"]) -> Tensor:
     return torch.from_numpy(np.cumprod(1 - beta))
 
 
-def step_of(t: Tensor) -> Tensor:
+def discrete_steps(t: Tensor) -> Tensor:
     """The step 0..999 of a time `[B]` in 0..1."""
     return (t.double() * STEPS).long().clamp(max=STEPS - 1)
 
 
-def ddpm_mix(
+def add_noise(
     image: Tensor, noise: Tensor, share: Tensor, prediction: Prediction
 ) -> tuple[Tensor, Tensor]:
     """What the network sees and what it should say, both `[B, C, H, W]`; `share` is abar `[B]`.
@@ -50,7 +50,7 @@ def min_snr_weight(share: Tensor, cap: float, prediction: Prediction) -> Tensor:
 
 
 def ddim(
-    network: Network,
+    network: Denoiser,
     noise: Tensor,
     label: Tensor,
     *,

@@ -5,10 +5,10 @@ import itertools
 import torch
 from torch import Tensor
 
-from train.diffusion.guidance import Network, guided
+from train.diffusion.guidance import Denoiser, guided
 
 
-def flow_mix(image: Tensor, noise: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def interpolate(image: Tensor, noise: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """What the network sees and what it should say, both `[B, C, H, W]`.
 
     x_t = (1 - t) image + t noise; the target is v = noise - image. `t` `[B]`.
@@ -21,8 +21,8 @@ def shift_time(t: Tensor, a: float) -> Tensor:
     return t if a == 1 else a * t / (1 + (a - 1) * t)
 
 
-def solve(
-    network: Network,
+def solve_ode(
+    network: Denoiser,
     noise: Tensor,
     label: Tensor,
     *,

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Network = Callable[[Tensor, Tensor, Tensor], Tensor]
+Denoiser = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def guided(
-    network: Network, x: Tensor, t: Tensor, label: Tensor, *, null_label: int, guidance: float
+    network: Denoiser, x: Tensor, t: Tensor, label: Tensor, *, null_label: int, guidance: float
 ) -> Tensor:
     """The output in float32, none + guidance (label - none) (Ho & Salimans 2022).
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from configs.schema import Pretrain
 from train.diffusion import ddpm, flow
-from train.diffusion.guidance import Network
+from train.diffusion.guidance import Denoiser
 
 # Pixels end at -1 and 1; latents do not.
 _PIXELS = ("digits", "cifar10", "folder")
@@ -21,11 +21,11 @@ class DiffusionObjective:
         self._null_label = config.data.classes
         self._clamp = config.data.source in _PIXELS
         self._shift = time_shift(config)
-        self._shares = ddpm.signal_shares(config.objective.schedule)
+        self._shares = ddpm.alphas_cumprod(config.objective.schedule)
         self._shares_here = self._shares.to(device)
 
     def losses(
-        self, network: Network, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
+        self, network: Denoiser, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
     ) -> Tensor:
         """The weighted error of each image, `[B]` in float32.
 
@@ -33,11 +33,11 @@ class DiffusionObjective:
         """
         asked, weight = self._asked, None
         if asked.kind == "flow":
-            x, target = flow.flow_mix(image, noise, t)
+            x, target = flow.interpolate(image, noise, t)
         else:
-            step = ddpm.step_of(t)
+            step = ddpm.discrete_steps(t)
             share, t = self._shares_here[step], step.float() / ddpm.STEPS
-            x, target = ddpm.ddpm_mix(image, noise, share, asked.prediction)
+            x, target = ddpm.add_noise(image, noise, share, asked.prediction)
             if asked.min_snr is not None:
                 weight = ddpm.min_snr_weight(share, asked.min_snr, asked.prediction)
         off = network(x, t, label).float() - target
@@ -45,11 +45,11 @@ class DiffusionObjective:
         return error if weight is None else error * weight
 
     @torch.no_grad()
-    def sample(self, network: Network, noise: Tensor, label: Tensor) -> Tensor:
+    def sample(self, network: Denoiser, noise: Tensor, label: Tensor) -> Tensor:
         """Images from `noise` `[B, C, H, W]` for `label` `[B]`."""
         asked, steps, guidance = self._asked, self._sample.steps, self._sample.guidance
         if asked.kind == "flow":
-            return flow.solve(
+            return flow.solve_ode(
                 network,
                 noise,
                 label,

@@ -49,12 +49,12 @@ def _generator(seed: int, stream: int, index: int, epoch: int) -> np.random.Gene
     return np.random.Generator(np.random.Philox(key=[seed, stream], counter=[0, 0, index, epoch]))
 
 
-def order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
+def epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     """The order in which epoch `epoch` visits `size` examples."""
     return _generator(seed, _ORDER, 0, epoch).permutation(size)
 
 
-def draw(
+def example_randomness(
     seed: int,
     epoch: int,
     index: int,
@@ -96,7 +96,7 @@ def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:
     return _generator(seed, _STRATA, 0, group).permutation(strata)
 
 
-def probe(seed: int, step: int, number: int) -> np.random.Generator:
+def probe_generator(seed: int, step: int, number: int) -> np.random.Generator:
     """What chance decides for microbatch `number` of a measurement of the gradient at `step`."""
     return _generator(seed, _PROBE, number, step)
 
@@ -111,7 +111,7 @@ def sample_label(seed: int, index: int, classes: int) -> int:
     return int(_generator(seed, _LABEL, index, 0).integers(classes))
 
 
-def held_out(size: int, share: float) -> NDArray[np.int64]:
+def held_out_indices(size: int, share: float) -> NDArray[np.int64]:
     """The examples that no run trains on, the same for every seed, in rising order."""
     chosen = _generator(0, _SPLIT, 0, 0).permutation(size)[: round(size * share)]
     return np.sort(chosen)

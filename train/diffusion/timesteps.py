@@ -31,21 +31,21 @@ class Density:
     objective: Objective
     shift: float = 1.0
 
-    def time(self, u: float) -> float:
+    def quantile(self, u: float) -> float:
         """The time below which a share `u` of all times lies."""
         u = min(max(u, _LEAST), 1 - _LEAST)
         if self.objective.timesteps == "mode":
             u = 1 - u  # whose time falls with u
         return flow_time(u, _NORMAL.inv_cdf(u), self.objective, shift=self.shift)
 
-    def below(self, t: float) -> float:
+    def cdf(self, t: float) -> float:
         """The share of times below `t`, by halving."""
         if t <= 0 or t >= 1:
             return float(t >= 1)
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.time(middle) < t else (low, middle)
+            low, high = (middle, high) if self.quantile(middle) < t else (low, middle)
         return (low + high) / 2
 
 
@@ -62,10 +62,10 @@ class Bins:
 
     def weights(self, density: Density) -> Floats:
         """How much of the density each bin holds, [count]."""
-        return np.diff([density.below(float(edge)) for edge in self.edges])
+        return np.diff([density.cdf(float(edge)) for edge in self.edges])
 
 
-def bins_of(t: Tensor, edges: Tensor) -> Tensor:
+def bin_indices(t: Tensor, edges: Tensor) -> Tensor:
     """The bin of each time `[m]`, of `edges` `[bins + 1]` in float64: each is in exactly one."""
     return torch.searchsorted(edges[1:-1].contiguous(), t.double(), right=True)
 
@@ -96,7 +96,7 @@ class TimeSampler:
         if self._objective.sampler == "uniform":
             return Time(t=drawn)
         if self._objective.sampler == "stratified":
-            return Time(t=self._density.time(self._stratified(u, position)))
+            return Time(t=self._density.quantile(self._stratified(u, position)))
         return self._by_variance(u)
 
     def _stratified(self, u: float, position: int) -> float:
@@ -109,7 +109,7 @@ class TimeSampler:
 
     def _begin_bins(self, shares: Floats) -> None:
         bins = Bins(count=len(shares))
-        below = np.array([self._density.below(float(edge)) for edge in bins.edges])
+        below = np.array([self._density.cdf(float(edge)) for edge in bins.edges])
         wanted = np.where(np.diff(below) > 0, shares, 0.0)
         self._shares, self._below = wanted / wanted.sum(), below
         self._ends = np.cumsum(self._shares)[:-1]
@@ -120,5 +120,5 @@ class TimeSampler:
         share, low, high = self._shares[k], self._below[k], self._below[k + 1]
         begin = self._ends[k - 1] if k else 0.0
         within = min(max((u - begin) / share, 0.0), 1.0)
-        t = self._density.time(low + within * (high - low))
+        t = self._density.quantile(low + within * (high - low))
         return Time(t=t, weight=float((high - low) / share))

@@ -18,7 +18,7 @@ from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
-from train.data.source import Source, held_out_part, open_source, training_part
+from train.data.source import Source, held_out_split, open_source, training_split
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
@@ -88,8 +88,8 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
     judged = _judge(
         drawn.clamp(-1, 1).flatten(1).numpy(),
         labels.numpy(),
-        trained=_table(training_part(open_source(config.data), config.data)),
-        held_out=_table(held_out_part(open_source(config.data), config.data)),
+        trained=_table(training_split(open_source(config.data), config.data)),
+        held_out=_table(held_out_split(open_source(config.data), config.data)),
     )
     result = DigitsScore(step=step, images=images, samples=len(labels), **judged)
     _record(run, result)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from configs.errors import ConfigError
-from train.data.latents.vae import exact_cudnn
+from train.data.latents.vae import deterministic_cudnn
 from train.evaluate.npz import Pixels
 
 _INCEPTION = (
@@ -135,7 +135,7 @@ def statistics(batches: Iterable[Pixels], features: Features, *, name: str) -> S
 def _features_of(batch: Pixels, features: Features) -> Tensor:
     images = torch.from_numpy(np.array(batch)).to(features.device)
     images = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1).contiguous()
-    with exact_cudnn():
+    with deterministic_cudnn():
         said = features.network(images)
     if said.ndim != 2 or len(said) != len(images):
         raise ConfigError(

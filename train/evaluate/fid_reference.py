@@ -20,7 +20,7 @@ from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
 from train.data.folder import SUFFIXES, ImageFolder, Listing
 from train.data.latents.store import read_index
-from train.data.source import Source, open_source, training_part
+from train.data.source import Source, open_source, training_split
 from train.evaluate.drawing import pixels_of
 from train.evaluate.fid_features import Features, Statistics, statistics
 from train.evaluate.npz import Pixels, StoredImages, open_images
@@ -131,7 +131,7 @@ def _data_of(run: RunFolder, config: Pretrain) -> tuple[Source, str]:
             )
         return _folder(Path(images.path), size=images.size)
     told = json.dumps(to_tree(data), sort_keys=True)
-    return training_part(open_source(data), data), hashlib.sha256(told.encode()).hexdigest()
+    return training_split(open_source(data), data), hashlib.sha256(told.encode()).hexdigest()
 
 
 def _folder(folder: Path, *, size: int) -> tuple[Source, str]:

@@ -26,9 +26,9 @@ from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA, batch_decay
 from train.forecast.fake_gpu import gpu_arithmetic, gpu_kernels
 from train.forecast.memory_tracker import StorageTracker
-from train.model.parallelize import DTYPES, is_sharded, lay_out
+from train.model.parallelize import DTYPES, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
-from train.weights.init import start_network
+from train.weights.init import initial_network
 
 _DEVICE = torch.device("cpu")
 
@@ -61,7 +61,7 @@ def count_memory(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
 
 
 def _steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> DryRunMemory:
-    network = start_network(config, layout, resumes=is_sharded(layout))
+    network = initial_network(config, layout, resumes=is_sharded(layout))
     model = _laid_out(network, config, layout)
     parameters = storages.held
     average = EMA(network, decay=batch_decay(config.train), warmup=False)
@@ -137,10 +137,10 @@ def _laid_out(network: nn.Module, config: Pretrain, layout: BatchLayout) -> nn.M
     alone = dataclasses.replace(layout, replicate=1)
     ranks = Ranks(rank=0, world=layout.world, local_rank=0, local_world=1, device=_DEVICE)
     if is_sharded(layout):
-        return lay_out(network, config, layout=layout, ranks=ranks)
+        return parallelize(network, config, layout=layout, ranks=ranks)
     # It is on its device, and torch cannot move parameters without data.
     with mock.patch("train.model.parallelize._materialise"):
-        return lay_out(network, config, layout=alone, ranks=ranks)
+        return parallelize(network, config, layout=alone, ranks=ranks)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from train.diffusion.timesteps import Bins, bins_of
+from train.diffusion.timesteps import Bins, bin_indices
 
 
 class AdalnGram:
@@ -67,7 +67,7 @@ class AdalnGram:
         whole = torch.stack([gram.sum(), gram.new_full((), images * (images - 1))])
         if weight is not None:
             squares, gram = squares / weight.square(), gram / torch.outer(weight, weight)
-        mask = nn.functional.one_hot(bins_of(t, self._edges), self._count).to(gram)
+        mask = nn.functional.one_hot(bin_indices(t, self._edges), self._count).to(gram)
         counts = mask.sum(0)
         parts = [((gram @ mask) * mask).sum(0), counts * (counts - 1), squares @ mask, counts]
         return torch.cat([*parts, whole]).double()

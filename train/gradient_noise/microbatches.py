@@ -16,7 +16,7 @@ from configs.schema import Pretrain
 from train.data.loader import Microbatch
 from train.data.source import Source
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import Augmentation, order, probe
+from train.diffusion.rng import Augmentation, epoch_order, probe_generator
 from train.diffusion.timesteps import Bins, Density, Time, TimeSampler
 
 # The time of an image from a uniform number of its own and its place in the microbatch.
@@ -26,11 +26,11 @@ Times = Callable[[float, int], Time]
 def binned_times(config: Pretrain, bins: Bins, k: int) -> Times:
     """Times by the density within bin `k`."""
     density = Density(objective=config.objective, shift=time_shift(config))
-    low, high = (density.below(float(edge)) for edge in bins.edges[k : k + 2])
+    low, high = (density.cdf(float(edge)) for edge in bins.edges[k : k + 2])
     # Halving ends a rounding beyond an edge: no time may fall into the next bin.
     inside = np.nextafter(np.float32(bins.edges[k + 1]), np.float32(0))
     return lambda u, position: Time(
-        t=float(np.clip(density.time(low + u * (high - low)), bins.edges[k], inside))
+        t=float(np.clip(density.quantile(low + u * (high - low)), bins.edges[k], inside))
     )
 
 
@@ -39,7 +39,7 @@ def all_times(config: Pretrain) -> Times:
     shift, seed = time_shift(config), config.seed
     density = Density(objective=config.objective, shift=shift)
     sampler = TimeSampler(config.objective, shift=shift, seed=seed)
-    return lambda u, position: sampler.time(u, drawn=density.time(u), position=position)
+    return lambda u, position: sampler.time(u, drawn=density.quantile(u), position=position)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class NoiseMicrobatches:
 
     def batch(self, times: Times, *, step: int, number: int) -> Microbatch:
         """Microbatch `number` at `step`: images with replacement, variants and noise anew."""
-        data, chance = self.config.data, probe(self.seed, step, number)
+        data, chance = self.config.data, probe_generator(self.seed, step, number)
         indices = self._among[chance.integers(len(self._among), size=self.images)]
         u, drop, flip = chance.random((3, self.images))
         noise = chance.standard_normal(
@@ -79,9 +79,9 @@ class NoiseMicrobatches:
     def _among(self) -> NDArray[np.int64]:
         """The images of the share; a smaller share's are among a larger one's."""
         size = len(self.source)
-        return order(self.seed, 0, size)[: max(1, round(self.share * size))]
+        return epoch_order(self.seed, 0, size)[: max(1, round(self.share * size))]
 
     def _drawn(self, index: int, position: int, *, flips: bool) -> tuple[NDArray[np.float32], int]:
         flip = self.config.data.flip and flips
         variant = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
-        return self.source.drawn(index, variant)
+        return self.source.augmented(index, variant)

@@ -18,7 +18,7 @@ from configs.load import expect, load
 from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.schema.objective import Objective as Asked
-from train.data.source import open_source, training_part
+from train.data.source import open_source, training_split
 from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
@@ -30,7 +30,7 @@ from train.gradient_noise.microbatches import NoiseMicrobatches, Times, all_time
 from train.model.build import build_network
 from train.model.parallelize import autocast
 from train.pretrain.optimizer import squares
-from train.weights.load import load_file_into
+from train.weights.load import load_whole_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Samples:
         self._asked, self._ranks = asked, ranks
         self.config = config_of_noise(asked)
         self._bins = Bins(count=asked.bins) if asked.bins else None
-        source = training_part(open_source(self.config.data), self.config.data)
+        source = training_split(open_source(self.config.data), self.config.data)
         self._probe = NoiseMicrobatches(
             source=source,
             config=self.config,
@@ -168,7 +168,7 @@ class Samples:
         if self._loaded == step:
             return
         if self._asked.run is None:
-            load_file_into(self._network, self.config)
+            load_whole_weights(self._network, self.config)
         else:
             load_weights(self._folder(), self._network, which=self._asked.weights, step=step)
         self._loaded = step

@@ -9,7 +9,7 @@ from train.model.linear import Linear
 from train.model.mlp import MLPS
 
 
-class ModulatedBlock(nn.Module):
+class AdaLNBlock(nn.Module):
     """Attention and MLP, each normalised, shifted, scaled and gated by the condition."""
 
     def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:
@@ -26,7 +26,7 @@ class ModulatedBlock(nn.Module):
         return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
 
 
-class PlainBlock(nn.Module):
+class InContextBlock(nn.Module):
     """Attention and MLP, each after a layer norm; the condition stands among the tokens."""
 
     def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:

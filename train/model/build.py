@@ -20,7 +20,7 @@ class Network(Protocol):
         """The parts that are sharded, recomputed and compiled one by one."""
         ...
 
-    def fill_tables(self) -> None:
+    def init_buffers(self) -> None:
         """Compute what is neither learned nor saved, on the device of the weights."""
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:

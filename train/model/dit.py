@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.model.block import ModulatedBlock, PlainBlock, modulate
+from train.model.block import AdaLNBlock, InContextBlock, modulate
 from train.model.linear import Linear
 from train.model.positions import rope_table, sincos_table
 
@@ -44,7 +44,7 @@ class DiT(nn.Module):
         self.patches_in = Linear(channels * patch**2, width)
         self.time = nn.Sequential(Linear(FREQUENCIES, width), nn.SiLU(), Linear(width, width))
         self.label = nn.Embedding(classes + 1, width)
-        block = PlainBlock if self.in_context else ModulatedBlock
+        block = InContextBlock if self.in_context else AdaLNBlock
         hidden = int(width * mlp_ratio)
         self.blocks = nn.ModuleList(
             block(width=width, heads=heads, hidden=hidden, mlp=mlp, qk_norm=qk_norm)
@@ -55,10 +55,10 @@ class DiT(nn.Module):
         else:
             self.modulation_out = Linear(width, 2 * width)
         self.patches_out = Linear(width, channels * patch**2)
-        self.fill_tables()
+        self.init_buffers()
         self._draw_weights()
 
-    def fill_tables(self) -> None:
+    def init_buffers(self) -> None:
         """Compute what is neither learned nor saved, on the device of the weights."""
         side, width, heads, positions = self._grid
         device = self.patches_in.weight.device
@@ -75,7 +75,7 @@ class DiT(nn.Module):
         tokens = self.patches_in(self._to_patches(x))
         if self.places is not None:
             tokens = tokens + self.places
-        time = self.time(sinusoid(1000 * t, spread=self._frequencies))
+        time = self.time(timestep_embedding(1000 * t, spread=self._frequencies))
         kind = self.label(label)
         if self.in_context:
             tokens = torch.cat([time.unsqueeze(1), kind.unsqueeze(1), tokens], dim=1)
@@ -107,7 +107,7 @@ class DiT(nn.Module):
         if not self.in_context:
             # adaLN-zero: every block begins as the identity, and the output as 0.
             for block in self.blocks:
-                assert isinstance(block, ModulatedBlock)
+                assert isinstance(block, AdaLNBlock)
                 nn.init.zeros_(block.modulation.weight)
             nn.init.zeros_(self.modulation_out.weight)
 
@@ -118,7 +118,7 @@ def _xavier(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def sinusoid(t: Tensor, *, spread: str = "dit") -> Tensor:
+def timestep_embedding(t: Tensor, *, spread: str = "dit") -> Tensor:
     """`t` `[B]` in the range of 1000 steps as `[B, 256]` cosines and sines.
 
     diffusers' DiT spreads its frequencies a little wider than the one it follows.

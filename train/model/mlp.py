@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from train.model.linear import Linear
 
 
-class Gelu(nn.Module):
+class GeluMLP(nn.Module):
     """Two linear layers around a tanh GELU."""
 
     def __init__(self, *, width: int, hidden: int) -> None:
@@ -19,7 +19,7 @@ class Gelu(nn.Module):
         return self.down(F.gelu(self.up(x), approximate="tanh"))
 
 
-class SwiGlu(nn.Module):
+class SwiGLU(nn.Module):
     """Three linear layers: one gates another through a SiLU (Shazeer 2020)."""
 
     def __init__(self, *, width: int, hidden: int) -> None:
@@ -33,4 +33,4 @@ class SwiGlu(nn.Module):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
-MLPS: dict[str, type[Gelu] | type[SwiGlu]] = {"gelu": Gelu, "swiglu": SwiGlu}
+MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}

@@ -33,7 +33,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
-from train.model.block import ModulatedBlock, PlainBlock
+from train.model.block import AdaLNBlock, InContextBlock
 from train.model.build import Network
 from train.model.float8 import check_float8, use_float8
 
@@ -54,7 +54,7 @@ _KEPT = {
 }
 
 
-def lay_out(
+def parallelize(
     network: nn.Module, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
 ) -> nn.Module:
     """The network as its ranks share it, on their device; weights on `meta` stay undefined.
@@ -65,11 +65,11 @@ def lay_out(
     if config.train.float8:
         check_float8(ranks.device)
         use_float8(blocks)
-    recompute(blocks, config.activation_checkpointing)
+    apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
     if mesh is not None and layout.tensor > 1:
         for block in blocks:
-            split_block(block, mesh["tensor"])
+            apply_tensor_parallel(block, mesh["tensor"])
     if mesh is not None and is_sharded(layout):
         _shard(network, blocks, mesh["replicate", "shard"], config)
     _materialise(network, ranks.device)
@@ -92,7 +92,7 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, DTYPES[precision if lower else "bf16"], enabled=lower)
 
 
-def reducing(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManager[None]:
+def gradient_sync(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManager[None]:
     """Inside the `with` a microbatch; after the `last` of a step, ranks reduce their gradients."""
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
@@ -106,7 +106,7 @@ def is_sharded(layout: BatchLayout) -> bool:
     return layout.shard > 1 or layout.tensor > 1
 
 
-def recompute(blocks: list[nn.Module], asked: ActivationCheckpointing) -> None:
+def apply_activation_checkpointing(blocks: list[nn.Module], asked: ActivationCheckpointing) -> None:
     """Let the chosen blocks compute their forward pass again in the backward pass."""
     if asked.mode == "none":
         return
@@ -136,13 +136,13 @@ def _policy(
     return CheckpointPolicy.MUST_SAVE if op in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def split_block(block: nn.Module, mesh: DeviceMesh) -> None:
+def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     """Split a block's matrix products over the ranks of `mesh` (Shoeybi et al. 2019).
 
     Each rank has whole heads and a part of the hidden layer; the modulation is split by rows
     and gathered, for it holds a third of a DiT's parameters.
     """
-    assert isinstance(block, (ModulatedBlock, PlainBlock))
+    assert isinstance(block, (AdaLNBlock, InContextBlock))
     plan: dict[str, ParallelStyle] = {
         "attention.qkv": ColwiseParallel(),
         "attention.out": RowwiseParallel(),
@@ -151,7 +151,7 @@ def split_block(block: nn.Module, mesh: DeviceMesh) -> None:
     }
     if hasattr(block.mlp, "gate"):
         plan["mlp.gate"] = ColwiseParallel()
-    if isinstance(block, ModulatedBlock):
+    if isinstance(block, AdaLNBlock):
         plan["modulation"] = ColwiseParallel(output_layouts=Replicate())
     if list(block.attention.q_norm.parameters()):
         # Queries and keys [B, heads, T, head_dim] are split over the heads.
@@ -175,6 +175,6 @@ def _shard(network: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, config
 def _materialise(network: nn.Module, device: torch.device) -> None:
     if any(parameter.is_meta for parameter in network.parameters()):
         network.to_empty(device=device)
-        cast(Network, network).fill_tables()
+        cast(Network, network).init_buffers()
     else:
         network.to(device)

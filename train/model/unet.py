@@ -48,7 +48,7 @@ class UNet(nn.Module):
         unet = self.unet
         return [*unet.down_blocks, unet.mid_block, *unet.up_blocks]
 
-    def fill_tables(self) -> None:
+    def init_buffers(self) -> None:
         """It has none."""
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:

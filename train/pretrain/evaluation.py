@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from configs.schema import Pretrain
-from train.data.latents.vae import pictures
+from train.data.latents.vae import decode_samples
 from train.engine.context import TrainingContext
 from train.engine.distributed import data_rank
 from train.engine.metrics import log
@@ -88,7 +88,7 @@ class PretrainEvaluator:
         if images is not None:
             file = attempt.run.samples / f"step-{context.state.step:09d}.png"
             save_grid(
-                pictures(images, config, device=device), file, columns=config.sample.per_class
+                decode_samples(images, config, device=device), file, columns=config.sample.per_class
             )
         context.clocks.lap("sample", drain=True)
 

@@ -25,7 +25,7 @@ from configs.schema import Pretrain
 from train.data.loader import Microbatch
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
-from train.model.parallelize import autocast, reducing
+from train.model.parallelize import autocast, gradient_sync
 from train.pretrain.optimizer import gradient_norm, scale_gradients
 from train.pretrain.train_state import TrainState, make_train_state
 
@@ -98,7 +98,7 @@ def _train(config: Pretrain, layout: BatchLayout, ranks: Ranks) -> None:
     few = dataclasses.replace(layout, accumulation=min(layout.accumulation, 2))
     for step in range(1, _STEPS + 1):
         for number in range(few.accumulation):
-            with reducing(train_state.model, last=number == few.accumulation - 1):
+            with gradient_sync(train_state.model, last=number == few.accumulation - 1):
                 _backward(config, train_state, _batch(config, few.micro_batch).to(ranks.device))
         scale_gradients(train_state.network, 1 / (gradient_norm(train_state.network) + 1))
         train_state.optimizer.step()

@@ -6,8 +6,8 @@ from configs.checks.batch import BatchLayout, divide
 from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from train.data.loader import Loading, Microbatch, microbatches
-from train.data.source import Source, held_out_part, open_source, training_part
+from train.data.loader import LoaderIterator, Microbatch, microbatches
+from train.data.source import Source, held_out_split, open_source, training_split
 from train.diffusion.timesteps import Bins
 from train.engine.attempt import Attempt, carry_out
 from train.engine.checkpoint import CheckpointSaver, TrainingState, agree_on_newest, load_checkpoint
@@ -68,7 +68,7 @@ def _newest(
 def _loop(
     context: TrainingContext[Pretrain],
     train_state: TrainState,
-    batches: Loading[Microbatch],
+    batches: LoaderIterator[Microbatch],
     validation: HeldOutLoss | None,
     noise: OnlineNoise | None,
 ) -> Loop[Pretrain]:
@@ -102,7 +102,7 @@ def _loop(
     )
 
 
-def _batches(context: TrainingContext[Pretrain], training: Source) -> Loading[Microbatch]:
+def _batches(context: TrainingContext[Pretrain], training: Source) -> LoaderIterator[Microbatch]:
     ranks, layout = context.attempt.ranks, context.layout
     return microbatches(
         training,
@@ -141,7 +141,7 @@ def _noise(
 
 
 def _training_images(source: Source, config: Pretrain) -> Source:
-    training = training_part(source, config.data)
+    training = training_split(source, config.data)
     if len(training) < config.train.global_batch:
         raise DataError(
             f"{len(training)} training images are fewer than train.global_batch "
@@ -154,7 +154,7 @@ def _validation(context: TrainingContext[Pretrain], source: Source) -> HeldOutLo
     config = context.attempt.config
     if config.validation.every is None:
         return None
-    kept = held_out_part(source, config.data)
+    kept = held_out_split(source, config.data)
     if len(kept) == 0:
         raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
     return HeldOutLoss(kept, config, layout=context.layout, ranks=context.attempt.ranks)

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from configs.schema import Pretrain
-from train.data.loader import Loading, Microbatch
+from train.data.loader import LoaderIterator, Microbatch
 from train.engine.context import TrainingContext
 from train.engine.profiler import ProfileWindow
 from train.gradient_noise.online import OnlineNoise
-from train.model.parallelize import autocast, reducing
+from train.model.parallelize import autocast, gradient_sync
 from train.pretrain.optimizer import clip_factor, gradient_squares, learning_rate
 from train.pretrain.train_state import TrainState
 
@@ -22,7 +22,7 @@ class PretrainStep:
 
     context: TrainingContext[Pretrain]
     train_state: TrainState
-    batches: Loading[Microbatch]
+    batches: LoaderIterator[Microbatch]
     window: ProfileWindow
     noise: OnlineNoise | None
 
@@ -56,7 +56,7 @@ class PretrainStep:
             group["lr"] = self._rate(step)
         for number in range(accumulation):
             last = number == accumulation - 1
-            with reducing(train_state.model, last=last):
+            with gradient_sync(train_state.model, last=last):
                 loss = self._backward(last=last)
         self.context.finite.check()
         with self.window.region("optimizer"):

@@ -13,9 +13,9 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
 from train.engine.numerics import LossScaler
-from train.model.parallelize import lay_out
+from train.model.parallelize import parallelize
 from train.pretrain.optimizer import make_optimizer
-from train.weights.init import finish_network, start_network
+from train.weights.init import initial_network, load_deferred_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,10 @@ def make_train_state(
     config: Pretrain, *, layout: BatchLayout, ranks: Ranks, resumes: bool = False
 ) -> TrainState:
     """As it is before the first step; one that `resumes` waits for its checkpoint's weights."""
-    network = start_network(config, layout, resumes=resumes)
-    model = lay_out(network, config, layout=layout, ranks=ranks)
+    network = initial_network(config, layout, resumes=resumes)
+    model = parallelize(network, config, layout=layout, ranks=ranks)
     if not resumes:
-        finish_network(network, config)
+        load_deferred_weights(network, config)
     return TrainState(
         network=network,
         model=model,

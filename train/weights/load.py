@@ -19,12 +19,12 @@ from train.weights.published import State, from_diffusers, from_official, is_off
 from train.weights.seed import NOTE
 
 
-def is_sharded_source(path: Path) -> bool:
+def has_sharded_weights(path: Path) -> bool:
     """Whether weights come from a run or a seed checkpoint, which any layout can read."""
     return is_run(path) or (path / NOTE).is_file()
 
 
-def load_file_into(network: nn.Module, config: Pretrain) -> None:
+def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
     """Load `model.init_from`, a file or a diffusers folder, into the whole network."""
     path = Path(str(config.model.init_from))
     state = _read(path, config)
@@ -38,7 +38,7 @@ def load_file_into(network: nn.Module, config: Pretrain) -> None:
     network.load_state_dict(state)
 
 
-def load_sharded_into(network: nn.Module, config: Pretrain) -> None:
+def load_sharded_weights(network: nn.Module, config: Pretrain) -> None:
     """Load `model.init_from`, a run or a seed checkpoint, into a network however it is laid out."""
     path = Path(str(config.model.init_from))
     if not is_run(path):

@@ -21,9 +21,9 @@ from tests.train.tiny_vae import save_cosmos, save_kl, spoil_config
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
-from train.data.latents.vae import Vae, check_vae, pictures, vae_facts
+from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
 from train.data.loader import Microbatch, microbatches
-from train.data.source import open_source, training_part
+from train.data.source import open_source, training_split
 from train.diffusion.rng import Augmentation
 
 
@@ -91,18 +91,18 @@ def test_without_a_posterior_every_draw_is_the_latent_itself(cosmos: Path) -> No
     source = store(cosmos)
     assert source.index.moments == 1
     for epoch in (0, 1):
-        assert np.array_equal(source.drawn(3, variant(epoch=epoch))[0], source[3][0])
+        assert np.array_equal(source.augmented(3, variant(epoch=epoch))[0], source[3][0])
 
 
 def test_a_draw_is_mean_and_std_times_noise_of_its_own(made: Path) -> None:
     source = store(made)
     (mean, std), label = source.moments(3)
-    first, found = source.drawn(3, variant())
+    first, found = source.augmented(3, variant())
     noise = (first - mean) / std
     assert found == label
     assert std.min() > 0.1
     np.testing.assert_allclose(noise, variant().noise(mean.shape), rtol=1e-3, atol=1e-4)
-    assert np.array_equal(first, source.drawn(3, variant())[0])
+    assert np.array_equal(first, source.augmented(3, variant())[0])
     for other in (variant(epoch=1), variant(seed=2), variant(index=4)):
         assert abs(np.corrcoef(noise.ravel(), other.noise(mean.shape).ravel())[0, 1]) < 0.3
 
@@ -111,7 +111,7 @@ def test_a_flip_takes_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(m
     source = store(made)
     plain, flipped = source.moments(3)[0], source.moments(3, flip=True)[0]
     assert not np.allclose(flipped, plain[..., ::-1], atol=0.05)
-    drawn = source.drawn(3, variant(flip=True))[0]
+    drawn = source.augmented(3, variant(flip=True))[0]
     np.testing.assert_allclose(drawn, flipped[0] + flipped[1] * variant().noise(plain[0].shape))
 
 
@@ -120,7 +120,7 @@ def batches(data: Data, *, world: int) -> list[Microbatch]:
     tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
     config = resolve(tree, source="test")
     assert isinstance(config, Pretrain)
-    source = training_part(open_source(data), data)
+    source = training_split(open_source(data), data)
     layout = divide(config, world=world)
     loaders = [
         microbatches(source, config, layout=layout, rank=rank, images=0, pin=False)
@@ -209,11 +209,11 @@ def test_samples_are_decoded_as_diffusers_decodes_them(made: Path, cosmos: Path)
     with torch.no_grad():
         z = drawn / vae.config.scaling_factor + vae.config.shift_factor
         expected = vae.decode(z).sample.clamp(-1, 1)
-    shown = pictures(drawn, run_config(made), device=device)
+    shown = decode_samples(drawn, run_config(made), device=device)
     assert shown.shape == (6, 3, 16, 16)
     torch.testing.assert_close(shown, expected, rtol=0, atol=1e-5)
-    assert pictures(drawn, run_config(cosmos), device=device).shape[1] == 3
-    assert pictures(drawn, Pretrain(), device=device) is drawn
+    assert decode_samples(drawn, run_config(cosmos), device=device).shape[1] == 3
+    assert decode_samples(drawn, Pretrain(), device=device) is drawn
 
 
 def test_decoding_undoes_the_normalisation_of_encoding(cosmos: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_lost_or_other_vae_shows_latents_and_says_so(
     for place, word in (("other", "another VAE"), ("nowhere", "no config of a VAE")):
         config = run_config(made, vae=str(tmp_path / place))
         caplog.clear()
-        assert pictures(drawn, config, device=torch.device("cpu")) is drawn
+        assert decode_samples(drawn, config, device=torch.device("cpu")) is drawn
         assert word in caplog.text
 
 

@@ -9,7 +9,7 @@ import torch
 from configs.checks.batch import divide
 from configs.load import load
 from train.data.loader import Microbatch, microbatches
-from train.data.source import open_source, training_part
+from train.data.source import open_source, training_split
 
 CONFIG = Path("configs/pretrain/digits.yaml")
 
@@ -18,7 +18,7 @@ def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[
     """The batch of each step as all ranks together see it, in the order of the examples."""
     overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
     config = load(CONFIG, ["train.global_batch=16", *overrides])
-    source = training_part(open_source(config.data), config.data)
+    source = training_split(open_source(config.data), config.data)
     layout = divide(config, world=world)
     loaders = [
         microbatches(source, config, layout=layout, rank=rank, images=images, pin=False)
@@ -60,7 +60,7 @@ def test_loader_processes_change_nothing() -> None:
 def test_an_epoch_shows_every_example_once() -> None:
     seen = batches(1, steps=337, train__global_batch=4)
     images = [image.numpy().tobytes() for batch in seen for image in batch.image]
-    source = training_part(open_source(load(CONFIG).data), load(CONFIG).data)
+    source = training_split(open_source(load(CONFIG).data), load(CONFIG).data)
     assert sorted(images) == sorted(source[i][0].tobytes() for i in range(len(source)))
 
 

@@ -14,7 +14,7 @@ from configs.errors import ConfigError, DataError
 from configs.schema.data import Data
 from train.data import digits_png
 from train.data.folder import centre_crop
-from train.data.source import held_out_part, open_source, training_part
+from train.data.source import held_out_split, open_source, training_split
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3, 32, 32), dtype=np.uint8)
 LABELS = np.arange(20).reshape(5, 4) % 10
@@ -90,7 +90,7 @@ def test_digits_are_those_of_scikit_learn_which_is_not_imported_for_them() -> No
 def test_held_out_digits_are_never_trained_on() -> None:
     data = Data(held_out=0.25)
     source = open_source(data)
-    trained, held = training_part(source, data), held_out_part(source, data)
+    trained, held = training_split(source, data), held_out_split(source, data)
     assert (len(trained), len(held)) == (1348, 449)
     kept = {trained[index][0].tobytes() for index in range(len(trained))}
     assert all(held[index][0].tobytes() not in kept for index in range(len(held)))

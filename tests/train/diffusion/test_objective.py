@@ -13,8 +13,15 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
 from configs.schema.objective import Objective as Asked
-from train.diffusion.ddpm import STEPS, ddim, ddpm_mix, min_snr_weight, signal_shares, step_of
-from train.diffusion.flow import flow_mix, shift_time, solve
+from train.diffusion.ddpm import (
+    STEPS,
+    add_noise,
+    alphas_cumprod,
+    ddim,
+    discrete_steps,
+    min_snr_weight,
+)
+from train.diffusion.flow import interpolate, shift_time, solve_ode
 from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.rng import flow_time
 
@@ -40,7 +47,7 @@ def noise_and_label() -> tuple[Tensor, Tensor]:
 
 def test_the_flow_is_a_straight_line_and_its_target_the_velocity() -> None:
     image, noise = torch.randn(3, 1, 4, 4), torch.randn(3, 1, 4, 4)
-    x, target = flow_mix(image, noise, torch.tensor([0.0, 0.5, 1.0]))
+    x, target = interpolate(image, noise, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(target, noise - image)
     torch.testing.assert_close(x[0], image[0])
     torch.testing.assert_close(x[1], (image[1] + noise[1]) / 2)
@@ -53,7 +60,7 @@ def test_the_loss_is_the_mean_error_of_each_image(error: str) -> None:
     image, noise = torch.randn(3, 1, 8, 8), torch.randn(3, 1, 8, 8)
     t, label = torch.tensor([0.1, 0.5, 0.9]), torch.tensor([1, 2, 3])
     losses = DiffusionObjective(config, torch.device("cpu")).losses(bent, image, noise, t, label)
-    x, target = flow_mix(image, noise, t)
+    x, target = interpolate(image, noise, t)
     off = bent(x, t, label) - target
     wanted = off**2 if error == "l2" else off.abs()
     torch.testing.assert_close(losses, wanted.mean(dim=(1, 2, 3)))
@@ -70,7 +77,7 @@ def test_solvers_are_exact_on_a_straight_flow_and_guidance_extrapolates(
         return torch.where((label == NULL).view(-1, 1, 1, 1), free[:1], wanted[:1]).expand_as(x)
 
     noise = torch.randn(2, 1, 2, 2)
-    images = solve(
+    images = solve_ode(
         network, noise, torch.tensor([1, 2]), null_label=NULL, steps=7, guidance=guidance, heun=heun
     )
     velocity = free + guidance * (wanted - free)
@@ -80,7 +87,7 @@ def test_solvers_are_exact_on_a_straight_flow_and_guidance_extrapolates(
 @pytest.mark.parametrize("shift", [1.0, 3.0])
 def test_euler_is_that_of_diffusers(shift: float) -> None:
     noise, label = noise_and_label()
-    ours = solve(bent, noise, label, null_label=NULL, steps=9, guidance=1, shift=shift)
+    ours = solve_ode(bent, noise, label, null_label=NULL, steps=9, guidance=1, shift=shift)
     scheduler = FlowMatchEulerDiscreteScheduler()
     sigmas = shift_time(torch.linspace(1, 0, 10)[:-1], shift).tolist()
     scheduler.set_timesteps(sigmas=sigmas)
@@ -99,7 +106,9 @@ def test_heun_is_of_second_order_and_euler_of_first() -> None:
     exact = noise * np.exp(-np.sin(3) / 3)
 
     def error(steps: int, *, heun: bool) -> float:
-        images = solve(smooth, noise, label, null_label=NULL, steps=steps, guidance=1, heun=heun)
+        images = solve_ode(
+            smooth, noise, label, null_label=NULL, steps=steps, guidance=1, heun=heun
+        )
         return float((images - exact).abs().max())
 
     assert error(20, heun=False) / error(40, heun=False) == pytest.approx(2, rel=0.1)
@@ -113,7 +122,7 @@ def test_ddim_is_that_of_diffusers(prediction: Any, schedule: Any, clamp: bool) 
     noise, label = noise_and_label()
     scheduler = diffusers_ddim(schedule, prediction, clamp=clamp)
     torch.testing.assert_close(
-        signal_shares(schedule).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7
+        alphas_cumprod(schedule).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7
     )
     ours = ddim(
         bent,
@@ -150,15 +159,15 @@ def test_the_noised_image_and_v_are_those_of_diffusers(schedule: Any) -> None:
     image, _ = noise_and_label()
     noise, step = torch.randn_like(image), torch.tensor([0, 10, 500, 990])
     scheduler = diffusers_ddim(schedule, "v")
-    x, v = ddpm_mix(image, noise, signal_shares(schedule)[step], "v")
+    x, v = add_noise(image, noise, alphas_cumprod(schedule)[step], "v")
     torch.testing.assert_close(x, scheduler.add_noise(image, noise, step))
     torch.testing.assert_close(v, scheduler.get_velocity(image, noise, step))
-    assert torch.equal(ddpm_mix(image, noise, signal_shares(schedule)[step], "eps")[1], noise)
+    assert torch.equal(add_noise(image, noise, alphas_cumprod(schedule)[step], "eps")[1], noise)
 
 
 def test_every_time_is_one_of_the_thousand_steps() -> None:
     t = torch.tensor([0.0, 0.00099, 0.001, 0.5, 0.99999, 1.0])
-    assert step_of(t).tolist() == [0, 0, 1, 500, 999, 999]
+    assert discrete_steps(t).tolist() == [0, 0, 1, 500, 999, 999]
 
 
 def test_min_snr_weighs_as_the_paper_does() -> None:
@@ -176,7 +185,7 @@ def test_the_weight_of_min_snr_reaches_the_loss() -> None:
         )
         for more in ([], ["objective.min_snr=5"])
     )
-    weight = min_snr_weight(signal_shares("linear")[step_of(t)], 5.0, "eps")
+    weight = min_snr_weight(alphas_cumprod("linear")[discrete_steps(t)], 5.0, "eps")
     torch.testing.assert_close(weighed, plain * weight)
     assert weight[0] < 0.01
 

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 
 from configs.schema.objective import Objective
-from train.diffusion.rng import draw, held_out, order, sample_noise
+from train.diffusion.rng import epoch_order, example_randomness, held_out_indices, sample_noise
 
 SHAPE = (1, 8, 8)
 
 
 def test_the_same_place_draws_the_same_and_another_place_something_else() -> None:
-    first = draw(1, 2, 3, shape=SHAPE, objective=Objective())
-    again = draw(1, 2, 3, shape=SHAPE, objective=Objective())
+    first = example_randomness(1, 2, 3, shape=SHAPE, objective=Objective())
+    again = example_randomness(1, 2, 3, shape=SHAPE, objective=Objective())
     assert first.t == again.t
     assert np.array_equal(first.noise, again.noise)
     for place in [(2, 2, 3), (1, 3, 3), (1, 2, 4), (1, 3, 2)]:
-        other = draw(*place, shape=SHAPE, objective=Objective())
+        other = example_randomness(*place, shape=SHAPE, objective=Objective())
         assert other.t != first.t
         assert not np.array_equal(other.noise, first.noise)
 
 
 def test_an_epoch_visits_every_example_once_in_an_order_of_its_own() -> None:
-    first, second = order(0, 0, 100), order(0, 1, 100)
+    first, second = epoch_order(0, 0, 100), epoch_order(0, 1, 100)
     assert sorted(first) == sorted(second) == list(range(100))
     assert not np.array_equal(first, second)
 
@@ -30,7 +30,10 @@ def test_an_epoch_visits_every_example_once_in_an_order_of_its_own() -> None:
 def test_times_have_the_density_that_was_asked_for(timesteps: str) -> None:
     objective = Objective(timesteps=timesteps, logit_mean=0.5, logit_std=0.8)
     times = np.array(
-        [draw(0, 0, index, shape=(1,), objective=objective).t for index in range(4000)]
+        [
+            example_randomness(0, 0, index, shape=(1,), objective=objective).t
+            for index in range(4000)
+        ]
     )
     if timesteps == "uniform":
         mean, std, found = 0.5, 12**-0.5, times
@@ -43,7 +46,9 @@ def test_times_have_the_density_that_was_asked_for(timesteps: str) -> None:
 
 def test_labels_are_dropped_and_images_flipped_as_often_as_asked() -> None:
     objective = Objective(label_dropout=0.25)
-    draws = [draw(0, 0, index, shape=(1,), objective=objective) for index in range(4000)]
+    draws = [
+        example_randomness(0, 0, index, shape=(1,), objective=objective) for index in range(4000)
+    ]
     assert np.mean([chance.drop_label for chance in draws]) == pytest.approx(0.25, abs=0.035)
     assert np.mean([chance.flip for chance in draws]) == pytest.approx(0.5, abs=0.04)
 
@@ -52,11 +57,11 @@ def test_noise_is_standard_normal_and_not_shared_between_examples_and_samples() 
     noise = np.stack([sample_noise(0, index, (64, 64)) for index in range(20)])
     assert noise.mean() == pytest.approx(0, abs=0.02)
     assert noise.std() == pytest.approx(1, abs=0.02)
-    example = draw(0, 0, 0, shape=(64, 64), objective=Objective()).noise
+    example = example_randomness(0, 0, 0, shape=(64, 64), objective=Objective()).noise
     assert abs(np.corrcoef(example.ravel(), noise[0].ravel())[0, 1]) < 0.08
 
 
 def test_what_is_held_out_is_the_same_for_every_seed_and_of_the_asked_size() -> None:
-    assert len(held_out(1797, 0.25)) == 449
-    assert np.array_equal(held_out(100, 0.1), held_out(100, 0.1))
-    assert len(held_out(100, 0.0)) == 0
+    assert len(held_out_indices(1797, 0.25)) == 449
+    assert np.array_equal(held_out_indices(100, 0.1), held_out_indices(100, 0.1))
+    assert len(held_out_indices(100, 0.0)) == 0

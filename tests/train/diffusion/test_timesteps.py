@@ -10,8 +10,8 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.schema.objective import Objective
 from tests.train.data.test_loader import CONFIG, batches, same
-from train.diffusion.rng import draw
-from train.diffusion.timesteps import Bins, Density, TimeSampler, bins_of
+from train.diffusion.rng import example_randomness
+from train.diffusion.timesteps import Bins, Density, TimeSampler, bin_indices
 
 DENSITIES = {
     "uniform": (Objective(timesteps="uniform"), 1.0),
@@ -30,14 +30,14 @@ def density(request: pytest.FixtureRequest) -> Density:
 
 def test_the_share_below_a_time_is_the_inverse_of_the_quantile(density: Density) -> None:
     for u in (0.001, 0.1, 0.5, 0.93, 0.999):
-        assert density.below(density.time(u)) == pytest.approx(u, abs=1e-9)
-    assert density.below(0.0) == 0
-    assert density.below(1.0) == 1
+        assert density.cdf(density.quantile(u)) == pytest.approx(u, abs=1e-9)
+    assert density.cdf(0.0) == 0
+    assert density.cdf(1.0) == 1
 
 
 def test_the_weights_of_bins_are_what_is_drawn_of_them(density: Density) -> None:
     drawn = [
-        draw(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
+        example_randomness(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
         for n in range(4000)
     ]
     found = np.histogram(drawn, bins=Bins(count=5).edges)[0] / 4000
@@ -56,25 +56,27 @@ def test_a_known_density_has_its_known_weights() -> None:
 def test_fault_bins_leave_out_their_ends(dtype: torch.dtype) -> None:
     """Study C's bins were open at t = 100, 200, ... of 1,000, which no bin held."""
     steps = torch.arange(1000, dtype=torch.float64)
-    found = bins_of(steps / 1000, EDGES)
+    found = bin_indices(steps / 1000, EDGES)
     assert torch.equal(found, (steps // 100).long())
     assert torch.equal(torch.bincount(found), torch.full((10,), 100))
-    ends = bins_of(torch.tensor([0.0, 1.0, np.nextafter(1, 0)], dtype=dtype), EDGES)
+    ends = bin_indices(torch.tensor([0.0, 1.0, np.nextafter(1, 0)], dtype=dtype), EDGES)
     assert ends.tolist() == [0, 9, 9]
     between = torch.rand(10_000, dtype=dtype)
-    k, t = bins_of(between, EDGES), between.double()
+    k, t = bin_indices(between, EDGES), between.double()
     assert bool(((EDGES[k] <= t) & (t < EDGES[k + 1])).all())
 
 
 def times(objective: Objective, n: int, *, shift: float = 1.0) -> list:
     sampler = TimeSampler(objective, shift=shift, seed=3)
-    draws = (draw(3, 0, i, shape=(1,), objective=objective, shift=shift) for i in range(n))
+    draws = (
+        example_randomness(3, 0, i, shape=(1,), objective=objective, shift=shift) for i in range(n)
+    )
     return [sampler.time(one.u, drawn=one.t, position=i) for i, one in enumerate(draws)]
 
 
 def test_each_group_has_one_time_of_every_stratum(density: Density) -> None:
     objective = density.objective.model_copy(update={"sampler": "stratified", "strata": 8})
-    found = [density.below(one.t) for one in times(objective, 64, shift=density.shift)]
+    found = [density.cdf(one.t) for one in times(objective, 64, shift=density.shift)]
     groups = [sorted(int(u * 8) for u in found[k : k + 8]) for k in range(0, 64, 8)]
     assert groups == [list(range(8))] * 8
     assert [int(u * 8) for u in found[:8]] != [int(u * 8) for u in found[8:16]]
@@ -88,7 +90,7 @@ def test_by_variance_bins_have_their_shares_and_weights_undo_them(density: Densi
     t, weight = np.array([one.t for one in found]), np.array([one.weight for one in found])
     counts = np.histogram(t, bins=Bins(count=4).edges)[0] / n
     assert np.abs(counts - np.array(shares) / 8).max() < 4 * np.sqrt(0.25 / n)
-    plain = np.array([density.time((k + 0.5) / 4096) for k in range(4096)])
+    plain = np.array([density.quantile((k + 0.5) / 4096) for k in range(4096)])
     for f in (np.ones_like, np.square, lambda t: np.sin(9 * t)):
         each = weight * f(t)
         assert abs(each.mean() - f(plain).mean()) < 4 * each.std() / np.sqrt(n)

@@ -17,7 +17,7 @@ from configs.schema import NoiseRun, Pretrain
 from configs.yaml12 import dump_yaml
 from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
-from train.data.source import open_source, training_part
+from train.data.source import open_source, training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks
@@ -131,7 +131,7 @@ def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None
 def test_fault_small_batches_are_not_of_the_size_they_say(run: RunFolder) -> None:
     """Study C's small batches of nominally 100 images held 46.5, and not equally many."""
     config = config_of_noise(noise_config(run=str(run.path)))
-    source = training_part(open_source(config.data), config.data)
+    source = training_split(open_source(config.data), config.data)
     probe = NoiseMicrobatches(source=source, config=config, images=10, seed=0)
     for k in range(10):
         times = binned_times(config, Bins(count=10), k)
@@ -150,7 +150,7 @@ def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> 
     Here the share is what is drawn from: of one image the noise between images is gone.
     """
     config = config_of_noise(noise_config(run=str(run.path)))
-    source = training_part(open_source(config.data), config.data)
+    source = training_split(open_source(config.data), config.data)
     times = binned_times(config, Bins(count=2), 0)
     seen = []
     for share in (1e-9, 0.02, 1.0):

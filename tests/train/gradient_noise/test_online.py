@@ -15,9 +15,9 @@ from configs.checks.batch import divide
 from configs.load import load
 from configs.schema import Pretrain
 from train.data.loader import Microbatch
-from train.data.source import open_source, training_part
+from train.data.source import open_source, training_split
 from train.diffusion.objective import DiffusionObjective
-from train.diffusion.timesteps import Bins, bins_of
+from train.diffusion.timesteps import Bins, bin_indices
 from train.engine.distributed import process_group, read_ranks
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import AccumulationHook, make_hook
@@ -25,7 +25,7 @@ from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import build_network
 from train.model.dit import DiT
-from train.model.parallelize import recompute
+from train.model.parallelize import apply_activation_checkpointing
 from train.pretrain.optimizer import gradient_squares, squares
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -108,7 +108,7 @@ def gram_sums(network: DiT, batch: Microbatch, *, factor: float = 0.25) -> Tenso
 def expected_sums(network: DiT, batch: Microbatch) -> Tensor:
     each = per_sample(network, batch).detach().double()
     gram = each @ each.T
-    kinds = bins_of(batch.t, torch.from_numpy(Bins(count=4).edges))
+    kinds = bin_indices(batch.t, torch.from_numpy(Bins(count=4).edges))
     rows: list[list[float]] = [[], [], [], []]
     for k in range(4):
         part = gram[kinds == k][:, kinds == k]
@@ -135,7 +135,7 @@ def test_the_gram_of_one_backward_is_that_of_per_sample_gradients(
 def test_recomputed_blocks_are_seen_once() -> None:
     config = config_of("activation_checkpointing.mode=full")
     plain, again = build_network(config), build_network(config)
-    recompute(list(again.blocks), config.activation_checkpointing)
+    apply_activation_checkpointing(list(again.blocks), config.activation_checkpointing)
     batch = batch_of(8)
     torch.testing.assert_close(gram_sums(again, batch), gram_sums(plain, batch))
 
@@ -253,7 +253,7 @@ def test_a_step_that_overflowed_is_left_out_and_counted() -> None:
 def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
     """A measurement of the whole model by two bins, one sample each."""
     config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
-    source, ranks = training_part(open_source(config.data), config.data), read_ranks()
+    source, ranks = training_split(open_source(config.data), config.data), read_ranks()
     with process_group(ranks):
         whole = WholeModelNoise(
             source,

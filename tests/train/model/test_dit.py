@@ -8,11 +8,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from configs.load import resolve, to_tree
 from configs.schema import Pretrain
 from train.model.attention import attend
-from train.model.block import ModulatedBlock
+from train.model.block import AdaLNBlock
 from train.model.build import build_network
 from train.model.dit import DiT
 from train.model.flops import dit_macs, recomputed_macs, training_flops
-from train.model.parallelize import recompute
+from train.model.parallelize import apply_activation_checkpointing
 from train.model.positions import rope_table, rotate, sincos_table
 
 SIZES = {
@@ -174,7 +174,7 @@ def test_recomputed_macs_are_those_of_the_blocks_that_are_run_again(
     config = resolve(tree, source="test")
     with torch.device("meta"):
         network = build_network(config)
-        recompute(list(network.blocks), config.activation_checkpointing)
+        apply_activation_checkpointing(list(network.blocks), config.activation_checkpointing)
         arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
         with FlopCounterMode(display=False) as counted:
             network(*arguments).square().sum().backward()
@@ -212,7 +212,7 @@ def test_rotation_keeps_lengths() -> None:
 
 def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -> None:
     block = awake(config_of()).blocks[0]
-    assert isinstance(block, ModulatedBlock)
+    assert isinstance(block, AdaLNBlock)
     before, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
     plain = before(x, rope)
     with torch.no_grad():

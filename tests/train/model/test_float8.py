@@ -6,15 +6,15 @@ from torch import nn
 
 from configs.errors import ConfigError
 from tests.real_runs import TINY, trained
-from train.model.block import ModulatedBlock
+from train.model.block import AdaLNBlock
 from train.model.float8 import check_float8, use_float8
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
 
 
-def make_block() -> ModulatedBlock:
+def make_block() -> AdaLNBlock:
     torch.manual_seed(0)
-    return ModulatedBlock(width=64, heads=2, hidden=256, mlp="swiglu", qk_norm=True)
+    return AdaLNBlock(width=64, heads=2, hidden=256, mlp="swiglu", qk_norm=True)
 
 
 def test_large_products_are_rounded_and_the_modulation_is_not() -> None:

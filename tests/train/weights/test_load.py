@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.model.build import build_network
-from train.weights.load import load_file_into
+from train.weights.load import load_whole_weights
 
 LIKE_DIT = {"positions": "sincos", "qk_norm": False}
 State = dict[str, Tensor]
@@ -53,7 +53,7 @@ def config_of(init_from: Path, **model: Any) -> Pretrain:
 def output_of(config: Pretrain, published: Any) -> tuple[Tensor, Tensor]:
     """What our network and diffusers' say of the same input."""
     network = build_network(config)
-    load_file_into(network, config)
+    load_whole_weights(network, config)
     torch.manual_seed(1)
     x, step, label = torch.randn(5, 3, 8, 8), torch.tensor([0, 1, 250, 700, 999]), torch.arange(5)
     with torch.no_grad():
@@ -141,7 +141,7 @@ def test_weights_of_another_size_are_refused_by_name(
     published.save_pretrained(tmp_path)
     config = config_of(tmp_path, **model)
     with pytest.raises(ConfigError, match=message):
-        load_file_into(build_network(config), config)
+        load_whole_weights(build_network(config), config)
 
 
 def test_blocks_that_embed_the_condition_each_for_itself_are_refused(
@@ -154,7 +154,7 @@ def test_blocks_that_embed_the_condition_each_for_itself_are_refused(
     own.save_pretrained(tmp_path)
     config = config_of(tmp_path)
     with pytest.raises(ConfigError, match="each in its own way"):
-        load_file_into(build_network(config), config)
+        load_whole_weights(build_network(config), config)
 
 
 class _Runs:
@@ -177,14 +177,14 @@ def test_a_file_that_holds_no_weights_is_refused_and_runs_nothing(
     (tmp_path / name).write_bytes(content)
     config = config_of(tmp_path / name)
     with pytest.raises(ConfigError, match="cannot be read"):
-        load_file_into(build_network(config), config)
+        load_whole_weights(build_network(config), config)
     assert "must not be run" not in capsys.readouterr().out
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     with pytest.raises(ConfigError, match=r"it has no config\.json"):
-        load_file_into(build_network(config), config)
+        load_whole_weights(build_network(config), config)
     (tmp_path / "config.json").write_text('{"_class_name": "AutoencoderKL"}')
     with pytest.raises(ConfigError, match="a AutoencoderKL, not a DiTTransformer2DModel"):
-        load_file_into(build_network(config), config)
+        load_whole_weights(build_network(config), config)

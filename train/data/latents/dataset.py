@@ -48,7 +48,7 @@ class Latents(Source):
         moments, label = self.moments(index, with_std=False)
         return moments[0], label
 
-    def drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
+    def augmented(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int]:
         """A draw from the posterior of the image, or of its mirror image."""
         moments, label = self.moments(index, flip=variant.flip)
         if len(moments) == 1:

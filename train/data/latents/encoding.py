@@ -29,7 +29,7 @@ from train.data.latents.store import (
     read_part,
 )
 from train.data.latents.vae import Vae
-from train.data.loader import Loading, ignore_signals
+from train.data.loader import LoaderIterator, ignore_signals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class Encoder:
             num_workers=config.workers,
             worker_init_fn=ignore_signals if config.workers else None,
         )
-        with contextlib.closing(Loading(loader)) as loading:
+        with contextlib.closing(LoaderIterator(loader)) as loading:
             for images in loading:
                 if images.bad and not config.skip_bad:
                     raise DataError(f"{images.bad[0]}; mend it, or set encode.skip_bad true")

@@ -55,7 +55,7 @@ class Vae:
         Both are `[n, C, h, w]` float32 on the VAE's device; a VAE without a posterior has std 0.
         """
         images = images.to(self.device)
-        with exact_cudnn(), self._autocast():
+        with deterministic_cudnn(), self._autocast():
             posterior = self._network.encode(images[:, :, None] if self._video else images)
         posterior = posterior.latent_dist
         z = posterior.mode().float()
@@ -87,7 +87,7 @@ class Vae:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
 
 
-def exact_cudnn() -> AbstractContextManager[None]:
+def deterministic_cudnn() -> AbstractContextManager[None]:
     """No TF32, and no kernels that are picked by a race: bytes would differ between runs."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
@@ -179,7 +179,7 @@ def open_decoder(config: Pretrain) -> Vae | None:
     return _decoder(folder)
 
 
-def pictures(images: Tensor, config: Pretrain, *, device: torch.device) -> Tensor:
+def decode_samples(images: Tensor, config: Pretrain, *, device: torch.device) -> Tensor:
     """What samples `[n, C, H, W]` of a run look like: latents decoded, images as they are.
 
     The decoder is on `device` for this long only, or stays off it where memory does not
