@@ -11,8 +11,8 @@ import pytest
 from configs.errors import ConfigError, DataError
 from tests.train.latent_stores import contents, encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_cosmos, spoil_config
+from train.data.catalog import open_source
 from train.data.latents.store import read_index
-from train.data.source import open_source
 from train.engine.failure import reason_of
 from train.engine.stop import StopRequest
 

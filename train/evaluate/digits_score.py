@@ -18,7 +18,8 @@ from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
-from train.data.source import Source, held_out_split, open_source, training_split
+from train.data.catalog import open_source
+from train.data.source import Source, held_out_split, training_split
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks

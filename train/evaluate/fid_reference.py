@@ -18,9 +18,10 @@ from configs.errors import ConfigError
 from configs.load import expect, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
+from train.data.catalog import open_source
 from train.data.folder import SUFFIXES, ImageFolder, Listing
 from train.data.latents.store import read_index
-from train.data.source import Source, open_source, training_split
+from train.data.source import Source, training_split
 from train.evaluate.drawing import pixels_of
 from train.evaluate.fid_features import Features, Statistics, statistics
 from train.evaluate.npz import Pixels, StoredImages, open_images

@@ -18,7 +18,8 @@ from configs.load import expect, load
 from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.schema.objective import Objective as Asked
-from train.data.source import open_source, training_split
+from train.data.catalog import open_source
+from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights

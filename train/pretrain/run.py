@@ -6,8 +6,9 @@ from configs.checks.batch import BatchLayout, divide
 from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from train.data.catalog import open_source
 from train.data.loader import LoaderIterator, Microbatch, microbatches
-from train.data.source import Source, held_out_split, open_source, training_split
+from train.data.source import Source, held_out_split, training_split
 from train.diffusion.timesteps import Bins
 from train.engine.attempt import Attempt, carry_out
 from train.engine.checkpoint import CheckpointSaver, TrainingState, agree_on_newest, load_checkpoint

@@ -13,8 +13,8 @@ from configs.errors import DataError
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_images, save_kl
 from train.__main__ import main
+from train.data.catalog import open_source
 from train.data.latents.store import checksum
-from train.data.source import open_source
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_an_ill_store_is_refused_with_the_mend(
 def test_a_sound_store_is_called_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(store)]) == 0
     said = capsys.readouterr()
-    assert said.out == f"{store}: sound\n"
+    assert said.out == f"{store}: no problems found\n"
     assert "15 latents of 4 x 8 x 8 float16, mirrored too, 3 classes, 4 shards" in said.err
     assert main(["doctor", str(store), "--fast"]) == 0
     assert "not every byte was read" in capsys.readouterr().out

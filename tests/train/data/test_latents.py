@@ -18,12 +18,13 @@ from configs.schema.data import Data
 from tests.train.data.test_loader import same
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import save_cosmos, save_kl, spoil_config
+from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
 from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
 from train.data.loader import Microbatch, microbatches
-from train.data.source import open_source, training_split
+from train.data.source import training_split
 from train.diffusion.rng import Augmentation
 
 

@@ -8,8 +8,9 @@ import torch
 
 from configs.checks.batch import divide
 from configs.load import load
+from train.data.catalog import open_source
 from train.data.loader import Microbatch, microbatches
-from train.data.source import open_source, training_split
+from train.data.source import training_split
 
 CONFIG = Path("configs/pretrain/digits.yaml")
 

@@ -13,8 +13,9 @@ from sklearn.datasets import load_digits
 from configs.errors import ConfigError, DataError
 from configs.schema.data import Data
 from train.data import digits_png
+from train.data.catalog import open_source
 from train.data.folder import centre_crop
-from train.data.source import held_out_split, open_source, training_split
+from train.data.source import held_out_split, training_split
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3, 32, 32), dtype=np.uint8)
 LABELS = np.arange(20).reshape(5, 4) % 10

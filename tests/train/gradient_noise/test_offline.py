@@ -17,7 +17,8 @@ from configs.schema import NoiseRun, Pretrain
 from configs.yaml12 import dump_yaml
 from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
-from train.data.source import open_source, training_split
+from train.data.catalog import open_source
+from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks

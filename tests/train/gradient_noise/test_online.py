@@ -14,8 +14,9 @@ from analysis.stats.noise_scale import noise_scale, sums_of_norms
 from configs.checks.batch import divide
 from configs.load import load
 from configs.schema import Pretrain
+from train.data.catalog import open_source
 from train.data.loader import Microbatch
-from train.data.source import open_source, training_split
+from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins, bin_indices
 from train.engine.distributed import process_group, read_ranks

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from configs.errors import DataError
-from configs.schema.data import Data
-from train.data.latents.store import Index, ShardFile, read_index
+from train.data.latents.store import Index, ShardFile
 from train.data.source import Source
 from train.diffusion.rng import Augmentation
 
@@ -81,35 +79,3 @@ class Latents(Source):
         if len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].close()
         return shard
-
-
-def open_latents(data: Data) -> Latents:
-    """The store of a config, after the checks that cost little; `DataError` says what to mend."""
-    # Imported here: the checks read stores too.
-    from train.data.doctor import cheap_problems
-
-    assert data.path is not None
-    folder = Path(data.path)
-    index = read_index(folder)
-    problems = _misfits(index, data) or cheap_problems(folder, index)
-    if problems:
-        raise DataError("\n".join(f"{folder}: {problem}" for problem in problems))
-    return Latents(folder, index)
-
-
-def _misfits(index: Index, data: Data) -> list[str]:
-    """Where a sound store is not the one that the config describes."""
-    found = []
-    if index.shape != (data.channels, data.size, data.size):
-        found.append(
-            f"its latents are {' x '.join(map(str, index.shape))}, the config asks for "
-            f"{data.channels} x {data.size} x {data.size}: set data.channels and data.size"
-        )
-    if index.classes > data.classes:
-        found.append(f"it has {index.classes} classes, data.classes says {data.classes}: set that")
-    if data.flip and index.flips == 1:
-        found.append(
-            "it holds no encodings of mirrored images: set data.flip false, or encode with "
-            "encode.flip true into another folder"
-        )
-    return found

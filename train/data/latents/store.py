@@ -23,7 +23,7 @@ from configs.errors import DataError
 
 INDEX, ENCODING = "index.json", "encoding.json"
 DTYPES = {"float16": "F16", "float32": "F32"}
-AGAIN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
+RERUN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
 # As safetensors itself limits it.
 _LONGEST_HEADER = 100_000_000
 _Read = TypeVar("_Read", bound="StoreModel")
@@ -108,7 +108,7 @@ def read_index(folder: Path) -> Index:
     """The index of a store; `DataError` where there is none, or not a whole one."""
     if not (folder / INDEX).is_file():
         unfinished = (folder / ENCODING).is_file()
-        mend = AGAIN if unfinished else "name the folder that jobs/encode.sbatch wrote"
+        mend = RERUN if unfinished else "name the folder that jobs/encode.sbatch wrote"
         raise DataError(f"{folder}: no {INDEX}, so not a finished latent store; {mend}")
     return read_part(folder / INDEX, Index)
 
@@ -122,7 +122,7 @@ def read_part(file: Path, kind: type[_Read]) -> _Read:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{file}: {where or 'the file'}: {first['msg']}; {AGAIN}") from None
+        raise DataError(f"{file}: {where or 'the file'}: {first['msg']}; {RERUN}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +155,11 @@ def read_header(file: Path) -> dict[str, Tensor]:
                 if name != "__metadata__"
             }
     except FileNotFoundError:
-        raise DataError(f"{file}: missing; {AGAIN}") from None
+        raise DataError(f"{file}: missing; {RERUN}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise DataError(f"{file}: not a safetensors file: {error}; {AGAIN}") from None
+        raise DataError(f"{file}: not a safetensors file: {error}; {RERUN}") from None
     if max((tensor.end for tensor in tensors.values()), default=0) > size:
-        raise DataError(f"{file}: cut short at {size} bytes; {AGAIN}")
+        raise DataError(f"{file}: cut short at {size} bytes; {RERUN}")
     return tensors
 
 
@@ -174,9 +174,9 @@ class ShardFile:
         moments, label = tensors.get("moments"), tensors.get("label")
         shape = (entry.examples, index.flips, index.moments, *index.shape)
         if moments is None or (moments.dtype, moments.shape) != (DTYPES[index.dtype], shape):
-            raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {AGAIN}")
+            raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {RERUN}")
         if label is None or (label.dtype, label.shape) != ("I64", (entry.examples,)):
-            raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {AGAIN}")
+            raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {RERUN}")
         self._file, self._begin, self._flips = file, moments.begin, index.flips
         self._each = (moments.end - moments.begin) // max(1, entry.examples * index.flips)
         self._handle = os.open(file, os.O_RDONLY)
@@ -194,7 +194,7 @@ class ShardFile:
 
     def _read(self, into: memoryview, begin: int) -> None:
         if os.preadv(self._handle, [into], begin) != into.nbytes:
-            raise DataError(f"{self._file}: ends before byte {begin + into.nbytes}; {AGAIN}")
+            raise DataError(f"{self._file}: ends before byte {begin + into.nbytes}; {RERUN}")
 
 
 def checksum(*files: Path) -> str:
