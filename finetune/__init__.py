@@ -1,1 +1,1 @@
-"""Flux LoRA: ai-toolkit driven from here, and an engine of our own on diffusers and peft."""
+"""Fine-tune Flux with a LoRA: through ai-toolkit, or with an engine on diffusers and peft."""

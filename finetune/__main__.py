@@ -1,25 +1,25 @@
-"""`python -m finetune RUN` under torchrun: one attempt at a fine-tuning or at drawing from one.
+"""`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
-`python -m finetune COMMAND --help` tells of the other commands:
-  doctor FOLDER        say what is wrong with a folder of captioned images
-  tiny FOLDER          make a tiny random Flux, five images with captions, and an assistant LoRA
+Other commands (`python -m finetune COMMAND --help`):
+  doctor FOLDER        check a folder of captioned images
+  tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
 """
 
+import os
 import sys
 
 from configs.command import carry_out_command
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
-from finetune.engine import engine_of
 
 _COMMANDS = {"doctor": "finetune.doctor", "tiny": "finetune.tiny_flux"}
 _ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.run"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
+    """Run the command line; return 0 for success, 1 for failure, 2 for misuse."""
     return carry_out_command(
         arguments, engine="finetune", about=__doc__, commands=_COMMANDS, module_of=_module_of
     )
@@ -29,6 +29,23 @@ def _module_of(run: RunFolder, config: Run) -> str | None:
     if isinstance(config, Finetune):
         return _ENGINES[engine_of(run, config)]
     return "finetune.infer" if isinstance(config, Infer) else None
+
+
+def engine_of(run: RunFolder, config: Finetune) -> str:
+    """Return the engine of a run, `aitoolkit` or `embedded`.
+
+    With `engine: auto` a run keeps the engine that trained it before: every attempt records its
+    `engine` in the manifest. A new run uses ai-toolkit if `AI_TOOLKIT` names its folder and the
+    run asks for one GPU, because ai-toolkit uses only one.
+    """
+    if config.engine != "auto":
+        return config.engine
+    for entry in run.manifest().get("attempts", []):
+        if "engine" in entry:
+            return str(entry["engine"])
+    resources = config.resources
+    gpus = resources.nodes * (resources.ranks_per_node or resources.gpus_per_node)
+    return "aitoolkit" if os.environ.get("AI_TOOLKIT") and gpus <= 1 else "embedded"
 
 
 if __name__ == "__main__":

@@ -1,199 +1,228 @@
-"""What is wrong with a folder of captioned images, and how to mend it.
+"""Check a folder of captioned images and say how to fix each problem.
 
     python -m finetune doctor FOLDER [--resolution PX] [--sheet FILE.png]
 
-A fault is what training refuses, or learns wrongly from; a remark is what may be meant so.
+A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
 
 import argparse
 import hashlib
 import math
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageOps
 
 from configs.checks.captions import CAPTION, SUFFIXES, CaptionedFile, open_image, pairs
 from configs.checks.prompts import TRIGGER, read_text
 from configs.errors import ConfigError
-from finetune.sheet import save_sheet
 
-_FEWEST = 5
-_ORIENTATION = 0x0112
+_MIN_IMAGES = 5
+_EXIF_ORIENTATION = 0x0112
 _MODES = {
     "RGBA": "its transparency would be dropped; put it on a background",
     "LA": "its transparency would be dropped; put it on a background",
-    "P": "its colours are a palette's",
-    "CMYK": "its colours are a printer's",
-    "L": "it is grey, which the LoRA would learn",
-    "1": "it is black and white, which the LoRA would learn",
-    "I;16": "its 16 bits would be cut off at white",
-    "I": "its 32 bits would be cut off at white",
+    "P": "it has a colour palette",
+    "CMYK": "it has printing colours",
+    "L": "it is grey, and the LoRA would learn that",
+    "1": "it is black and white, and the LoRA would learn that",
+    "I;16": "its 16 bits would be clipped to white",
+    "I": "its 32 bits would be clipped to white",
 }
+# Pixels of the contact sheet, and characters in a line of its captions.
+_SIDE, _TEXT, _GAP, _COLUMNS = 240, 54, 8, 5
+_LINE = 38
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetProblem:
-    """What is amiss with a file (or the folder), and the mend."""
+    """A problem of a file (or of the folder), and how to fix it."""
 
     level: Literal["fault", "remark"]
     name: str
-    said: str
-    mend: str
+    problem: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.level:6}  {self.name}: {self.said}; mend: {self.mend}"
+        return f"{self.level:6}  {self.name}: {self.problem}; fix: {self.fix}"
 
 
 def main(arguments: list[str]) -> int:
-    """Examine a folder; 0 where it has no fault, 1 where it has."""
+    """Check a folder; return 1 if it has a fault, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m finetune doctor",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="folder of images, NAME.png with NAME.txt")
-    parser.add_argument("--resolution", type=int, default=512, help="the smallest of the config")
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write all images as one PNG")
+    parser.add_argument(
+        "--resolution", type=int, default=512, help="smallest resolution of the config"
+    )
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write a contact sheet (PNG)")
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
         raise ConfigError(f"{options.folder}: no such folder")
-    findings = list(examine(options.folder, resolution=options.resolution))
-    for finding in findings:
-        print(finding)
-    faults = sum(finding.level == "fault" for finding in findings)
-    found = pairs(options.folder)
+    problems = list(examine(options.folder, resolution=options.resolution))
+    for problem in problems:
+        print(problem)
+    faults = sum(problem.level == "fault" for problem in problems)
+    images = pairs(options.folder)
     if options.sheet:
-        save_sheet(found, options.sheet)
-    counts = f"{len(found)} images, {faults} faults, {len(findings) - faults} remarks"
+        save_sheet(images, options.sheet)
+    counts = f"{len(images)} images, {faults} faults, {len(problems) - faults} remarks"
     print(f"{options.folder}: {counts}", file=sys.stderr)
     return int(faults > 0)
 
 
 def examine(folder: Path, *, resolution: int) -> Iterator[DatasetProblem]:
-    """All that is amiss with a folder of captioned images, file by file."""
+    """Yield every problem of a folder of captioned images, file by file."""
     found = pairs(folder)
-    yield from _folder(folder, found)
+    yield from _check_folder(folder, found)
     seen: dict[str, Path] = {}
     for pair in found:
-        yield from _image(pair.image, seen, resolution)
-        yield from _caption(pair, found)
+        yield from _check_image(pair.image, seen, resolution)
+        yield from _check_caption(pair, found)
 
 
-def _folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
-    if len(found) < _FEWEST:
-        yield DatasetProblem(
-            level="fault",
-            name=str(folder),
-            said=f"{len(found)} images are too few to tell the subject from its surroundings",
-            mend=f"add some: {_FEWEST} at least, 10 to 20 are better, each from another side",
+def _fault(name: str, problem: str, fix: str) -> DatasetProblem:
+    return DatasetProblem(level="fault", name=name, problem=problem, fix=fix)
+
+
+def _remark(name: str, problem: str, fix: str) -> DatasetProblem:
+    return DatasetProblem(level="remark", name=name, problem=problem, fix=fix)
+
+
+def _check_folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
+    if len(found) < _MIN_IMAGES:
+        yield _fault(
+            str(folder),
+            f"{len(found)} images are too few to tell the subject from its surroundings",
+            f"add images: at least {_MIN_IMAGES}, better 10 to 20, each from a different angle",
         )
     captions = {pair.caption for pair in found}
     for file in sorted(folder.iterdir()):
         if file.suffix == CAPTION and file not in captions:
-            yield DatasetProblem(
-                level="fault",
-                name=file.name,
-                said="a caption without an image",
-                mend="give it the name of its image, or remove it",
+            yield _fault(
+                file.name,
+                "a caption without an image",
+                "rename it to match its image, or remove it",
             )
         elif file.is_file() and file.suffix != CAPTION and file.suffix.lower() not in SUFFIXES:
-            kinds = " ".join(SUFFIXES)
-            yield DatasetProblem(
-                level="remark",
-                name=file.name,
-                said="neither an image that is read nor a caption",
-                mend=f"save an image as one of {kinds}; remove anything else",
+            yield _remark(
+                file.name,
+                "neither a readable image format nor a caption",
+                f"save images as one of {' '.join(SUFFIXES)}; remove other files",
             )
 
 
-def _image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[DatasetProblem]:
+def _check_image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[DatasetProblem]:
     try:
         image = open_image(file)
     except ConfigError as error:
-        said = str(error).removeprefix(f"{file}: ").partition(";")[0]
-        yield DatasetProblem(
-            level="fault", name=file.name, said=said, mend="save it again, or remove it"
-        )
+        problem = str(error).removeprefix(f"{file}: ").partition(";")[0]
+        yield _fault(file.name, problem, "save it again, or remove it")
         return
     if math.sqrt(image.width * image.height) < resolution:
-        yield DatasetProblem(
-            level="fault",
-            name=file.name,
-            said=f"{image.width} x {image.height} px, less than {resolution} x {resolution}",
-            mend="find a larger one: nothing is enlarged, and enlarging by hand teaches blur",
+        yield _fault(
+            file.name,
+            f"{image.width} x {image.height} px, less than {resolution} x {resolution}",
+            "use a larger original: images are never enlarged, and enlarged ones teach blur",
         )
     if image.mode != "RGB":
-        said = _MODES.get(image.mode, "it is not RGB")
-        yield DatasetProblem(
-            level="fault",
-            name=file.name,
-            said=f"mode {image.mode}: {said}",
-            mend="save it as RGB with 8 bits a channel",
+        yield _fault(
+            file.name,
+            f"mode {image.mode}: {_MODES.get(image.mode, 'it is not RGB')}",
+            "save it as RGB with 8 bits per channel",
         )
-    if image.getexif().get(_ORIENTATION, 1) != 1:
-        yield DatasetProblem(
-            level="remark",
-            name=file.name,
-            said="turned by a tag of the camera, which not every program heeds",
-            mend="save it turned, without the tag",
+    if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
+        yield _remark(
+            file.name,
+            "rotated by an EXIF tag, which some programs ignore",
+            "rotate the pixels and remove the tag",
         )
-    yield from _double(file, image, seen)
-
-
-def _double(file: Path, image: Image.Image, seen: dict[str, Path]) -> Iterator[DatasetProblem]:
-    """An image of the same pixels as one before, whatever the files are called or packed."""
+    # Equal pixels are duplicates, whatever the names and compression of the files.
     pixels = image.convert("RGB")
-    said = f"{pixels.size}".encode() + pixels.tobytes()
-    first = seen.setdefault(hashlib.sha256(said).hexdigest(), file)
+    content = f"{pixels.size}".encode() + pixels.tobytes()
+    first = seen.setdefault(hashlib.sha256(content).hexdigest(), file)
     if first != file:
-        yield DatasetProblem(
-            level="fault",
-            name=file.name,
-            said=f"the same picture as {first.name}, which counts twice then",
-            mend="remove one of them, with its caption",
+        yield _fault(
+            file.name,
+            f"the same pixels as {first.name}, which would count twice",
+            "remove one of them, with its caption",
         )
 
 
-def _caption(pair: CaptionedFile, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
+def _check_caption(pair: CaptionedFile, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
     file = pair.caption
-    twins = [other.image.name for other in found if other.caption == file]
-    if twins[0] != pair.image.name:
-        yield DatasetProblem(
-            level="fault",
-            name=pair.image.name,
-            said=f"shares the caption {file.name} with {twins[0]}",
-            mend="rename it, and write a caption of its own",
+    first = next(other.image.name for other in found if other.caption == file)
+    if first != pair.image.name:
+        yield _fault(
+            pair.image.name,
+            f"shares the caption {file.name} with {first}",
+            "rename it, and write a caption of its own",
         )
         return
     if not file.is_file():
-        yield DatasetProblem(
-            level="fault",
-            name=pair.image.name,
-            said="has no caption",
-            mend=f"write {file.name}: one line that says what is to be seen, with {TRIGGER}",
+        yield _fault(
+            pair.image.name,
+            "has no caption",
+            f"write {file.name}: one line that describes the image, with {TRIGGER}",
         )
         return
     try:
         text = read_text(file)
     except ConfigError as error:
-        said, _, mend = str(error).removeprefix(f"{file}: ").partition("; ")
-        yield DatasetProblem(level="fault", name=file.name, said=said, mend=mend)
+        problem, _, fix = str(error).removeprefix(f"{file}: ").partition("; ")
+        yield _fault(file.name, problem, fix)
         return
     if not text:
-        yield DatasetProblem(
-            level="fault",
-            name=file.name,
-            said="is empty",
-            mend=f"write one line that says what is to be seen, with {TRIGGER}",
+        yield _fault(
+            file.name, "is empty", f"write one line that describes the image, with {TRIGGER}"
         )
     elif TRIGGER not in text:
-        yield DatasetProblem(
-            level="fault",
-            name=file.name,
-            said=f"does not hold {TRIGGER}: its image would not be learned as the subject",
-            mend=f"put {TRIGGER} where the subject is named",
+        yield _fault(
+            file.name,
+            f"does not contain {TRIGGER}: its image would not be learned as the subject",
+            f"put {TRIGGER} where the caption names the subject",
         )
+
+
+def save_sheet(pairs: Sequence[CaptionedFile], file: Path) -> None:
+    """Write a contact sheet as a PNG: every image small, above its caption."""
+    columns = max(1, min(_COLUMNS, len(pairs)))
+    rows = max(1, -(-len(pairs) // columns))
+    across, down = _SIDE + _GAP, _SIDE + _TEXT + _GAP
+    sheet = Image.new("RGB", (columns * across + _GAP, rows * down + _GAP), "white")
+    for number, pair in enumerate(pairs):
+        row, column = divmod(number, columns)
+        corner = (_GAP + column * across, _GAP + row * down)
+        _paste(sheet, pair.image, corner)
+        lines = textwrap.wrap(f"{pair.image.name}: {_caption_text(pair.caption)}", _LINE)[:4]
+        # Pillow's built-in font has Latin letters only.
+        text = "\n".join(lines).encode("latin-1", "replace").decode("latin-1")
+        ImageDraw.Draw(sheet).text((corner[0], corner[1] + _SIDE + 2), text, fill="black")
+    partial = file.with_suffix(".partial.png")
+    sheet.save(partial)
+    partial.replace(file)
+
+
+def _paste(sheet: Image.Image, file: Path, corner: tuple[int, int]) -> None:
+    try:
+        image = open_image(file).convert("RGB")
+    except ConfigError:
+        box = (*corner, corner[0] + _SIDE, corner[1] + _SIDE)
+        ImageDraw.Draw(sheet).rectangle(box, outline="red")
+        ImageDraw.Draw(sheet).text((corner[0] + 8, corner[1] + 8), "unreadable", fill="red")
+        return
+    sheet.paste(ImageOps.contain(image, (_SIDE, _SIDE)), corner)
+
+
+def _caption_text(caption: Path) -> str:
+    try:
+        return read_text(caption)
+    except ConfigError:
+        return "(no caption)"

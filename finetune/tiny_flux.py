@@ -1,20 +1,31 @@
 """`python -m finetune tiny FOLDER`: a random Flux, five captioned images, and an assistant LoRA.
 
-Whatever reads a real Flux reads this one; only its weights mean nothing. `--size mid` has blocks of
-the real shapes, but few.
+The model has every part of a real Flux in diffusers layout and is read like one; only the weights
+are random. `--size mid` makes blocks of the real shapes, but only a few of them.
 """
 
 import argparse
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxTransformer2DModel
 from PIL import Image
 from safetensors.torch import save_file
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTokenizer,
+    T5Config,
+    T5EncoderModel,
+    T5Tokenizer,
+)
 
 from configs.errors import ConfigError
-from finetune.libraries import hide_progress_bars
-from finetune.random_flux import SHAPES, Shape, save_model
+from finetune.native.base_model import hide_progress_bars
 
 _CAPTIONS = (
     "a photo of [trigger]",
@@ -23,16 +34,63 @@ _CAPTIONS = (
     "[trigger] from above",
     "[trigger], close up",
 )
+_LETTERS = [chr(code) for code in range(33, 127)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FluxShape:
+    """Widths and depths of a model's parts; `side` is that of its images in pixels."""
+
+    blocks: int
+    single_blocks: int
+    heads: int
+    rope: tuple[int, int, int]
+    clip_width: int
+    t5_width: int
+    vae_channels: tuple[int, ...]
+    side: int
+    dtype: torch.dtype
+
+    @property
+    def head_width(self) -> int:
+        """The width of an attention head, which the three position axes share."""
+        return sum(self.rope)
+
+
+SHAPES = {
+    "tiny": FluxShape(
+        blocks=1,
+        single_blocks=1,
+        heads=2,
+        rope=(4, 6, 6),
+        clip_width=16,
+        t5_width=16,
+        vae_channels=(8, 8, 8, 8),
+        side=64,
+        dtype=torch.float32,
+    ),
+    "mid": FluxShape(
+        blocks=2,
+        single_blocks=4,
+        heads=24,
+        rope=(16, 56, 56),
+        clip_width=768,
+        t5_width=4096,
+        vae_channels=(128, 256, 512, 512),
+        side=1024,
+        dtype=torch.bfloat16,
+    ),
+}
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m finetune tiny FOLDER [--size mid] [--variant dev]`."""
+    """Run `python -m finetune tiny FOLDER [--size mid] [--variant dev]`."""
     parser = argparse.ArgumentParser(
         prog="python -m finetune tiny",
-        description="Make a random Flux, five images with captions, and an assistant LoRA in a "
-        "new folder. Example: python -m finetune tiny logs/tiny-flux",
+        description="Make a random Flux, five captioned images and an assistant LoRA in a new "
+        "folder. Example: python -m finetune tiny logs/tiny-flux",
     )
-    parser.add_argument("folder", type=Path, help="a new folder")
+    parser.add_argument("folder", type=Path, help="folder to create")
     parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")
     parser.add_argument("--variant", choices=("schnell", "dev"), default="schnell")
     options = parser.parse_args(arguments)
@@ -43,19 +101,19 @@ def main(arguments: list[str]) -> int:
 
 
 def make(folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: int = 0) -> None:
-    """Make `model/`, `images/` and `assistant.safetensors` in a folder that is new or empty."""
+    """Make `model/`, `images/` and `assistant.safetensors` in a new or empty folder."""
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: is there already; name a new folder, or remove it")
+        raise ConfigError(f"{folder}: is not empty; name a new folder, or remove it")
     shape = SHAPES[size]
-    save_images(folder / "images", side=shape.side)
+    _save_images(folder / "images", side=shape.side)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         save_model(folder / "model", shape, variant=variant)
         _save_assistant(folder / "assistant.safetensors", shape)
 
 
-def save_images(folder: Path, *, side: int) -> None:
-    """Five smooth images of different shapes, each with a caption."""
+def _save_images(folder: Path, *, side: int) -> None:
+    """Save five smooth captioned images, one of them wider than the others."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)
     for number, caption in enumerate(_CAPTIONS):
@@ -66,10 +124,124 @@ def save_images(folder: Path, *, side: int) -> None:
         (folder / f"{number:02d}.txt").write_text(caption + "\n", encoding="utf-8")
 
 
-def _save_assistant(file: Path, shape: Shape) -> None:
-    """A LoRA of rank 4 on the attention of all blocks, in the keys that diffusers reads.
+def save_model(folder: Path, shape: FluxShape, *, variant: str) -> None:
+    """Save a random Flux in diffusers layout."""
+    folder.mkdir(parents=True)
+    _cast(shape.dtype, _transformer(shape, variant)).save_pretrained(folder / "transformer")
+    _save_text_encoders(folder, shape)
+    _cast(shape.dtype, _vae(shape)).save_pretrained(folder / "vae")
+    FlowMatchEulerDiscreteScheduler(
+        shift=1.0 if variant == "schnell" else 3.0, use_dynamic_shifting=variant == "dev"
+    ).save_pretrained(folder / "scheduler")
+    parts = {
+        "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
+        "text_encoder": ("transformers", "CLIPTextModel"),
+        "text_encoder_2": ("transformers", "T5EncoderModel"),
+        "tokenizer": ("transformers", "CLIPTokenizer"),
+        "tokenizer_2": ("transformers", "T5TokenizerFast"),
+        "transformer": ("diffusers", "FluxTransformer2DModel"),
+        "vae": ("diffusers", "AutoencoderKL"),
+    }
+    index = {"_class_name": "FluxPipeline", **{name: list(part) for name, part in parts.items()}}
+    (folder / "model_index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
 
-    ai-toolkit takes its rank from that of the first single block.
+
+def _transformer(shape: FluxShape, variant: str) -> FluxTransformer2DModel:
+    return FluxTransformer2DModel(
+        num_layers=shape.blocks,
+        num_single_layers=shape.single_blocks,
+        attention_head_dim=shape.head_width,
+        num_attention_heads=shape.heads,
+        joint_attention_dim=shape.t5_width,
+        pooled_projection_dim=shape.clip_width,
+        axes_dims_rope=shape.rope,
+        guidance_embeds=variant == "dev",
+    )
+
+
+def _save_text_encoders(folder: Path, shape: FluxShape) -> None:
+    heads = max(1, shape.clip_width // 64)
+    clip = CLIPTextModel(
+        CLIPTextConfig(
+            vocab_size=_save_clip_tokenizer(folder / "tokenizer"),
+            hidden_size=shape.clip_width,
+            projection_dim=shape.clip_width,
+            intermediate_size=2 * shape.clip_width,
+            num_hidden_layers=1,
+            num_attention_heads=heads,
+            bos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=1,
+        )
+    )
+    _cast(shape.dtype, clip).save_pretrained(folder / "text_encoder")
+    heads = max(1, shape.t5_width // 64)
+    t5 = T5EncoderModel(
+        T5Config(
+            vocab_size=_save_t5_tokenizer(folder / "tokenizer_2"),
+            d_model=shape.t5_width,
+            d_kv=shape.t5_width // heads,
+            d_ff=2 * shape.t5_width,
+            num_layers=1,
+            num_heads=heads,
+            feed_forward_proj="gated-gelu",
+        )
+    )
+    _cast(shape.dtype, t5).save_pretrained(folder / "text_encoder_2")
+
+
+def _save_clip_tokenizer(folder: Path) -> int:
+    """Save a tokenizer that knows single letters only; return its vocabulary size."""
+    words = ["<|startoftext|>", "<|endoftext|>", *_LETTERS, *(f"{c}</w>" for c in _LETTERS)]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+    tokenizer.save_pretrained(folder)
+    # Loaders of other versions build the tokenizer from vocab.json and merges.txt.
+    tokenizer._tokenizer.model.save(str(folder))
+    return len(words)
+
+
+def _save_t5_tokenizer(folder: Path) -> int:
+    """Save a tokenizer that knows single letters only; return its vocabulary size."""
+    scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
+    scores += [(letter, -3.0) for letter in _LETTERS]
+    T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=512).save_pretrained(folder)
+    return len(scores)
+
+
+@torch.no_grad()
+def _vae(shape: FluxShape) -> AutoencoderKL:
+    """Return a VAE of 16 latent channels whose latents are roughly standard normal."""
+    vae = AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=shape.vae_channels,
+        layers_per_block=1,
+        latent_channels=16,
+        norm_num_groups=4,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )
+    coarse = torch.rand(4, 3, 4, 4) * 2 - 1
+    image = torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(-1, 1)
+    latent = vae.encode(image).latent_dist.mode()
+    vae.register_to_config(
+        scaling_factor=1 / latent.std().item(), shift_factor=latent.mean().item()
+    )
+    return vae
+
+
+def _cast(dtype: torch.dtype, model: Any) -> Any:
+    """Convert the parameters of a model to `dtype`, but not its buffers."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
+def _save_assistant(file: Path, shape: FluxShape) -> None:
+    """Save a random LoRA of rank 4 on the attention of all blocks, in the keys of diffusers.
+
+    ai-toolkit reads the rank from the first single block.
     """
     width = shape.heads * shape.head_width
     tensors = {}

@@ -1,1 +1,1 @@
-"""A Flux LoRA trained with diffusers and peft, without ai-toolkit."""
+"""The native engine: trains a Flux LoRA with diffusers and peft, without ai-toolkit."""

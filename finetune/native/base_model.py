@@ -1,44 +1,55 @@
-"""The frozen Flux that a LoRA is learned beside: loaded from a folder, and held in 8 bits."""
+"""The frozen Flux transformer that a LoRA is trained beside: loading, 8-bit weights, autocast."""
 
 import contextlib
 from pathlib import Path
 
+import diffusers
 import torch
+import transformers
 from diffusers import FluxTransformer2DModel
 from torch import nn
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
+def hide_progress_bars() -> None:
+    """Turn off the loading bars of diffusers and transformers: each redraw is a line in a log."""
+    diffusers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
+
+
 def load_transformer(folder: Path, dtype: torch.dtype) -> FluxTransformer2DModel:
-    """The transformer of a model folder, frozen, in host memory."""
+    """Load the transformer of a model folder into host memory, frozen."""
     transformer = FluxTransformer2DModel.from_pretrained(
         folder / "transformer", dtype=dtype, local_files_only=True
     )
     return transformer.requires_grad_(False).eval()
 
 
-def place(transformer: FluxTransformer2DModel, device: torch.device, *, quantise: str) -> None:
-    """Move it to the device; with `int8` or `float8` its blocks' matrices are held in 8 bits.
+def move_to_device(
+    transformer: FluxTransformer2DModel, device: torch.device, *, quantise: str
+) -> None:
+    """Move the transformer to `device`; quantise the matrices of its blocks to 8 bits if asked.
 
-    They have a scale for each row, and go one by one: a GPU never holds all of them whole.
+    `quantise` is `none`, `int8` or `float8`: weights only, with one scale per row. Matrices are
+    moved one by one, so the GPU never holds all of them in full precision.
     """
     if quantise == "none":
         transformer.to(device)
         return
-    # Imported where wanted: it costs seconds that most runs need not spend.
+    # Imported here because it takes seconds and most runs do not need it.
     from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
 
-    how = {"int8": Int8WeightOnlyConfig, "float8": Float8WeightOnlyConfig}[quantise]()
-    quantize_(transformer, how, filter_fn=_is_of_a_block, device=device)
+    config = {"int8": Int8WeightOnlyConfig, "float8": Float8WeightOnlyConfig}[quantise]()
+    quantize_(transformer, config, filter_fn=_is_block_matrix, device=device)
 
 
-def _is_of_a_block(module: nn.Module, name: str) -> bool:
+def _is_block_matrix(module: nn.Module, name: str) -> bool:
     return isinstance(module, nn.Linear) and "transformer_blocks." in name
 
 
-def arithmetic(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
-    """The arithmetic of a pass through the model."""
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
+    """Return the autocast context of a forward pass in `precision`; `fp32` needs none."""
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, DTYPES[precision])

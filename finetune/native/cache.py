@@ -1,7 +1,7 @@
-"""Latents and text embeddings, made once: a file for each image together with its own caption.
+"""A cache of latents and text embeddings: one file per image, together with its own caption.
 
-A file is named by the hash of all that it is made of, image and caption included, so an edited
-one is made anew and no image can come by another's caption.
+A file name is the hash of everything the content depends on, image and caption included. After
+an edit the file is made again, and no image can be paired with the caption of another.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,114 +18,111 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from configs.checks.captions import pairs
-from configs.checks.prompts import filled, read_text
+from configs.checks.prompts import filled, prompts_of, read_text
 from configs.schema import Finetune
 
-# Raised where what is made of the same input changes.
+# Increase it when the same input gives other content.
 _VERSION = 1
 
 
 @dataclass(frozen=True)
 class PromptText:
-    """A text to be embedded: a prompt, or the caption of an image."""
+    """A text to embed: a prompt, or the caption of an image."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class CaptionedImage(PromptText):
-    """An image with its caption."""
+    """An image and its caption."""
 
     image: Path
 
 
+NO_CAPTION = PromptText("")
+
+
+class CacheInputs:
+    """Everything that a run caches: images with captions, sample prompts, the empty caption."""
+
+    def __init__(self, config: Finetune) -> None:
+        assert config.data.folder is not None
+        trigger = config.data.trigger
+        prompts = prompts_of(config.sample.prompts, config.sample.prompts_file)
+        self.prompts = [PromptText(filled(prompt, trigger)) for prompt in prompts]
+        self.images = [
+            CaptionedImage(filled(read_text(pair.caption), trigger), pair.image)
+            for pair in pairs(Path(config.data.folder))
+        ]
+
+    def all(self) -> list[PromptText]:
+        """Return all inputs; each gets an embedding, and each image gets its latents too."""
+        return [*self.images, NO_CAPTION, *self.prompts]
+
+
 class Cache:
-    """The files of one run; `settings` is what every one of them depends on."""
+    """The cache files of one run; every file name depends on `settings`."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder, self._settings = folder, settings
         self._names: dict[PromptText, str] = {}
 
     def file(self, text: PromptText) -> Path:
-        """Where what is made of a text (and its image) stands."""
+        """Return the path of the file for a text (and its image)."""
         if text not in self._names:
-            parts = {"version": _VERSION, "text": text.text, **self._settings}
+            key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
-                parts["image"] = hashlib.sha256(text.image.read_bytes()).hexdigest()
-            said = json.dumps(parts, sort_keys=True).encode()
-            self._names[text] = hashlib.sha256(said).hexdigest()[:32]
+                key["image"] = hashlib.sha256(text.image.read_bytes()).hexdigest()
+            encoded = json.dumps(key, sort_keys=True).encode()
+            self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
         return self._folder / f"{self._names[text]}.safetensors"
 
     def missing(self, texts: Iterable[PromptText]) -> list[PromptText]:
-        """Those that are not made yet, each once."""
+        """Return the texts that have no file yet, without duplicates."""
         return [text for text in dict.fromkeys(texts) if not self.file(text).is_file()]
 
-    def await_all(self, texts: Iterable[PromptText], *, longest_s: float = 60) -> None:
-        """Wait until what other nodes made is seen here; OSError where something never is.
+    def wait_for(self, texts: Iterable[PromptText], *, timeout_s: float = 60) -> None:
+        """Wait until the files that other nodes wrote are visible; raise OSError on timeout.
 
-        A shared disk remembers for a while that a file was not there, until its folder is read.
+        A shared file system may remember for a while that a file did not exist, until its folder
+        is listed.
         """
-        wanted, begun = list(texts), time.monotonic()
-        while lacking := self.missing(wanted):
-            if time.monotonic() - begun > longest_s:
-                raise FileNotFoundError(f"{self.file(lacking[0])}: made by a rank, not seen here")
+        expected, begin = list(texts), time.monotonic()
+        while missing := self.missing(expected):
+            if time.monotonic() - begin > timeout_s:
+                raise FileNotFoundError(
+                    f"{self.file(missing[0])}: written by another rank, but not visible here"
+                )
             os.listdir(self._folder)
             time.sleep(0.2)
 
-    def keep(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
-        """Write what was made of a text, with the text beside it for a person to read."""
+    def save(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
+        """Write the tensors of a text, with the text in the metadata for human readers."""
         self._folder.mkdir(exist_ok=True)
         final = self.file(text)
-        # Ranks that share an image write the same; each to a file of its own.
-        beside = final.with_name(f"{final.name}.{os.getpid()}.partial")
-        note = {"text": text.text}
+        # Ranks that share an image write the same content, each to its own partial file.
+        partial = final.with_name(f"{final.name}.{os.getpid()}.partial")
+        metadata = {"text": text.text}
         if isinstance(text, CaptionedImage):
-            note["image"] = text.image.name
-        save_file(tensors, str(beside), metadata=note)
-        beside.replace(final)
+            metadata["image"] = text.image.name
+        save_file(tensors, str(partial), metadata=metadata)
+        partial.replace(final)
 
-    def tensors(self, text: PromptText) -> dict[str, Tensor]:
-        """All that was made of a text, by name."""
+    def load(self, text: PromptText) -> dict[str, Tensor]:
+        """Load all tensors of a text, by name."""
         return load_file(str(self.file(text)))
 
-    def part(self, text: PromptText, *names: str) -> list[Tensor]:
-        """Some of what was made of a text."""
+    def load_some(self, text: PromptText, *names: str) -> list[Tensor]:
+        """Load the named tensors of a text."""
         with safe_open(str(self.file(text)), framework="pt") as file:
             return [file.get_tensor(name) for name in names]
 
     def shape(self, text: PromptText, name: str) -> tuple[int, ...]:
-        """The shape of one tensor, without reading it."""
+        """Return the shape of one tensor without reading the tensor."""
         with safe_open(str(self.file(text)), framework="pt") as file:
             return tuple(file.get_slice(name).get_shape())
 
 
 def latent_name(resolution: int) -> str:
-    """What the latent of an image at a resolution is called."""
+    """Return the tensor name of an image's latent at a resolution."""
     return f"latent.{resolution}"
-
-
-class CacheRequest:
-    """All that a run wants made: its images with captions, and the prompts of its samples."""
-
-    def __init__(self, config: Finetune, prompts: list[str]) -> None:
-        assert config.data.folder is not None
-        self._config, self.folder = config, Path(config.data.folder)
-        self.prompts = [PromptText(filled(prompt, config.data.trigger)) for prompt in prompts]
-
-    @cached_property
-    def images(self) -> list[CaptionedImage]:
-        """The images of the data set, in the order of their names."""
-        trigger = self._config.data.trigger
-        return [
-            CaptionedImage(filled(read_text(pair.caption), trigger), pair.image)
-            for pair in pairs(self.folder)
-        ]
-
-    @property
-    def no_caption(self) -> PromptText:
-        """What stands for a caption that is left out."""
-        return PromptText("")
-
-    def all(self) -> list[PromptText]:
-        """Everything, each with an embedding and images with latents too."""
-        return [*self.images, self.no_caption, *self.prompts]

@@ -1,58 +1,95 @@
 """Batches of cached latents, each with the embedding of its own caption."""
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import numpy as np
 import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import Cache, CacheRequest, latent_name
-from finetune.native.draws import ImageRandomness, draw
+from finetune.native.cache import NO_CAPTION, Cache, CaptionedImage, latent_name
 from finetune.native.loss import LatentBatch
-from finetune.native.order import Order
+from finetune.native.rng import ImageRandomness, epoch_order, image_randomness
+
+
+class BatchOrder:
+    """The items of each step's global batch, a pure function of the seed.
+
+    `sizes` holds the latent size of every item (an image at one resolution). A batch holds items
+    of one size. Every item appears once per epoch; the last batch of a size is filled up with
+    earlier items of that size.
+    """
+
+    def __init__(self, sizes: Sequence[tuple[int, int]], *, seed: int, global_batch: int) -> None:
+        self._sizes, self._seed, self._batch = sizes, seed, global_batch
+        counts = {size: sizes.count(size) for size in dict.fromkeys(sizes)}
+        self.steps_per_epoch = sum(-(-count // global_batch) for count in counts.values())
+        self._epoch = lru_cache(maxsize=2)(self._batches)
+
+    def batch(self, step: int) -> list[int]:
+        """Return the items of a step (from 1)."""
+        epoch, index = divmod(step - 1, self.steps_per_epoch)
+        return self._epoch(epoch)[index]
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        """Return an epoch: full batches in the order they fill up, then the partial ones."""
+        full: list[list[int]] = []
+        partial: dict[tuple[int, int], list[int]] = {}
+        visited: dict[tuple[int, int], list[int]] = {}
+        for item in map(int, epoch_order(self._seed, epoch, len(self._sizes))):
+            size = self._sizes[item]
+            visited.setdefault(size, []).append(item)
+            batch = partial.setdefault(size, [])
+            batch.append(item)
+            if len(batch) == self._batch:
+                full.append(partial.pop(size))
+        return full + [
+            (batch + visited[size] * self._batch)[: self._batch] for size, batch in partial.items()
+        ]
 
 
 class Batches:
-    """The microbatches of one rank, by step: the same images whatever the number of ranks."""
+    """The microbatches of one rank, by step; a step's images do not depend on the world size."""
 
     def __init__(
         self,
         cache: Cache,
-        wanted: CacheRequest,
+        images: Sequence[CaptionedImage],
         config: Finetune,
         *,
         layout: BatchLayout,
         rank: int,
     ) -> None:
-        self._cache, self._no_caption, self._config = cache, wanted.no_caption, config
-        sizes = config.data.resolutions
-        self._items = [(example, size) for size in sizes for example in wanted.images]
-        self._shapes = [cache.shape(example, latent_name(size)) for example, size in self._items]
-        self._micro = layout.micro_batch
+        self._cache, self._config = cache, config
+        self._items = [(image, size) for size in config.data.resolutions for image in images]
+        self._shapes = [cache.shape(image, latent_name(size)) for image, size in self._items]
+        self._micro_batch = layout.micro_batch
         self._first = rank * layout.micro_batch * layout.accumulation
-        self._order = Order(
-            [(shape[1], shape[2]) for shape in self._shapes],
+        self._order = BatchOrder(
+            [(height, width) for _, height, width in self._shapes],
             seed=config.seed,
             global_batch=config.train.global_batch,
         )
 
-    def micro(self, step: int, part: int) -> LatentBatch:
-        """Microbatch `part` (from 0) of this rank in a step (from 1)."""
-        begin = self._first + part * self._micro
-        items = self._order.batch(step)[begin : begin + self._micro]
+    def microbatch(self, step: int, index: int) -> LatentBatch:
+        """Return microbatch `index` (from 0) of this rank in a step (from 1)."""
+        begin = self._first + index * self._micro_batch
+        items = self._order.batch(step)[begin : begin + self._micro_batch]
         number = (step - 1) * self._config.train.global_batch + begin
-        draws = [self._draw(number + place, item) for place, item in enumerate(items)]
-        made = [self._made(item, drawn) for item, drawn in zip(items, draws, strict=True)]
-        latents, prompts, pooled = (torch.stack(parts) for parts in zip(*made, strict=True))
+        draws = [self._randomness(number + place, item) for place, item in enumerate(items)]
+        loaded = [self._load(item, draw) for item, draw in zip(items, draws, strict=True)]
+        latents, prompts, pooled = (torch.stack(parts) for parts in zip(*loaded, strict=True))
         return LatentBatch(
             latent=latents,
-            noise=torch.from_numpy(np.stack([drawn.noise for drawn in draws])),
-            t=torch.tensor([drawn.t for drawn in draws], dtype=torch.float32),
+            noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
+            t=torch.tensor([draw.t for draw in draws], dtype=torch.float32),
             prompt=prompts,
             pooled=pooled,
         )
 
-    def _draw(self, number: int, item: int) -> ImageRandomness:
-        return draw(
+    def _randomness(self, number: int, item: int) -> ImageRandomness:
+        return image_randomness(
             self._config.seed,
             number,
             shape=self._shapes[item],
@@ -60,8 +97,8 @@ class Batches:
             dropout=self._config.data.caption_dropout,
         )
 
-    def _made(self, item: int, drawn: ImageRandomness) -> list[torch.Tensor]:
-        example, size = self._items[item]
-        (latent,) = self._cache.part(example, latent_name(size))
-        text = self._no_caption if drawn.drop_caption else example
-        return [latent, *self._cache.part(text, "prompt", "pooled")]
+    def _load(self, item: int, draw: ImageRandomness) -> list[torch.Tensor]:
+        image, size = self._items[item]
+        (latent,) = self._cache.load_some(image, latent_name(size))
+        text = NO_CAPTION if draw.drop_caption else image
+        return [latent, *self._cache.load_some(text, "prompt", "pooled")]

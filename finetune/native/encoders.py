@@ -1,49 +1,48 @@
-"""What the VAE and the text encoders make of images, captions and prompts, for the cache."""
+"""Encode images with the VAE, and captions and prompts with CLIP and T5, for the cache."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from diffusers import AutoencoderKL, FluxPipeline
+from PIL import Image, ImageOps
 from torch import Tensor
 
+from configs.checks.captions import open_image
 from configs.schema import Finetune
 from configs.schema.finetune import Captioned
 from finetune.native.base_model import DTYPES
-from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
-from finetune.native.pictures import pixels
+from finetune.native.cache import Cache, CacheInputs, CaptionedImage, PromptText, latent_name
+from train.engine.attempt import Attempt
+from train.engine.clocks import Clocks
+from train.engine.metrics import log
 
-# What each was distilled or trained with.
+# The token counts that the variants were distilled or trained with.
 TEXT_TOKENS = {"schnell": 256, "dev": 512}
 
 
 def load_vae(folder: Path, device: torch.device, dtype: torch.dtype) -> AutoencoderKL:
-    """The VAE of a model folder."""
+    """Load the VAE of a model folder, frozen."""
     vae = AutoencoderKL.from_pretrained(folder / "vae", dtype=dtype, local_files_only=True)
     return vae.requires_grad_(False).eval().to(device)
 
 
 def load_text_encoders(folder: Path, device: torch.device, dtype: torch.dtype) -> FluxPipeline:
-    """CLIP and T5 of a model folder with their tokenizers, in a pipeline of nothing else."""
+    """Load CLIP, T5 and their tokenizers as a pipeline without transformer and VAE."""
     pipeline = FluxPipeline.from_pretrained(
         folder, transformer=None, vae=None, dtype=dtype, local_files_only=True
     )
     return pipeline.to(device)
 
 
-def fingerprint(folder: Path) -> str:
-    """What tells the VAE and text encoders of a folder from others: sizes and times of files."""
-    parts = ("vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
-    files = sorted(file for part in parts for file in (folder / part).iterdir() if file.is_file())
-    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()
-
-
 @torch.no_grad()
 def embed(pipeline: FluxPipeline, text: str, *, tokens: int) -> dict[str, Tensor]:
-    """`prompt` `[tokens, width]` of T5 and `pooled` `[width]` of CLIP, on the CPU."""
+    """Return `prompt` `[tokens, width]` of T5 and `pooled` `[width]` of CLIP, on the CPU."""
     prompt, pooled, _ = pipeline.encode_prompt(
         prompt=text, prompt_2=None, max_sequence_length=tokens
     )
@@ -52,42 +51,99 @@ def embed(pipeline: FluxPipeline, text: str, *, tokens: int) -> dict[str, Tensor
 
 @torch.no_grad()
 def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
-    """The normalised latent `[16, H/8, W/8]` of an image `[3, H, W]`: the mean of its posterior."""
+    """Return the normalised latent `[16, H/8, W/8]` (posterior mean) of an image `[3, H, W]`."""
     latent = vae.encode(image[None].to(vae.device, vae.dtype)).latent_dist.mode()
     settings: Any = vae.config
-    normal = (latent - settings.shift_factor) * settings.scaling_factor
-    return normal[0].float().cpu().contiguous()
+    normalised = (latent - settings.shift_factor) * settings.scaling_factor
+    return normalised[0].float().cpu().contiguous()
 
 
-def fill(
-    cache: Cache,
-    texts: Sequence[PromptText],
-    config: Finetune,
-    *,
-    folder: Path,
-    device: torch.device,
+def fitted_size(width: int, height: int, *, resolution: int, bucket: int) -> tuple[int, int]:
+    """Return the training size of an image: its aspect ratio, at most `resolution` squared.
+
+    Both sides are multiples of `bucket`. Images are never enlarged, so a small image keeps about
+    its own area, as in ai-toolkit.
+    """
+    scale = min(1.0, resolution / math.sqrt(width * height))
+    across = max(bucket, round(width * scale / bucket) * bucket)
+    down = max(bucket, round(height * scale / bucket) * bucket)
+    # Rounding must not exceed the area: memory is planned by the resolution.
+    while across * down > resolution**2 and max(across, down) > bucket:
+        across, down = (across - bucket, down) if across >= down else (across, down - bucket)
+    return across, down
+
+
+def load_pixels(file: Path, *, resolution: int, bucket: int) -> Tensor:
+    """Load an image at a resolution as `[3, H, W]` in -1..1, cropped around its centre."""
+    image = ImageOps.exif_transpose(open_image(file)).convert("RGB")
+    size = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
+    fitted = ImageOps.fit(image, size, Image.Resampling.LANCZOS)
+    return torch.from_numpy(np.array(fitted)).permute(2, 0, 1) / 127.5 - 1
+
+
+def fill_cache(
+    attempt: Attempt[Finetune], inputs: CacheInputs, clocks: Clocks, *, model: Path
+) -> Cache:
+    """Return the run's cache after encoding what it lacks, shared among ranks. Collective."""
+    config, ranks = attempt.config, attempt.ranks
+    settings = {
+        "variant": config.flux.variant,
+        "precision": config.train.precision,
+        "resolutions": config.data.resolutions,
+        "bucket": config.data.bucket,
+        "model": _fingerprint(model),
+    }
+    cache = Cache(attempt.run.path / "cache", settings)
+    missing = cache.missing(inputs.all())
+    clocks.lap("setup")
+    # Every rank lists what is missing before any rank writes.
+    dist.barrier()
+    _encode_all(cache, missing[ranks.rank :: ranks.world], config, model, ranks.device)
+    if missing:
+        log.info("cached %d images and texts", len(missing))
+    dist.barrier()
+    cache.wait_for(missing)
+    if ranks.device.type == "cuda":
+        # The encoders are freed by now; the peak memory of training must not include them.
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(ranks.device)
+    clocks.lap("cache", drain=True)
+    return cache
+
+
+def _fingerprint(folder: Path) -> str:
+    """Hash names, sizes and times of the files of the VAE and the text encoders."""
+    parts = ("vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
+    files = sorted(file for part in parts for file in (folder / part).iterdir() if file.is_file())
+    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()
+
+
+def _encode_all(
+    cache: Cache, texts: Sequence[PromptText], config: Finetune, model: Path, device: torch.device
 ) -> None:
-    """Make what `texts` lack in the cache; the models are loaded only where something does."""
     if not texts:
         return
-    latents = _latents(texts, folder, config.data, device)
-    encoders = load_text_encoders(folder, device, DTYPES[config.train.precision])
+    latents = _latents(texts, model, config.data, device)
+    encoders = load_text_encoders(model, device, DTYPES[config.train.precision])
     for text in texts:
-        made = embed(encoders, text.text, tokens=TEXT_TOKENS[config.flux.variant])
-        cache.keep(text, made | latents.get(text, {}))
+        embedding = embed(encoders, text.text, tokens=TEXT_TOKENS[config.flux.variant])
+        cache.save(text, embedding | latents.get(text, {}))
 
 
 def _latents(
-    texts: Sequence[PromptText], folder: Path, data: Captioned, device: torch.device
+    texts: Sequence[PromptText], model: Path, data: Captioned, device: torch.device
 ) -> dict[PromptText, dict[str, Tensor]]:
     images = [text for text in texts if isinstance(text, CaptionedImage)]
     if not images:
         return {}
-    # In whole precision: it is done once, and what is lost here is lost for good.
-    vae = load_vae(folder, device, torch.float32)
+    # In float32: images are encoded once, and precision lost here cannot be recovered.
+    vae = load_vae(model, device, torch.float32)
     return {
         text: {
-            latent_name(size): encode(vae, pixels(text.image, resolution=size, bucket=data.bucket))
+            latent_name(size): encode(
+                vae, load_pixels(text.image, resolution=size, bucket=data.bucket)
+            )
             for size in data.resolutions
         }
         for text in images

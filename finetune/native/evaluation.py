@@ -1,37 +1,200 @@
-"""What a tuning looks at on the way: the loss on fixed strata, and samples of every prompt."""
+"""Evaluation during fine-tuning: the loss at fixed times and noises, and a sample per prompt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from diffusers import FluxTransformer2DModel
+from scipy import stats
 
 from configs.schema import Finetune
-from finetune.native.judging import LoraEvaluation
+from finetune.native.base_model import autocast
+from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
+from finetune.native.lora import LEARNED, active, training_adapters
+from finetune.native.loss import LatentBatch, losses
+from finetune.native.pipeline import ImagePipeline, ImageSpec, save_image, save_row
+from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.context import TrainingContext
+from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
 from train.engine.ema import EMA
 
 
 @dataclass(frozen=True, kw_only=True)
+class LossReduction:
+    """The mean loss with and without the LoRA, and the mean difference with a 95 % interval.
+
+    The interval is over pairs of image and noise, each averaged over the times. The same pairs
+    are used with and without the LoRA.
+    """
+
+    loss: float
+    loss_zero: float
+    gain: float
+    gain_95: float
+
+    def fields(self) -> dict[str, float]:
+        """Return the fields of a record."""
+        return {f"validation_{name}": value for name, value in vars(self).items()}
+
+
+class FixedNoiseLoss:
+    """The loss on the training images, each at `strata` times with `noises` noises.
+
+    The times are the midpoints of equally likely parts of the density that training samples
+    from. Images are used at the first of the resolutions.
+    """
+
+    def __init__(
+        self,
+        transformer: FluxTransformer2DModel,
+        cache: Cache,
+        images: list[CaptionedImage],
+        config: Finetune,
+        *,
+        ranks: Ranks,
+    ) -> None:
+        self._transformer, self._cache, self._images = transformer, cache, images
+        self._config, self._ranks = config, ranks
+        self._latent = latent_name(config.data.resolutions[0])
+        noises = range(config.validation.noises)
+        self._pairs = [(image, noise) for image in range(len(images)) for noise in noises]
+        self._zero: torch.Tensor | None = None
+
+    def evaluate(self) -> LossReduction:
+        """Compare the loss with the LoRA to that without it. Collective."""
+        adapters = training_adapters(self._config)
+        with autocast(self._ranks.device, self._config.train.precision):
+            if self._zero is None:
+                without = tuple(name for name in adapters if name != LEARNED)
+                with active(self._transformer, *without, after=adapters):
+                    self._zero = self._losses()
+            losses = self._losses()
+        gains = (self._zero - losses).tolist()
+        gain, spread = stats.tmean(gains), stats.sem(gains) if len(gains) > 1 else float("nan")
+        return LossReduction(
+            loss=losses.mean().item(),
+            loss_zero=self._zero.mean().item(),
+            gain=float(gain),
+            gain_95=float(spread * stats.t.ppf(0.975, max(1, len(gains) - 1))),
+        )
+
+    @torch.no_grad()
+    def _losses(self) -> torch.Tensor:
+        """Return the loss of each pair of image and noise, summed over ranks, `[pairs]`."""
+        found = torch.zeros(len(self._pairs), dtype=torch.float64, device=self._ranks.device)
+        for index in range(self._ranks.rank, len(self._pairs), self._ranks.world):
+            for batch in self._batches(*self._pairs[index]):
+                loss = losses(self._transformer, batch)
+                found[index] += loss[0] / self._config.validation.strata
+        return sum_over_ranks(found).cpu()
+
+    def _batches(self, image: int, noise: int) -> Iterator[LatentBatch]:
+        """Yield the batches of one image and noise, one per time."""
+        latent, prompt, pooled = self._cache.load_some(
+            self._images[image], self._latent, "prompt", "pooled"
+        )
+        drawn = torch.from_numpy(evaluation_noise(image, noise, tuple(latent.shape)))
+        timesteps, strata = self._config.train.timesteps, self._config.validation.strata
+        tokens = latent.shape[1] * latent.shape[2] // 4
+        for k in range(strata):
+            t = flow_time((k + 0.5) / strata, timesteps, tokens=tokens)
+            yield LatentBatch(
+                latent=latent[None],
+                noise=drawn[None],
+                t=torch.tensor([t], dtype=torch.float32),
+                prompt=prompt[None],
+                pooled=pooled[None],
+            ).to(self._ranks.device)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoraEvaluator:
-    """Looks at the averaged LoRA."""
+    """Evaluates the averaged LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
     average: EMA
-    judging: LoraEvaluation
+    cache: Cache
+    prompts: list[PromptText]
+    fixed_noise_loss: FixedNoiseLoss
+    pipeline: ImagePipeline
 
     def due(self, step: int) -> list[Callable[[], None]]:
-        """The one look that is due after a step, if any is; it is due after the last."""
-        last = step == self.context.attempt.config.train.steps
-        return [self.look] if last or self.judging.is_due(step) else []
+        """Return the evaluation that is due after a step; one is due after the last step."""
+        config = self._config
+        is_due = self._is_due(step, config.validation.every, config.sample.every)
+        return [self.evaluate] if is_due else []
 
-    def look(self) -> None:
-        """Record the loss on the fixed strata and draw the samples that are due."""
+    def evaluate_if_interrupted(self) -> None:
+        """Evaluate if the samples of this step are due but missing: an attempt was killed there.
+
+        Rank 0 decides for all ranks, because on a shared file system others may not see the
+        files yet.
+        """
+        step = self.context.state.step
+        due = self._is_due(step, self._config.sample.every)
+        if from_rank_0(due and not self._row_file(step).is_file()):
+            self.context.clocks.lap("setup", drain=True)
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Record the loss at fixed noises and draw the samples, each if it is due."""
         context, step = self.context, self.context.state.step
         with self.average.in_place():
-            judged = self.judging.loss_at(step)
-            context.clocks.lap("eval", drain=True)
-            if judged is not None:
-                context.metrics.evaluation(context.at | judged.fields())
+            if self._is_due(step, self._config.validation.every):
+                reduction = self.fixed_noise_loss.evaluate()
+                context.clocks.lap("eval", drain=True)
+                context.metrics.evaluation(context.at | reduction.fields())
                 context.metrics.event("evaluated", **context.at)
-            drawn = self.judging.draw_at(step)
+            fields = {}
+            if self._is_due(step, self._config.sample.every):
+                fields = self._sample_prompts(step)
         context.clocks.lap("sample", drain=True)
-        if drawn:
-            context.metrics.evaluation(context.at | drawn)
+        if fields:
+            context.metrics.evaluation(context.at | fields)
+
+    def _sample_prompts(self, step: int) -> dict[str, float]:
+        """Sample each prompt, shared among ranks, and join the images in a row.
+
+        Return the number and times of the images that this rank sampled, as fields of a record.
+        """
+        run, ranks = self.context.attempt.run, self.context.attempt.ranks
+        mine = range(ranks.rank, len(self.prompts), ranks.world)
+        after = training_adapters(self._config)
+        with active(self.pipeline.transformer, LEARNED, after=after):
+            seconds = [self._sample_prompt(index, step) for index in mine]
+        dist.barrier()
+        if ranks.rank == 0:
+            files = [run.prompt_sample(index, step) for index in range(len(self.prompts))]
+            save_row(files, self._row_file(step))
+        if not seconds:
+            return {}
+        return {
+            "drawn_images": len(seconds),
+            "drawn_s": round(sum(seconds), 6),
+            "first_image_s": round(seconds[0], 6),
+        }
+
+    def _sample_prompt(self, index: int, step: int) -> float:
+        """Sample and save the image of one prompt; return the seconds that sampling took."""
+        run, config, text = self.context.attempt.run, self._config.sample, self.prompts[index]
+        seed = config.seed + index
+        spec = ImageSpec(
+            width=config.width, height=config.height, steps=config.steps, guidance=config.guidance
+        )
+        sampled = self.pipeline.sample(self.cache.load(text), spec, seed=seed)
+        metadata = {"run": run.name, "step": str(step), "prompt": text.text, "seed": str(seed)}
+        save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
+        return sampled.image_s
+
+    @property
+    def _config(self) -> Finetune:
+        return self.context.attempt.config
+
+    def _row_file(self, step: int) -> Path:
+        return self.context.attempt.run.samples / f"step-{step:09d}.png"
+
+    def _is_due(self, step: int, *every: int | None) -> bool:
+        """Return whether a step is the first, the last, or a multiple of one of `every`."""
+        return step in (0, self._config.train.steps) or any(n and step % n == 0 for n in every)

@@ -1,5 +1,7 @@
-"""The LoRA that is learned and the one that assists, beside the frozen weights of a transformer."""
+"""The LoRA adapters of a transformer, learned and assistant, and the files of the learned one."""
 
+import hashlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,26 +13,33 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from configs.disk import sync_folder
+from configs.schema import Finetune
 from configs.schema.finetune import Lora
-from finetune.libraries import expected_warnings
-from finetune.native.draws import first_matrix
+from finetune.native.rng import initial_lora_a
+from train.engine.attempt import Attempt
+from train.engine.checkpoint import CheckpointSaver, TrainingState
+from train.engine.checkpoint_files import step_name
+from train.engine.distributed import from_every_rank
+from train.engine.ema import EMA
+from train.engine.failure import RunFailure
+from train.engine.metrics import log
 
 LEARNED, ASSISTANT = "learned", "assistant"
 
 _ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
 _MLP = r"ff\.net\.(0\.proj|2)|ff_context\.net\.(0\.proj|2)|proj_mlp|proj_out"
+# Both are intended: nothing is merged into quantised weights, and the assistant is a second
+# adapter.
+_EXPECTED_WARNINGS = (
+    "TorchaoLoraLinear was instantiated",
+    "Already found a `peft_config` attribute",
+)
 
 
-def target_pattern(targets: str) -> str:
-    """The projections that are tuned, as a pattern of their whole names in the transformer."""
-    inner = _ATTENTION if targets == "attention" else f"({_ATTENTION}|{_MLP})"
-    return rf"(single_)?transformer_blocks\.\d+\.{inner}"
+class LoraWeights(nn.Module):
+    """The matrices of the learned LoRA, by their names in files.
 
-
-class Weights(nn.Module):
-    """The matrices of the learned LoRA alone, by the names that files have for them.
-
-    A name's dots stand as `/` here, since torch keeps them for modules.
+    The dots of a name are replaced by `/`, because torch reserves dots for submodules.
     """
 
     def __init__(self, named: dict[str, nn.Parameter], *, scale: float) -> None:
@@ -39,8 +48,8 @@ class Weights(nn.Module):
         for name, parameter in named.items():
             self.register_parameter(name.replace(".", "/"), parameter)
 
-    def to_save(self) -> dict[str, Tensor]:
-        """The matrices as a file holds them, on the CPU, the scale within those of B."""
+    def file_tensors(self) -> dict[str, Tensor]:
+        """Return the matrices as in a file: on the CPU, with the scale multiplied into B."""
         tensors = {}
         for name, parameter in self.named_parameters():
             factor = self._scale if "/lora_B/" in name else 1.0
@@ -48,65 +57,98 @@ class Weights(nn.Module):
             tensors[f"transformer.{name.replace('/', '.')}"] = tensor
         return tensors
 
+    def save(self, file: Path, *, metadata: dict[str, str]) -> None:
+        """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
+        file.parent.mkdir(exist_ok=True)
+        partial = file.with_suffix(".partial")
+        save_file(self.file_tensors(), str(partial), metadata={"format": "pt"} | metadata)
+        partial.replace(file)
+        sync_folder(file.parent)
 
-def add_learned(transformer: FluxTransformer2DModel, asked: Lora, *, seed: int) -> Weights:
-    """Put a LoRA that changes nothing yet beside the weights; only it takes gradients."""
+    @torch.no_grad()
+    def initialise(self, seed: int) -> None:
+        """Draw A from the seed alone and set B to zero: the LoRA is the same on any machine."""
+        for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
+            if "/lora_A/" in name:
+                rows, columns = parameter.shape
+                parameter.copy_(torch.from_numpy(initial_lora_a(seed, number, (rows, columns))))
+            else:
+                parameter.zero_()
+
+
+def target_pattern(targets: str) -> str:
+    """Return a pattern of the full names of the projections that get a LoRA."""
+    inner = _ATTENTION if targets == "attention" else f"({_ATTENTION}|{_MLP})"
+    return rf"(single_)?transformer_blocks\.\d+\.{inner}"
+
+
+def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int) -> LoraWeights:
+    """Add a LoRA that changes nothing yet (B is zero); only its matrices take gradients."""
     transformer.requires_grad_(False)
-    alpha = asked.alpha if asked.alpha is not None else asked.rank
-    config = LoraConfig(
-        r=asked.rank,
-        lora_alpha=alpha,
-        target_modules=target_pattern(asked.targets),
+    alpha = config.alpha if config.alpha is not None else config.rank
+    adapter = LoraConfig(
+        r=config.rank, lora_alpha=alpha, target_modules=target_pattern(config.targets)
     )
-    with expected_warnings():
-        transformer.add_adapter(config, adapter_name=LEARNED)
-    named = {}
-    for name, parameter in transformer.named_parameters():
-        if f".{LEARNED}." in name:
-            parameter.data = parameter.data.float()
-            named[name.replace(f".{LEARNED}.", ".")] = parameter
-    weights = Weights(named, scale=alpha / asked.rank)
-    _draw(weights, seed)
+    with _expected_warnings():
+        transformer.add_adapter(adapter, adapter_name=LEARNED)
+    named = {
+        name.replace(f".{LEARNED}.", "."): parameter
+        for name, parameter in _learned_in_float32(transformer).items()
+    }
+    weights = LoraWeights(named, scale=alpha / config.rank)
+    weights.initialise(seed)
     return weights
 
 
-@torch.no_grad()
-def _draw(weights: Weights, seed: int) -> None:
-    """A from the seed alone, B zero, so that the LoRA is the same on any machine."""
-    for number, (name, parameter) in enumerate(sorted(weights.named_parameters())):
-        if "/lora_A/" in name:
-            rows, columns = parameter.shape
-            parameter.copy_(torch.from_numpy(first_matrix(seed, number, (rows, columns))))
-        else:
-            parameter.zero_()
-
-
 def add_assistant(transformer: FluxTransformer2DModel, file: Path) -> None:
-    """Put the assistant LoRA of a file beside the weights."""
-    _add_from(transformer, file, ASSISTANT)
+    """Add the assistant LoRA of a file."""
+    _add_from_file(transformer, file, ASSISTANT)
 
 
 def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) -> None:
-    """Put a learned LoRA of a file beside the weights, in float32 as it was trained."""
-    _add_from(transformer, file, LEARNED)
-    for name, parameter in transformer.named_parameters():
-        if f".{LEARNED}." in name:
-            parameter.data = parameter.data.float()
+    """Add a learned LoRA from a file, in float32 as it was trained."""
+    _add_from_file(transformer, file, LEARNED)
+    _learned_in_float32(transformer)
     transformer.set_adapters([LEARNED], [scale])
 
 
-def _add_from(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
-    tensors, alphas, note = FluxPipeline.lora_state_dict(
+def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Parameter]:
+    """Convert the learned LoRA to float32 and return its parameters by name."""
+    learned = {n: p for n, p in transformer.named_parameters() if f".{LEARNED}." in n}
+    for parameter in learned.values():
+        parameter.data = parameter.data.float()
+    return learned
+
+
+def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
+    tensors, alphas, metadata = FluxPipeline.lora_state_dict(
         str(file), return_alphas=True, return_lora_metadata=True
     )
-    with expected_warnings():
+    with _expected_warnings():
         transformer.load_lora_adapter(
-            tensors, prefix="transformer", network_alphas=alphas, metadata=note, adapter_name=name
+            tensors,
+            prefix="transformer",
+            network_alphas=alphas,
+            metadata=metadata,
+            adapter_name=name,
         )
 
 
-def use(transformer: FluxTransformer2DModel, *names: str) -> None:
-    """Let the adapters of these names count, and no others; only the learned one is trained."""
+@contextmanager
+def _expected_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        for message in _EXPECTED_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)
+        yield
+
+
+def training_adapters(config: Finetune) -> tuple[str, ...]:
+    """Return the adapters that are active in training."""
+    return (LEARNED, ASSISTANT) if config.flux.assistant_lora else (LEARNED,)
+
+
+def activate(transformer: FluxTransformer2DModel, *names: str) -> None:
+    """Make exactly the named adapters active; only the learned one takes gradients."""
     if names:
         transformer.enable_adapters()
         transformer.set_adapters(list(names))
@@ -117,21 +159,55 @@ def use(transformer: FluxTransformer2DModel, *names: str) -> None:
 
 
 @contextmanager
-def using(
+def active(
     transformer: FluxTransformer2DModel, *names: str, after: tuple[str, ...]
 ) -> Iterator[None]:
-    """Inside the `with` the adapters `names` count, behind it those of `after`."""
-    use(transformer, *names)
+    """Make the adapters `names` active inside the `with`, and those of `after` behind it."""
+    activate(transformer, *names)
     try:
         yield
     finally:
-        use(transformer, *after)
+        activate(transformer, *after)
 
 
-def save_lora(weights: Weights, file: Path, *, note: dict[str, str]) -> None:
-    """Write the LoRA in the keys that diffusers and ai-toolkit read, whole or not at all."""
-    file.parent.mkdir(exist_ok=True)
-    beside = file.with_suffix(".partial")
-    save_file(weights.to_save(), str(beside), metadata={"format": "pt"} | note)
-    beside.replace(file)
-    sync_folder(file.parent)
+class LoraSaver(CheckpointSaver):
+    """Writes the LoRA and its average as files before each checkpoint."""
+
+    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, average: EMA) -> None:
+        self._attempt, self._weights, self._lora_average = attempt, weights, average
+        super().__init__(
+            attempt.run.checkpoints,
+            keep=attempt.config.checkpoint.keep,
+            is_superseded=attempt.is_superseded,
+        )
+
+    def save(self, state: TrainingState) -> None:
+        """Save LoRA files and checkpoint. Collective.
+
+        Raise `RunFailure` if ranks hold different weights.
+        """
+        self._check_ranks_agree(state.step)
+        if self._attempt.ranks.rank == 0:
+            self._save_files(state.step)
+        super().save(state)
+
+    def _save_files(self, step: int) -> None:
+        run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
+        metadata = {"run": run.name, "step": str(step)}
+        with self._lora_average.in_place():
+            weights.save(run.lora / name, metadata=metadata)
+        if self._lora_average.average:
+            weights.save(run.lora / "raw" / name, metadata=metadata)
+        for folder in (run.lora, run.lora / "raw"):
+            for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:
+                old.unlink()
+
+    def _check_ranks_agree(self, step: int) -> None:
+        """Compare a hash of the weights over all ranks; with other weights ranks train apart."""
+        digest = hashlib.sha256()
+        for tensor in self._weights.file_tensors().values():
+            digest.update(tensor.numpy().tobytes())
+        mine = digest.hexdigest()
+        log.info("lora after step %d: %s", step, mine[:16])
+        if len(set(from_every_rank(mine))) > 1:
+            raise RunFailure("crash", f"ranks hold different weights at step {step}")

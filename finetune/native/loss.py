@@ -6,7 +6,7 @@ import torch
 from diffusers import FluxPipeline, FluxTransformer2DModel
 from torch import Tensor
 
-# What dev is given as its guidance in training: the plain conditional prediction.
+# The guidance that dev gets in training: 1 is the plain conditional prediction.
 _GUIDANCE = 1.0
 
 
@@ -21,14 +21,14 @@ class LatentBatch:
     pooled: Tensor
 
     def to(self, device: torch.device) -> "LatentBatch":
-        """The same on a device."""
+        """Return the batch on a device."""
         return LatentBatch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
 
 
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
-    """The squared error of the velocity noise - latent at (1-t) latent + t noise, `[B]` float32.
+    """Return the mean squared error of the predicted velocity per image, `[B]` float32.
 
-    Rectified flow (Liu et al. 2022), the mean over the elements of each latent.
+    Rectified flow (Liu et al. 2022): the target is noise - latent, at (1-t) latent + t noise.
     """
     t = batch.t[:, None, None, None]
     mixed = (1 - t) * batch.latent + t * batch.noise
@@ -39,7 +39,7 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     if transformer.config.guidance_embeds:
         guidance = torch.full((count,), _GUIDANCE, device=device)
     predicted = transformer(
-        hidden_states=_packed(mixed),
+        hidden_states=_pack(mixed),
         encoder_hidden_states=batch.prompt,
         pooled_projections=batch.pooled,
         timestep=batch.t,
@@ -48,11 +48,11 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
         txt_ids=torch.zeros(batch.prompt.shape[1], 3, device=device, dtype=dtype),
         return_dict=False,
     )[0]
-    target = _packed(batch.noise - batch.latent)
+    target = _pack(batch.noise - batch.latent)
     assert channels * 4 == target.shape[2]
     return (predicted.float() - target).square().flatten(1).mean(dim=1)
 
 
-def _packed(latent: Tensor) -> Tensor:
-    """Every 2 x 2 of a latent `[B, C, h, w]` as one token: `[B, h/2 w/2, 4C]`."""
+def _pack(latent: Tensor) -> Tensor:
+    """Turn each 2 x 2 patch of a latent `[B, C, h, w]` into a token: `[B, h/2 w/2, 4C]`."""
     return FluxPipeline._pack_latents(latent, *latent.shape)

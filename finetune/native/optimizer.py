@@ -1,4 +1,4 @@
-"""AdamW over the matrices of a LoRA, with moments in 32 or in 8 bits, and reduced gradients."""
+"""AdamW over the matrices of a LoRA, with 32- or 8-bit moments, and the gradient all-reduce."""
 
 import torch
 import torch.distributed as dist
@@ -10,35 +10,39 @@ from configs.schema.finetune import LoraOptimizer
 _EPS = 1e-6
 
 
-def check_optimizer(asked: LoraOptimizer, device: torch.device) -> None:
-    """Refuse 8-bit moments where there is no CUDA."""
-    if asked.kind == "adamw8bit" and device.type != "cuda":
+def check_optimizer(config: LoraOptimizer, device: torch.device) -> None:
+    """Raise `ConfigError` if 8-bit moments are asked for without CUDA."""
+    if config.kind == "adamw8bit" and device.type != "cuda":
         raise ConfigError(
-            "optimizer.kind adamw8bit needs a CUDA GPU, and this machine shows none; set "
-            "optimizer.kind=adamw, or run it where a GPU is"
+            "optimizer.kind adamw8bit needs a CUDA GPU, and this machine has none; set "
+            "optimizer.kind=adamw, or run it on a GPU"
         )
 
 
-def make_optimizer(weights: nn.Module, asked: LoraOptimizer) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019); with 8 bits its moments are kept as Dettmers et al. 2021.
+def make_optimizer(weights: nn.Module, config: LoraOptimizer) -> torch.optim.AdamW:
+    """Return AdamW (Loshchilov & Hutter 2019); 8-bit moments follow Dettmers et al. 2021.
 
-    The moments are there from the beginning, so that a checkpoint can be loaded into them.
+    The 8-bit moments exist from the start, so that a checkpoint can be loaded into them.
     """
-    betas = (asked.beta1, asked.beta2)
-    if asked.kind == "adamw":
+    betas = (config.beta1, config.beta2)
+    if config.kind == "adamw":
         return torch.optim.AdamW(
             weights.parameters(),
-            lr=asked.lr,
+            lr=config.lr,
             betas=betas,
             eps=_EPS,
-            weight_decay=asked.weight_decay,
+            weight_decay=config.weight_decay,
             fused=True,
         )
-    # Imported where wanted: it costs seconds that most runs need not spend.
+    # Imported here because it takes seconds and most runs do not need it.
     from torchao.optim import AdamW8bit
 
     optimizer = AdamW8bit(
-        weights.parameters(), lr=asked.lr, betas=betas, eps=_EPS, weight_decay=asked.weight_decay
+        weights.parameters(),
+        lr=config.lr,
+        betas=betas,
+        eps=_EPS,
+        weight_decay=config.weight_decay,
     )
     for parameter in weights.parameters():
         optimizer.state[parameter] = {
@@ -49,8 +53,8 @@ def make_optimizer(weights: nn.Module, asked: LoraOptimizer) -> torch.optim.Adam
     return optimizer
 
 
-def reduce_gradients(weights: nn.Module) -> None:
-    """Sum the gradients over all ranks: in one message, to the same bits on every rank."""
+def sum_gradients(weights: nn.Module) -> None:
+    """Sum the gradients over all ranks in one all-reduce; every rank gets the same bits."""
     if dist.get_world_size() == 1:
         return
     gradients = [p.grad for p in weights.parameters() if p.grad is not None]

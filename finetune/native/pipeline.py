@@ -1,5 +1,6 @@
-"""Images drawn from Flux: noise from the CPU, so that every GPU starts from the same bits."""
+"""Sample images from Flux; noise is drawn on the CPU, so that it is the same on every GPU."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,20 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
+from configs.checks.infer import InferSpec
 from configs.disk import sync_folder
-from finetune.native.base_model import arithmetic
+from finetune.native.base_model import DTYPES, autocast, load_transformer, move_to_device
+from finetune.native.encoders import TEXT_TOKENS, embed, load_text_encoders, load_vae
+from finetune.native.lora import load_lora
+from train.engine.clocks import Clocks
+
+# Any seed will do: warm-up images are discarded.
+_WARMUP_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSpec:
-    """Size in pixels, steps of the sampler and distilled guidance of an image."""
+    """Size in pixels, number of sampler steps, and distilled guidance."""
 
     width: int
     height: int
@@ -28,8 +36,16 @@ class ImageSpec:
     guidance: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimedImage:
+    """An image and the seconds from embedded text to pixels."""
+
+    image: Image.Image
+    image_s: float
+
+
 class ImagePipeline:
-    """Draws from a transformer and a VAE that are loaded already."""
+    """Samples with a transformer and a VAE that are loaded already."""
 
     def __init__(
         self, transformer: FluxTransformer2DModel, vae: AutoencoderKL, folder: Path, precision: str
@@ -47,48 +63,93 @@ class ImagePipeline:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def paint(self, text: dict[str, Tensor], canvas: ImageSpec, *, seed: int) -> Image.Image:
-        """One image of an embedded text, from the noise of `seed`."""
+    def sample(self, text: dict[str, Tensor], spec: ImageSpec, *, seed: int) -> TimedImage:
+        """Sample one image of an embedded text from the noise of `seed`."""
         device = self.transformer.device
-        noise = starting_noise(seed, canvas)
-        with arithmetic(device, self._precision):
-            drawn = self._pipeline(
+        # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
+        begin = time.perf_counter()
+        noise = initial_noise(seed, spec)
+        with autocast(device, self._precision):
+            output = self._pipeline(
                 prompt_embeds=text["prompt"][None].to(device),
                 pooled_prompt_embeds=text["pooled"][None].to(device),
                 latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
-                width=canvas.width,
-                height=canvas.height,
-                num_inference_steps=canvas.steps,
-                guidance_scale=canvas.guidance,
+                width=spec.width,
+                height=spec.height,
+                num_inference_steps=spec.steps,
+                guidance_scale=spec.guidance,
             )
-        image = drawn.images[0]
+        image = output.images[0]
         assert isinstance(image, Image.Image)
-        return image
+        return TimedImage(image=image, image_s=time.perf_counter() - begin)
 
 
-def starting_noise(seed: int, canvas: ImageSpec) -> Tensor:
-    """The noise of a seed for an image, `[1, 16, H/8, W/8]`, the same on any machine."""
-    shape = (1, 16, canvas.height // 8, canvas.width // 8)
+class LoraPipeline:
+    """Samples the prompts of an `InferSpec`, by index; loading times are on `clocks`.
+
+    The text encoders are freed before the transformer is loaded, so that each has the memory to
+    itself.
+    """
+
+    def __init__(
+        self, spec: InferSpec, *, lora_scale: float, device: torch.device, clocks: Clocks
+    ) -> None:
+        self.prompts, self._clocks = spec.prompts, clocks
+        self._image = ImageSpec(
+            width=spec.width, height=spec.height, steps=spec.steps, guidance=spec.guidance
+        )
+        dtype = DTYPES[spec.precision]
+        clocks.lap("setup")
+        encoders = load_text_encoders(spec.folder, device, dtype)
+        clocks.lap("load", drain=True)
+        tokens = TEXT_TOKENS[spec.variant]
+        self._texts = [embed(encoders, prompt, tokens=tokens) for prompt in spec.prompts]
+        del encoders
+        clocks.lap("text", drain=True)
+        transformer = load_transformer(spec.folder, dtype)
+        clocks.lap("load")
+        move_to_device(transformer, device, quantise=spec.quantise)
+        clocks.lap("load" if spec.quantise == "none" else "quantise", drain=True)
+        if spec.lora and lora_scale:
+            load_lora(transformer, spec.lora, scale=lora_scale)
+        vae = load_vae(spec.folder, device, dtype)
+        self._pipeline = ImagePipeline(transformer, vae, spec.folder, spec.precision)
+        clocks.lap("load", drain=True)
+
+    def warm_up(self, images: int) -> dict[str, float]:
+        """Sample and discard `images`; return the time of the first as `first_image_s`, if any."""
+        seconds = [self.sample(0, seed=_WARMUP_SEED).image_s for _ in range(images)]
+        self._clocks.lap("warmup")
+        return {"first_image_s": seconds[0]} if seconds else {}
+
+    def sample(self, prompt: int, *, seed: int) -> TimedImage:
+        """Sample one image of a prompt from the noise of a seed."""
+        return self._pipeline.sample(self._texts[prompt], self._image, seed=seed)
+
+
+def initial_noise(seed: int, spec: ImageSpec) -> Tensor:
+    """Return the noise of a seed, `[1, 16, H/8, W/8]`, the same on any machine."""
+    shape = (1, 16, spec.height // 8, spec.width // 8)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def save_image(image: Image.Image, file: Path, *, note: dict[str, str]) -> None:
-    """Write a PNG that says what it was made of, whole or not at all."""
+def save_image(image: Image.Image, file: Path, *, metadata: dict[str, str]) -> None:
+    """Write a PNG atomically, with metadata as text chunks."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    said = PngInfo()
-    for name, value in note.items():
-        said.add_itxt(name, value)
-    beside = file.with_suffix(".partial.png")
-    image.save(beside, pnginfo=said)
-    beside.replace(file)
+    info = PngInfo()
+    for name, value in metadata.items():
+        info.add_itxt(name, value)
+    partial = file.with_suffix(".partial.png")
+    image.save(partial, pnginfo=info)
+    partial.replace(file)
     sync_folder(file.parent)
 
 
 def save_row(files: list[Path], file: Path) -> None:
-    """Images of one size side by side."""
+    """Write images of one size side by side as one PNG."""
     images = [Image.open(each) for each in files]
     width, height = images[0].size
     row = Image.new("RGB", (width * len(images), height))
-    for place, image in enumerate(images):
-        row.paste(image, (place * width, 0))
-    save_image(row, file, note={})
+    for index, image in enumerate(images):
+        row.paste(image, (index * width, 0))
+    save_image(row, file, metadata={})

@@ -1,18 +1,36 @@
-"""One attempt at a fine-tuning by this engine, from the run's folder to its last event."""
+"""One attempt at a fine-tuning by the native engine: prepare, resume, train."""
 
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
+
+from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.training import Profile
-from finetune.libraries import hide_progress_bars
+from finetune.native.base_model import (
+    DTYPES,
+    hide_progress_bars,
+    load_transformer,
+    move_to_device,
+)
+from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
-from finetune.native.evaluation import LoraEvaluator
+from finetune.native.encoders import fill_cache, load_vae
+from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
+from finetune.native.lora import (
+    LoraSaver,
+    LoraWeights,
+    activate,
+    add_assistant,
+    add_learned,
+    training_adapters,
+)
 from finetune.native.optimizer import check_optimizer, make_optimizer
-from finetune.native.preparing import Prepared, prepare
-from finetune.native.saving import LoraSaver
+from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
 from train.engine.attempt import Attempt, carry_out
 from train.engine.checkpoint import TrainingState, load_newest
@@ -28,8 +46,19 @@ from train.engine.profiler import ProfileWindow
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """The cached inputs, the transformer with its LoRA, and a pipeline that samples from it."""
+
+    inputs: CacheInputs
+    cache: Cache
+    transformer: FluxTransformer2DModel
+    weights: LoraWeights
+    pipeline: ImagePipeline
+
+
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at fine-tuning; 0 whenever the run folder is in order."""
+    """Carry out a fine-tuning attempt; return 0 if it leaves the run folder in order."""
     return carry_out(run, Finetune, _run, number=number)
 
 
@@ -40,36 +69,73 @@ def _run(attempt: Attempt[Finetune]) -> None:
     clocks = Clocks(ranks.device, purposes=PURPOSES)
     layout = divide(config, world=ranks.world)
     with process_group(ranks):
-        prepared = prepare(attempt, clocks)
+        prepared = _prepare(attempt, clocks)
         attempt.note(**_facts(config, layout, prepared))
         loop = _loop(attempt, layout, prepared, clocks)
         loop.context.conclude(loop.train())
 
 
+def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
+    """Fill the cache, load and quantise the model, each on its own clock. Collective."""
+    config, device = attempt.config, attempt.ranks.device
+    assert config.flux.folder is not None
+    folder, precision = Path(config.flux.folder), config.train.precision
+    inputs = CacheInputs(config)
+    cache = fill_cache(attempt, inputs, clocks, model=folder)
+    transformer = load_transformer(folder, DTYPES[precision])
+    clocks.lap("load")
+    move_to_device(transformer, device, quantise=config.flux.quantise)
+    clocks.lap("load" if config.flux.quantise == "none" else "quantise", drain=True)
+    if config.train.gradient_checkpointing:
+        transformer.enable_gradient_checkpointing()
+    weights = add_learned(transformer, config.lora, seed=config.seed)
+    if config.flux.assistant_lora:
+        add_assistant(transformer, Path(config.flux.assistant_lora))
+    activate(transformer, *training_adapters(config))
+    vae = load_vae(folder, device, DTYPES[precision])
+    pipeline = ImagePipeline(transformer, vae, folder, precision)
+    clocks.lap("load", drain=True)
+    return _Prepared(
+        inputs=inputs, cache=cache, transformer=transformer, weights=weights, pipeline=pipeline
+    )
+
+
 def _loop(
-    attempt: Attempt[Finetune], layout: BatchLayout, prepared: Prepared, clocks: Clocks
+    attempt: Attempt[Finetune], layout: BatchLayout, prepared: _Prepared, clocks: Clocks
 ) -> Loop[Finetune]:
-    """The loop with the newest checkpoint in it."""
-    config, ranks, weights = attempt.config, attempt.ranks, prepared.weights
+    """Return the training loop, resumed from the newest checkpoint if there is one."""
+    config, ranks = attempt.config, attempt.ranks
+    inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
+    transformer = prepared.transformer
     optimizer = make_optimizer(weights, config.optimizer)
     average = EMA(weights, decay=config.train.ema_decay, warmup=True)
-    scale = LossScaler(fp16=False)
     state = TrainingState(
-        network=weights, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+        network=weights,
+        average=average,
+        optimizer=optimizer,
+        scale=LossScaler(fp16=False),
+        clocks=clocks,
     )
     load_newest(attempt.run.checkpoints, state)
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
-    evaluator = LoraEvaluator(context=context, average=average, judging=prepared.judging)
+    evaluator = LoraEvaluator(
+        context=context,
+        average=average,
+        cache=cache,
+        prompts=inputs.prompts,
+        fixed_noise_loss=FixedNoiseLoss(transformer, cache, inputs.images, config, ranks=ranks),
+        pipeline=prepared.pipeline,
+    )
     steps = LoraStep(
         context=context,
-        transformer=prepared.transformer,
+        transformer=transformer,
         weights=weights,
         optimizer=optimizer,
         average=average,
-        batches=Batches(prepared.cache, prepared.wanted, config, layout=layout, rank=ranks.rank),
+        batches=Batches(cache, inputs.images, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
-    # No step of a tuning is profiled.
+    # Fine-tuning steps are never profiled.
     window = ProfileWindow(
         Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
     )
@@ -77,8 +143,8 @@ def _loop(
     return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
 
 
-def _facts(config: Finetune, layout: BatchLayout, prepared: Prepared) -> dict[str, Any]:
-    """What the manifest tells of this attempt."""
+def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[str, Any]:
+    """Return the facts of this attempt for the manifest."""
     libraries = ("diffusers", "peft", "transformers", "torchao")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
     base = (p for name, p in prepared.transformer.named_parameters() if ".lora_" not in name)
@@ -87,7 +153,7 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: Prepared) -> dict[st
         "ranks": layout.world,
         "micro_batch": layout.micro_batch,
         "accumulation": layout.accumulation,
-        "images_in_set": len(prepared.wanted.images),
+        "images_in_set": len(prepared.inputs.images),
         "parameters": sum(parameter.numel() for parameter in prepared.weights.parameters()),
         "base_parameters": sum(parameter.numel() for parameter in base),
         "dtypes": {

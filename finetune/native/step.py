@@ -1,4 +1,4 @@
-"""The steps of a tuning: forward and backward of each microbatch, and the optimizer's."""
+"""One training step: forward and backward of each microbatch, then the optimizer step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +8,12 @@ from diffusers import FluxTransformer2DModel
 from torch import Tensor
 
 from configs.schema import Finetune
-from finetune.native.base_model import arithmetic
+from finetune.native.base_model import autocast
 from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
-from finetune.native.lora import Weights
+from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
-from finetune.native.optimizer import reduce_gradients
+from finetune.native.optimizer import sum_gradients
 from train.engine.context import TrainingContext
 from train.engine.ema import EMA
 from train.pretrain.optimizer import clip_factor, gradient_norm, scale_gradients
@@ -21,30 +21,28 @@ from train.pretrain.optimizer import clip_factor, gradient_norm, scale_gradients
 
 @dataclass(frozen=True, kw_only=True)
 class LoraStep:
-    """Steps of `weights`, the matrices that are learned beside those of `transformer`."""
+    """Steps of `weights`, the LoRA matrices beside the frozen weights of `transformer`."""
 
     context: TrainingContext[Finetune]
     transformer: FluxTransformer2DModel
-    weights: Weights
+    weights: LoraWeights
     optimizer: torch.optim.AdamW
     average: EMA
     batches: Batches
     evaluator: LoraEvaluator
 
     def begin(self) -> None:
-        """Look once more where an attempt was killed before it could."""
-        if self.evaluator.judging.is_lacking(self.context.state.step):
-            self.context.clocks.lap("setup", drain=True)
-            self.evaluator.look()
+        """Make up for the evaluation that a killed attempt left out."""
+        self.evaluator.evaluate_if_interrupted()
 
     def take(self, step: int) -> Tensor:
-        """One optimizer step over the global batch; the norm of its gradients."""
+        """Take one optimizer step over the global batch and return the gradient norm."""
         context, config = self.context, self.context.attempt.config
         loss = torch.zeros((), device=context.attempt.ranks.device)
-        for part in range(context.layout.accumulation):
-            loss = self._backward(step, part)
+        for index in range(context.layout.accumulation):
+            loss = self._backward(step, index)
         context.arrivals.note()
-        reduce_gradients(self.weights)
+        sum_gradients(self.weights)
         context.finite.check()
         norm = gradient_norm(self.weights)
         scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
@@ -55,23 +53,23 @@ class LoraStep:
         return norm
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
-        """The rate and the norm of the last step."""
+        """Return learning rate and gradient norm as fields of a record."""
         return {"lr": self.context.attempt.config.optimizer.lr, "grad_norm": norm.item()}
 
-    def _backward(self, step: int, part: int) -> Tensor:
-        """Forward and backward of a microbatch; the sum of its losses, detached."""
+    def _backward(self, step: int, index: int) -> Tensor:
+        """Run one microbatch forward and backward; return the sum of its losses, detached."""
         context, config = self.context, self.context.attempt.config
         device = context.attempt.ranks.device
         context.clocks.lap("train")
-        batch = self.batches.micro(step, part)
+        batch = self.batches.microbatch(step, index)
         context.clocks.lap("data")
         context.hang.passes()
         batch = batch.to(device)
-        with arithmetic(device, config.train.precision):
-            found = losses(self.transformer, batch)
+        with autocast(device, config.train.precision):
+            per_image = losses(self.transformer, batch)
         context.hang.passes()
-        # The gradients of ranks are summed: a rank's share is that of its images.
-        (found.sum() / config.train.global_batch).backward()
-        loss = found.detach().sum(dtype=torch.float64)
+        # Gradients are summed over ranks, so each image counts 1/global_batch.
+        (per_image.sum() / config.train.global_batch).backward()
+        loss = per_image.detach().sum(dtype=torch.float64)
         context.interval.add(loss, skipped=0)
         return loss

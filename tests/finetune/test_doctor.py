@@ -66,22 +66,22 @@ def turned(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "level", "said"),
     [
-        (lambda f: (f / "2.txt").unlink(), "fault", "2.png: has no caption; mend: write 2.txt"),
-        (lambda f: (f / "2.txt").write_text(" \n"), "fault", "2.txt: is empty; mend: write one"),
+        (lambda f: (f / "2.txt").unlink(), "fault", "2.png: has no caption; fix: write 2.txt"),
+        (lambda f: (f / "2.txt").write_text(" \n"), "fault", "2.txt: is empty; fix: write one"),
         (lambda f: (f / "2.txt").write_bytes(b"[trigger] caf\xe9"), "fault", "2.txt: not UTF-8"),
-        (lambda f: (f / "2.txt").write_text("a dog"), "fault", "2.txt: does not hold [trigger]"),
+        (lambda f: (f / "2.txt").write_text("a dog"), "fault", "2.txt: does not contain [trigger]"),
         (lambda f: (f / "x.txt").write_text("a"), "fault", "x.txt: a caption without an image"),
-        (lambda f: (f / "x.heic").touch(), "remark", "x.heic: neither an image that is read"),
+        (lambda f: (f / "x.heic").touch(), "remark", "x.heic: neither a readable image format"),
         (lambda f: shutil.copy(f / "1.png", f / "2.jpg"), "fault", "2.png: shares the caption"),
         (few, "fault", "4 images are too few"),
         (lambda f: (f / "2.png").write_bytes(b"PNG"), "fault", "2.png: not a readable image"),
-        (small, "fault", "2.png: 80 x 40 px, less than 64 x 64; mend: find a larger one"),
+        (small, "fault", "2.png: 80 x 40 px, less than 64 x 64; fix: use a larger original"),
         (as_mode("RGBA"), "fault", "2.png: mode RGBA: its transparency would be dropped"),
-        (as_mode("P"), "fault", "2.png: mode P: its colours are a palette's"),
+        (as_mode("P"), "fault", "2.png: mode P: it has a colour palette"),
         (as_mode("L"), "fault", "2.png: mode L: it is grey"),
         (as_mode("1"), "fault", "2.png: mode 1: it is black and white"),
-        (double, "fault", "2.png: the same picture as 1.png"),
-        (turned, "remark", "2.png: turned by a tag of the camera"),
+        (double, "fault", "2.png: the same pixels as 1.png"),
+        (turned, "remark", "2.png: rotated by an EXIF tag"),
     ],
 )
 def test_what_is_amiss_is_named_with_the_mend(
@@ -94,7 +94,7 @@ def test_what_is_amiss_is_named_with_the_mend(
     spoil(images)
     code, lines = examined(images, capsys)
     assert code == (level == "fault")
-    assert any(line.startswith(level) and said in line and "; mend: " in line for line in lines), (
+    assert any(line.startswith(level) and said in line and "; fix: " in line for line in lines), (
         lines
     )
 

@@ -7,8 +7,7 @@ import pytest
 from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
-from finetune.__main__ import main
-from finetune.engine import engine_of
+from finetune.__main__ import engine_of, main
 from tests.finetune.conftest import TINY, paths
 from tests.real_runs import opened
 

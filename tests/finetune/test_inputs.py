@@ -162,7 +162,7 @@ def test_inputs_are_looked_into_without_torch(own: Path) -> None:
 
 def test_a_tiny_flux_is_not_made_over_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="is not empty"):
         make(tmp_path)
 
 

@@ -36,22 +36,22 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", {})
     one, two = example(tmp_path, "a.png", "a dog"), example(tmp_path, "b.png", "a cat")
     assert cache.missing([one, two, one]) == [one, two]
-    cache.keep(one, {"prompt": torch.ones(2, 3)})
+    cache.save(one, {"prompt": torch.ones(2, 3)})
     assert cache.missing([one, two]) == [two]
-    assert torch.equal(cache.part(one, "prompt")[0], torch.ones(2, 3))
+    assert torch.equal(cache.load_some(one, "prompt")[0], torch.ones(2, 3))
     assert not list((tmp_path / "cache").glob("*.partial"))
 
 
 def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:
     cache, other = (Cache(tmp_path / "cache", {}) for _ in range(2))
-    cache.keep(PromptText("here"), {"prompt": torch.ones(1)})
-    late = threading.Timer(0.3, lambda: other.keep(PromptText("late"), {"prompt": torch.ones(1)}))
+    cache.save(PromptText("here"), {"prompt": torch.ones(1)})
+    late = threading.Timer(0.3, lambda: other.save(PromptText("late"), {"prompt": torch.ones(1)}))
     late.start()
-    cache.await_all([PromptText("here"), PromptText("late")])
+    cache.wait_for([PromptText("here"), PromptText("late")])
     assert not cache.missing([PromptText("late")])
     late.join()
-    with pytest.raises(FileNotFoundError, match="not seen here"):
-        cache.await_all([PromptText("never")], longest_s=0)
+    with pytest.raises(FileNotFoundError, match="not visible here"):
+        cache.wait_for([PromptText("never")], timeout_s=0)
 
 
 def test_every_latent_stands_in_a_file_with_the_embedding_of_its_own_caption(

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.native.draws import draw, flow_time, sample_shift
+from finetune.native.data import BatchOrder
+from finetune.native.encoders import fitted_size
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.order import Order
-from finetune.native.pictures import fitted_size
-from finetune.native.pipeline import ImageSpec, starting_noise
+from finetune.native.pipeline import ImageSpec, initial_noise
+from finetune.native.rng import flow_time, image_randomness, sample_shift
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
 
@@ -23,7 +23,7 @@ SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size
 def test_an_epoch_shows_every_item_and_a_batch_holds_one_size(
     sizes: list[tuple[int, int]], batch: int, seed: int, epoch: int
 ) -> None:
-    order = Order(sizes, seed=seed, global_batch=batch)
+    order = BatchOrder(sizes, seed=seed, global_batch=batch)
     first = epoch * order.steps_per_epoch + 1
     batches = [order.batch(first + step) for step in range(order.steps_per_epoch)]
     assert all(len(each) == batch for each in batches)
@@ -35,10 +35,10 @@ def test_an_epoch_shows_every_item_and_a_batch_holds_one_size(
 
 
 def test_order_and_draws_depend_on_seed_and_number_alone() -> None:
-    one, two = (Order([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
+    one, two = (BatchOrder([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
     assert [one.batch(step) for step in (9, 1)] == [two.batch(step) for step in (1, 9)][::-1]
-    asked = {"shape": (16, 4, 4), "timesteps": "sigmoid", "dropout": 0.5}
-    a, b, c = (draw(0, number, **asked) for number in (5, 5, 6))
+    settings = {"shape": (16, 4, 4), "timesteps": "sigmoid", "dropout": 0.5}
+    a, b, c = (image_randomness(0, number, **settings) for number in (5, 5, 6))
     assert a.t == b.t
     assert (a.noise == b.noise).all()
     assert a.t != c.t
@@ -123,8 +123,8 @@ def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
 
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_and_fits_the_canvas() -> None:
     canvas = ImageSpec(width=64, height=32, steps=1, guidance=1.0)
-    noise = starting_noise(7, canvas)
+    noise = initial_noise(7, canvas)
     assert noise.shape == (1, 16, 4, 8)
     assert noise.device.type == "cpu"
-    assert torch.equal(noise, starting_noise(7, canvas))
-    assert not torch.equal(noise, starting_noise(8, canvas))
+    assert torch.equal(noise, initial_noise(7, canvas))
+    assert not torch.equal(noise, initial_noise(8, canvas))

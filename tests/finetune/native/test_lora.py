@@ -8,7 +8,7 @@ from diffusers import FluxTransformer2DModel
 from safetensors.torch import load_file, save_file
 
 from configs.schema.finetune import Lora, LoraOptimizer
-from finetune.native.lora import LEARNED, add_learned, load_lora, use, using
+from finetune.native.lora import LEARNED, activate, active, add_learned, load_lora
 from finetune.native.optimizer import make_optimizer
 from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest
 from train.engine.clocks import Clocks
@@ -70,10 +70,10 @@ def test_only_the_learned_lora_takes_gradients_whichever_counts(
         parameter.data += 0.1
     changed = answer(transformer)
     assert not torch.equal(changed, base)
-    with using(transformer, after=(LEARNED,)):
+    with active(transformer, after=(LEARNED,)):
         assert torch.equal(answer(transformer), base)
     assert torch.equal(answer(transformer), changed)
-    use(transformer)
+    activate(transformer)
     trained = {name for name, p in transformer.named_parameters() if p.requires_grad}
     assert len(trained) == len(list(weights.parameters()))
     assert all(f".{LEARNED}." in name for name in trained)

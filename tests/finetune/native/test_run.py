@@ -203,7 +203,7 @@ def test_accumulation_is_the_whole_batch_in_parts(tuned: RunFolder, tune: Tune) 
 
 
 def test_dev_takes_guidance_and_trains(tune: Tune, flux: Path, tmp_path: Path) -> None:
-    from finetune.random_flux import SHAPES, save_model
+    from finetune.tiny_flux import SHAPES, save_model
 
     save_model(tmp_path / "dev", SHAPES["tiny"], variant="dev")
     run = tune(
