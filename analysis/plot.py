@@ -4,10 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.figure import Figure
-
-from analysis.measure.loss import AXES, LossCurve
 
 STYLE: Any = {
     "svg.hashsalt": "ditbench",
@@ -19,10 +16,6 @@ STYLE: Any = {
     "legend.frameon": False,
     "font.size": 9,
 }
-
-
-# Half the height of the panel of ratios, at least.
-_LEAST_SPREAD = 0.01
 
 
 def figure_of(
@@ -45,34 +38,6 @@ def save(figure: Figure, path: Any) -> None:
             format="svg" if svg else "png",
             metadata={"Date": None} if svg else {"Software": None},
         )
-
-
-def plot_losses(curves: list[LossCurve], path: Any, *, by: str) -> None:
-    """Loss curves over one axis and, below, their ratio to the first one's; PNG or SVG."""
-    figure, (top, below) = figure_of(rows=2, height=6, ratios=[3, 1], shared=True)
-    first = curves[0]
-    for number, curve in enumerate(curves):
-        colour, name = f"C{number % 10}", plain(curve.log.name)
-        top.plot(curve.x, curve.loss, lw=1.2, color=colour, label=name, alpha=0.85)
-        inside = (curve.x >= first.x[0]) & (curve.x <= first.x[-1])
-        if number and inside.any():
-            x = curve.x[inside]
-            below.plot(
-                x, curve.loss[inside] / np.interp(x, first.x, first.loss), lw=1.2, color=colour
-            )
-    if all((curve.loss > 0).all() for curve in curves):
-        top.set_yscale("log")
-        plain_ticks(top)
-    top.set_ylabel("loss")
-    top.legend(frameon=False)
-    below.axhline(1, color="C0", lw=0.8)
-    # What only rounding tells apart is to look the same.
-    low, high = below.get_ylim()
-    below.set_ylim(min(low, 1 - _LEAST_SPREAD), max(high, 1 + _LEAST_SPREAD))
-    below.ticklabel_format(axis="y", useOffset=False)
-    below.set_ylabel("ratio to first")
-    below.set_xlabel(AXES[by])
-    save(figure, path)
 
 
 def plain_ticks(axes: Any) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
-from analysis.gradient_noise.records import ADALN, SAME, WHOLE, BinnedSums, read_noise
+from analysis.gradient_noise.stages import ADALN, SAME, WHOLE, BinnedSums, read_noise
 from analysis.gradient_noise.table import noise_by_stage
 from analysis.gradient_noise.variance_reduction import predict_variance
 from analysis.stats.intervals import Estimate, Floats
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         print()
         print_disagreement(measured)
         print()
-        print_savings(measured)
+        print_variance_reduction(measured)
     return 0
 
 
@@ -128,14 +128,14 @@ def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
         }
         cells = []
         for name in OTHERS:
-            saved = [stages[at].savings[ADALN] for stages in logs[BASE]]
+            saved = [stages[at].variance_reductions[ADALN] for stages in logs[BASE]]
             mean = float(np.mean([getattr(one, name).value for one in saved]))
             cells += [shown(paired(noises[name], noises[BASE])), f"{mean:.3f}"]
         step = logs[BASE][0][at].step
         print(f"| to {step} | {noises[BASE].mean():.4g} | " + " | ".join(cells) + " |")
 
 
-def print_savings(measured: list[RunFolder]) -> None:
+def print_variance_reduction(measured: list[RunFolder]) -> None:
     """What the whole model's bins predict of every checkpoint, all runs together."""
     logs = [read_noise(run, stages=STAGES).stages for run in measured]
     print(

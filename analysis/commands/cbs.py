@@ -24,23 +24,23 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the fit and what it fits; 1 where two batches that reached the target are missing."""
-    from analysis.stats.critical_batch import critical_line
+    from analysis.stats.critical_batch import fit_critical_batch
 
     samples, remarks = _samples(asked)
-    found = critical_line(samples)
+    found = fit_critical_batch(samples)
     rows = [
         {
             "global_batch": batch,
             "runs": len(values),
             "samples": float(values.mean()),
-            "fitted": found.e_min * (1 + batch / found.batch.value) if found else None,
+            "fitted": found.e_min * (1 + batch / found.b_crit.value) if found else None,
         }
         for batch, values in sorted(samples.items())
     ]
     whole = {
-        "b_crit": found.batch.value if found else None,
-        "b_crit_low": found.batch.low if found else None,
-        "b_crit_high": found.batch.high if found else None,
+        "b_crit": found.b_crit.value if found else None,
+        "b_crit_low": found.b_crit.low if found else None,
+        "b_crit_high": found.b_crit.high if found else None,
         "e_min": found.e_min if found else None,
     }
     put(rows, asked, json=whole)
@@ -50,10 +50,10 @@ def act(asked: argparse.Namespace) -> int:
         remark(["undetermined: samples must rise over two batches or more"])
         return 1
     ends = "no interval: two batches, each run once"
-    if found.batch.low is not None:
-        high = "inf" if found.batch.high is None else f"{found.batch.high:.0f}"
-        ends = f"[{found.batch.low:.0f}, {high}]"
-    said = f"critical batch size {found.batch.value:.0f} {ends}, E_min {found.e_min:.6g}"
+    if found.b_crit.low is not None:
+        high = "inf" if found.b_crit.high is None else f"{found.b_crit.high:.0f}"
+        ends = f"[{found.b_crit.low:.0f}, {high}]"
+    said = f"critical batch size {found.b_crit.value:.0f} {ends}, E_min {found.e_min:.6g}"
     if asked.json or asked.csv:
         remark([said])
     else:
@@ -65,7 +65,8 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
     """Samples to the target by global batch, and what is to be said of them."""
     from pathlib import Path
 
-    from analysis.measure.batches import read_sample_tables, samples_to_target
+    from analysis.measure.time_to_target import read_sample_tables, samples_to_target
+    from analysis.read.find import read_logs
     from configs.errors import Unreadable
 
     tables = [path for path in map(Path, asked.paths) if path.suffix == ".csv"]
@@ -80,4 +81,4 @@ def _samples(asked: argparse.Namespace) -> "tuple[dict[int, Floats], list[str]]"
         raise Unreadable(
             '--target: say what runs were to reach: validation_loss, or "validation_loss<=0.5"'
         )
-    return samples_to_target(asked.paths, asked.target)
+    return samples_to_target(read_logs(asked.paths), asked.target)

@@ -39,7 +39,7 @@ def _image(text: str) -> Path:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the scales; 1 where none of them is determined."""
-    from analysis.gradient_noise.records import read_noise
+    from analysis.gradient_noise.stages import read_noise
     from analysis.gradient_noise.table import (
         by_step,
         noise_by_stage,

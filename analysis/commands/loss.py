@@ -100,7 +100,7 @@ def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
 
 def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
     from analysis.measure.loss import loss_curve
-    from analysis.plot import plot_losses
+    from analysis.measure.loss_plot import plot_losses
     from configs.errors import Unreadable
 
     try:

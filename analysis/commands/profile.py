@@ -16,8 +16,13 @@ def options(sub: argparse.ArgumentParser) -> None:
 
 def act(asked: argparse.Namespace) -> int:
     """Print the operations of one trace, or of two by what changed; then the parts of the step."""
-    from analysis.measure.profile import operation_rows, operations, read_trace
-    from analysis.measure.profile_regions import region_rows, waiting_rows
+    from analysis.measure.profile import (
+        operation_rows,
+        operations,
+        read_trace,
+        region_rows,
+        waiting_rows,
+    )
     from configs.errors import Unreadable
 
     if len(asked.paths) > 2:

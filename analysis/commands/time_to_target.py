@@ -24,7 +24,7 @@ def act(asked: argparse.Namespace) -> int:
 
     from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
     from analysis.read.find import read_logs
-    from analysis.stats.critical_batch import critical_batch
+    from analysis.stats.critical_batch import fit_critical_batch
     from configs.errors import Unreadable
 
     try:
@@ -44,8 +44,9 @@ def act(asked: argparse.Namespace) -> int:
     rows = [group_row(found[0], group) for group in found]
     samples: dict[int, list[float]] = {}
     for group in found:
-        samples.setdefault(group.global_batch or 0, []).extend(a.images for a in group.arrivals)
-    critical = critical_batch({size: np.array(seen) for size, seen in samples.items() if size})
+        samples.setdefault(group.global_batch or 0, []).extend(a.images for a in group.reached)
+    fit = fit_critical_batch({size: np.array(seen) for size, seen in samples.items() if size})
+    critical = fit.b_crit if fit else None
     whole = {
         "groups": rows,
         "b_crit": critical.value if critical else None,
@@ -60,4 +61,4 @@ def act(asked: argparse.Namespace) -> int:
         remark([f"critical batch size {critical.value:.0f}{ends}"])
     remark(f"left out: {why}" for why in left)
     remark(f"{name}: never reached {asked.target}" for group in found for name in group.missed)
-    return 0 if any(group.arrivals for group in found) else 1
+    return 0 if any(group.reached for group in found) else 1

@@ -1,1 +1,1 @@
-"""Detectors of what went wrong in a run."""
+"""Detectors of faults in a run."""

@@ -1,12 +1,13 @@
-"""What went wrong in a run, from its records and its ranks' logs: rate, clocks, loss."""
+"""Detect faults in a run from its records: losses, rates, clocks, gaps, resumes, stragglers."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from analysis.detect.finding import Finding
-from analysis.detect.gaps import gaps, resumes, skipped_steps
 from analysis.detect.stragglers import late_ranks
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.read.run_log import RunLog
@@ -19,17 +20,35 @@ SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
 DIVERGED_RECORDS = 10
 DROP_STRENGTH, DROP_SHARE = 6.0, 0.04
 JUMP_BACK_S, JUMP_AHEAD_S = 1.0, 60.0
-SMOOTHED = 15
-FEWEST = 30
-# Formats in which a row may well stand without a loss.
-SPARSE = frozenset(["csv", "TensorBoard", "ai-toolkit database", "sample names", "ditbench"])
+WINDOW = 15
+MIN_RECORDS = 30
+# A step between two records that is this many times the usual one is a gap.
+GAP_TIMES = 1.5
+MIN_STEPS_FOR_GAPS = 4
+AITOOLKIT_DATABASE = "ai-toolkit database"
+# Formats in which a row without a loss is normal.
+SPARSE = frozenset(["csv", "TensorBoard", AITOOLKIT_DATABASE, "sample names", "ditbench"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One fault, at the step and line of the record that shows it.
+
+    `path` is the file of that line if it is not the run's own file.
+    """
+
+    kind: str
+    step: int
+    line: int
+    detail: str
+    path: Path | None = None
 
 
 def detect(log: RunLog) -> list[Finding]:
-    """Everything that the detectors see in a run, in the order of its steps."""
-    seen = [*_nans(log), *_loss(log), *_rates(log), *_jumps(log), *_stragglers(log)]
-    seen += [*skipped_steps(log), *gaps(log), *resumes(log)]
-    return sorted(seen, key=lambda finding: (finding.step, finding.kind))
+    """Return the findings of all detectors in a run, in the order of steps."""
+    found = [*_nans(log), *_loss(log), *_rates(log), *_clock_jumps(log), *_stragglers(log)]
+    found += [*_skipped_steps(log), *_gaps(log), *_resumes(log)]
+    return sorted(found, key=lambda finding: (finding.step, finding.kind))
 
 
 def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:
@@ -37,35 +56,35 @@ def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:
 
 
 def _nans(log: RunLog) -> Iterator[Finding]:
-    """A loss that is not finite: an event of ours, or a row without a number where others have."""
+    """Find non-finite losses: our event, or a row without a loss in a log that prints one."""
     for event in log.events:
         if event.get("reason") == "nan":
             step = int(event.get("step", log.step[-1] if len(log) else 0))
             yield Finding(kind="nan", step=step, line=int(event.get("line", 0)), detail="failed")
     loss = log.column("loss")
-    told = np.flatnonzero(~np.isnan(loss))
-    if log.format not in SPARSE and len(told):
-        absent = np.flatnonzero(np.isnan(loss[told[0] :])) + told[0]
+    present = np.flatnonzero(~np.isnan(loss))
+    if log.format not in SPARSE and len(present):
+        absent = np.flatnonzero(np.isnan(loss[present[0] :])) + present[0]
         if len(absent):
             yield _at(log, int(absent[0]), "nan", f"{len(absent)} rows without a finite loss")
 
 
 def _loss(log: RunLog) -> Iterator[Finding]:
-    """Spikes, which pass, and divergence, which does not, on the log of the loss."""
+    """Find spikes, which pass, and divergence, which does not, in the logarithm of the loss."""
     rows = np.flatnonzero(~np.isnan(log.column("loss")))
     loss = log.column("loss")[rows]
-    if len(rows) < FEWEST or (loss <= 0).any():
+    if len(rows) < MIN_RECORDS or (loss <= 0).any():
         return
     logs = np.log(loss)
     level = _past_median(logs)
     rise = logs - level
     sigma = _scatter(logs)
-    high = (rise > max(SPIKE_SIGMAS * sigma, SPIKE_SHARE)) & (np.arange(len(rows)) >= SMOOTHED)
+    high = (rise > max(SPIKE_SIGMAS * sigma, SPIKE_SHARE)) & (np.arange(len(rows)) >= WINDOW)
     lowest = np.minimum.accumulate(level)
     end = logs[-DIVERGED_RECORDS:]
-    worst = max(SPIKE_SIGMAS * sigma / np.sqrt(DIVERGED_RECORDS), 2 * SPIKE_SHARE)
-    diverged = float(np.median(end)) - float(lowest[-DIVERGED_RECORDS]) > worst
-    first = _departure(logs, lowest, worst) if diverged else len(rows)
+    bound = max(SPIKE_SIGMAS * sigma / np.sqrt(DIVERGED_RECORDS), 2 * SPIKE_SHARE)
+    diverged = float(np.median(end)) - float(lowest[-DIVERGED_RECORDS]) > bound
+    first = _departure(logs, lowest, bound) if diverged else len(rows)
     if diverged:
         times = np.exp(np.median(end) - lowest[-DIVERGED_RECORDS])
         yield _at(log, int(rows[first]), "divergence", f"the loss ends {times:.2g} times its best")
@@ -76,108 +95,107 @@ def _loss(log: RunLog) -> Iterator[Finding]:
 
 
 def _past_median(values: Floats) -> Floats:
-    """The median of the `SMOOTHED` values before each one [n]; of the first ones, at the start."""
-    padded = np.concatenate([np.full(SMOOTHED, np.median(values[:SMOOTHED])), values[:-1]])
-    return np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED), axis=1)
+    """Return the median of the `WINDOW` values before each value [n]; the start is padded."""
+    padded = np.concatenate([np.full(WINDOW, np.median(values[:WINDOW])), values[:-1]])
+    return np.median(np.lib.stride_tricks.sliding_window_view(padded, WINDOW), axis=1)
 
 
 def _scatter(logs: Floats) -> float:
-    """The noise from one record to the next, free of trend: from the second differences."""
+    """Return the noise between records, from second differences so that a trend cancels."""
     second = np.diff(logs, 2)
     return SIGMA_OF_MAD * float(np.median(np.abs(second - np.median(second)))) / 6**0.5
 
 
-def _departure(logs: Floats, lowest: Floats, worst: float) -> int:
-    """The row after which the loss never again comes near its best."""
-    near = np.flatnonzero(logs < lowest + worst / 2)
+def _departure(logs: Floats, lowest: Floats, bound: float) -> int:
+    """Return the row after which the loss never comes near its best again."""
+    near = np.flatnonzero(logs < lowest + bound / 2)
     return min(int(near[-1]) + 1, len(logs) - 1) if len(near) else 0
 
 
-def _stretches(flags: Any) -> Iterator[tuple[int, int]]:
-    """The (start, stop) of each run of true values, those a few rows apart as one."""
+def _stretches(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of each stretch of true values, joined across at most `WINDOW` rows."""
     rows = np.flatnonzero(flags)
     if len(rows):
-        parts = np.split(rows, np.flatnonzero(np.diff(rows) > SMOOTHED) + 1)
+        parts = np.split(rows, np.flatnonzero(np.diff(rows) > WINDOW) + 1)
         yield from ((int(part[0]), int(part[-1]) + 1) for part in parts)
 
 
 def _rates(log: RunLog) -> Iterator[Finding]:
-    """Stalls (one interval that took many times its due) and lasting drops of the rate."""
-    clock = (
-        "wall" if "train_s" not in log.values and "time" in log.values else choose_clocks([log])[0]
-    )
+    """Find stalls (single intervals many times the steady one) and lasting drops of the rate."""
+    has_wall_only = "train_s" not in log.values and "time" in log.values
+    clock = "wall" if has_wall_only else choose_clocks([log])[0]
     found = intervals(log, clock=clock)
-    if len(found.seconds) < FEWEST or clock == "printed":
+    if len(found.seconds) < MIN_RECORDS or clock == "printed":
         return
     result = steady(found.seconds, found.attempt)
-    middle = result.seconds.value
+    median = result.seconds.value
     clean = np.log(found.seconds[result.kept])
     sigma = SIGMA_OF_MAD * float(np.median(np.abs(clean - np.median(clean))))
-    bound = middle * max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))
+    bound = median * max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))
     for index in np.flatnonzero(found.seconds > bound):
         if index >= result.warmup:
-            times = found.seconds[index] / middle
+            times = found.seconds[index] / median
             row = int(found.row[index])
             yield _at(log, row, "stall", f"{times:.3g} times the steady time of an interval")
-    yield from _drop(log, found)
+    yield from _rate_drop(log, found)
 
 
-def _drop(log: RunLog, found: Intervals) -> Iterator[Finding]:
-    """The strongest lasting slow-down after a slow start, where there is one.
+def _rate_drop(log: RunLog, found: Intervals) -> Iterator[Finding]:
+    """Find the strongest lasting slowdown after the warm-up.
 
-    What is an outlier is judged by the intervals around it, since the later ones may all be slow.
+    Outliers are judged by the intervals around them, because all later ones may be slow.
     """
     logs = np.log(found.seconds)
     half = len(logs) // 2
     head = warmup_end(found.seconds[:half])
-    slow_start = head and np.median(logs[:head]) > np.median(logs[head:half])
+    has_slow_start = head and np.median(logs[:head]) > np.median(logs[head:half])
     near = np.abs(logs - _past_median(logs)) < OUTLIER * max(_scatter(logs), 1e-6) + DROP_SHARE
-    later = np.arange(len(logs)) >= (head if slow_start else 0)
-    # A lasting change is far from the past, too, until the past has caught up with it.
+    later = np.arange(len(logs)) >= (head if has_slow_start else 0)
+    # Right after a lasting change the past median lags, so compare with the future median too.
     near |= np.abs(logs - _past_median(logs[::-1])[::-1]) < OUTLIER * _scatter(logs) + DROP_SHARE
     kept = np.flatnonzero(near & later)
     logs, n = logs[kept], len(kept)
-    if n < FEWEST:
+    if n < MIN_RECORDS:
         return
     heads = np.arange(n // 10, n - n // 10)
     sums = np.cumsum(logs)
-    gap = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
-    best = int(np.argmax(gap * np.sqrt(heads * (n - heads))))
+    change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
+    best = int(np.argmax(change * np.sqrt(heads * (n - heads))))
     cut = int(heads[best])
     rest = np.concatenate([logs[:cut] - logs[:cut].mean(), logs[cut:] - logs[cut:].mean()])
     error = rest.std() * (autocorrelation_time(rest, fitted=2) * n / (cut * (n - cut))) ** 0.5
-    if gap[best] > DROP_SHARE and gap[best] > DROP_STRENGTH * error:
-        detail = f"every step takes {np.expm1(gap[best]):.0%} longer from here on"
+    if change[best] > DROP_SHARE and change[best] > DROP_STRENGTH * error:
+        detail = f"every step takes {np.expm1(change[best]):.0%} longer from here on"
         yield _at(log, int(found.row[kept[cut]]), "rate drop", detail)
 
 
-def _jumps(log: RunLog) -> Iterator[Finding]:
-    """A time of day that runs back, or apart from the run's own clocks."""
+def _clock_jumps(log: RunLog) -> Iterator[Finding]:
+    """Find a wall clock that runs backwards, or apart from the run's own clocks."""
     time = log.column("time")
     rows = np.flatnonzero(~np.isnan(time))
     start, end = rows[:-1], rows[1:]
     same = log.attempt[start] == log.attempt[end]
     start, end = start[same], end[same]
-    went = time[end] - time[start]
-    for index in np.flatnonzero(went < -JUMP_BACK_S):
-        yield _at(log, int(end[index]), "clock jump", f"back by {-went[index]:.3g} s")
-    if "train_s" not in log.values or not len(went):
+    elapsed = time[end] - time[start]
+    for index in np.flatnonzero(elapsed < -JUMP_BACK_S):
+        yield _at(log, int(end[index]), "clock jump", f"back by {-elapsed[index]:.3g} s")
+    if "train_s" not in log.values or not len(elapsed):
         return
     spent = sum(
         np.nan_to_num(log.column(name)[end] - log.column(name)[start])
         for name in ("train_s", "save_s", "sample_s", "eval_s", "setup_s")
     )
-    apart = went - spent
-    bound = max(JUMP_AHEAD_S, 20 * float(np.median(np.abs(went))))
+    apart = elapsed - spent
+    bound = max(JUMP_AHEAD_S, 20 * float(np.median(np.abs(elapsed))))
     for index in np.flatnonzero(
-        (apart > bound) | ((apart < -JUMP_BACK_S) & (went >= -JUMP_BACK_S))
+        (apart > bound) | ((apart < -JUMP_BACK_S) & (elapsed >= -JUMP_BACK_S))
     ):
         detail = f"{apart[index]:+.3g} s against the run's own clocks"
         yield _at(log, int(end[index]), "clock jump", detail)
 
 
 def _stragglers(log: RunLog) -> Iterator[Finding]:
-    """Ranks that the others wait for; the line is one of the rank's own file."""
+    """Find ranks that the others wait for; the line is one of the rank's own file."""
     if log.format != "ditbench":
         return
     for late in late_ranks(RunFolder(log.path)):
@@ -188,3 +206,49 @@ def _stragglers(log: RunLog) -> Iterator[Finding]:
         yield Finding(
             kind="straggler", step=late.step, line=late.line, detail=detail, path=late.path
         )
+
+
+def _skipped_steps(log: RunLog) -> Iterator[Finding]:
+    """Find fine-tuning steps that were skipped after an out-of-memory error, as ai-toolkit does.
+
+    In its database such a step has a learning rate and no loss.
+    """
+    loss, rate = np.isnan(log.column("loss")), np.isnan(log.column("lr"))
+    rows = np.flatnonzero(loss & ~rate)
+    if log.format == AITOOLKIT_DATABASE and (~loss).any() and len(rows):
+        detail = f"{len(rows)} steps without a loss: out of memory, most likely, and skipped"
+        yield _at(log, int(rows[0]), "skipped", detail)
+    if (log.config or {}).get("kind") == "finetune":
+        images = np.nan_to_num(log.column("skipped_images"))
+        for row in np.flatnonzero(images > 0):
+            detail = f"{images[row]:.0f} images: out of memory, most likely, and skipped"
+            yield _at(log, int(row), "skipped", detail)
+
+
+def _gaps(log: RunLog) -> Iterator[Finding]:
+    """Find steps that have no record although later steps have one."""
+    apart = np.diff(log.step)
+    if len(apart) < MIN_STEPS_FOR_GAPS:
+        return
+    usual = float(np.median(apart))
+    for row in np.flatnonzero(apart > GAP_TIMES * usual):
+        first, last = int(log.step[row]) + 1, int(log.step[row + 1]) - 1
+        yield _at(log, int(row) + 1, "gap", f"no record of steps {first} to {last}")
+
+
+def _resumes(log: RunLog) -> Iterator[Finding]:
+    """Find attempts after the first, with the pause before them and the steps done again.
+
+    The line is that of the attempt's first record, or of the last record before it.
+    """
+    starts = [event for event in log.events if event.get("event") == "started"]
+    for before, start in pairwise(starts):
+        number, step = start["attempt"], int(start.get("step", 0))
+        earlier = [event for event in log.events if event["attempt"] < number]
+        pause = start["time"] - max(event["time"] for event in earlier or [before])
+        again = sum(r["step"] > step and r["attempt"] < number for r in log.lost)
+        redone = f", {again} recorded steps done again" if again else ""
+        rows = np.flatnonzero(log.attempt >= number)
+        line = int(log.line[rows[0] if len(rows) else -1]) if len(log) else 1
+        detail = f"attempt {number} goes on from step {step} after {pause:.0f} s{redone}"
+        yield Finding(kind="resumed", step=step, line=line, detail=detail)

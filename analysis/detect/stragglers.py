@@ -1,30 +1,28 @@
-"""Ranks that the others wait for, from the moments at which each rank comes to a step."""
+"""Find ranks that the others wait for, from the times at which each rank arrives at a step."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.read.arrivals import RankArrivals, read_arrivals
 from analysis.stats.intervals import Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
 from configs.run.folder import RunFolder
 
-FEWEST_STEPS = 20
+MIN_STEPS = 20
 LATE_S, LATE_SIGMAS, LATE_SHARE_OF_STEP = 0.005, 4.0, 0.01
-OFTEN = 0.3
+MIN_LATE_SHARE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateRank:
     """A rank of one attempt that is late at a `share` of `steps`, by `late_s` (the median).
 
-    `step` and `line` (of its own file, `path`) are where it is late first.
+    `step` and `line` are those of its first late arrival; `path` is the rank's own file.
     """
 
     path: Path
-
     attempt: int
     rank: int
     step: int
@@ -35,7 +33,7 @@ class LateRank:
 
 
 def late_ranks(run: RunFolder) -> list[LateRank]:
-    """The stragglers of every attempt at a run."""
+    """Return the stragglers of every attempt of a run."""
     return [
         late
         for number in run.attempts()
@@ -43,37 +41,37 @@ def late_ranks(run: RunFolder) -> list[LateRank]:
     ]
 
 
-def find_late(told: dict[int, RankArrivals], *, attempt: int) -> list[LateRank]:
-    """Ranks that come after the others at many steps, by more than the noise and the clock show.
+def find_late(arrivals: dict[int, RankArrivals], *, attempt: int) -> list[LateRank]:
+    """Return ranks that arrive late at many steps, by more than noise and clock resolution.
 
-    Of two ranks the late one is compared with the other, of more with the median rank.
+    Two ranks are compared with each other, more than two with the median rank.
     """
-    if len(told) < 2:
+    if len(arrivals) < 2:
         return []
-    ranks = sorted(told)
-    steps = told[ranks[0]].step
+    ranks = sorted(arrivals)
+    steps = arrivals[ranks[0]].step
     for rank in ranks[1:]:
-        steps = np.intersect1d(steps, told[rank].step, assume_unique=True)
-    if len(steps) < FEWEST_STEPS:
+        steps = np.intersect1d(steps, arrivals[rank].step, assume_unique=True)
+    if len(steps) < MIN_STEPS:
         return []
-    places = {rank: np.searchsorted(told[rank].step, steps) for rank in ranks}
-    time = np.array([told[rank].time[places[rank]] for rank in ranks])
+    rows = {rank: np.searchsorted(arrivals[rank].step, steps) for rank in ranks}
+    time = np.array([arrivals[rank].time[rows[rank]] for rank in ranks])
     steps, time = steps[known := ~np.isnan(time).any(axis=0)], time[:, known]
-    if len(steps) < FEWEST_STEPS:
+    if len(steps) < MIN_STEPS:
         return []
     late = time - (time[::-1] if len(ranks) == 2 else np.median(time, axis=0))
-    is_late = late > _bound(late, time)
+    is_late = late > _late_bound(late, time)
     found = []
     for row, rank in enumerate(ranks):
-        if is_late[row].mean() >= OFTEN:
+        if is_late[row].mean() >= MIN_LATE_SHARE:
             first = int(np.flatnonzero(is_late[row])[0])
             found.append(
                 LateRank(
-                    path=told[rank].path,
+                    path=arrivals[rank].path,
                     attempt=attempt,
                     rank=rank,
                     step=int(steps[first]),
-                    line=int(told[rank].line[places[rank][known][first]]),
+                    line=int(arrivals[rank].line[rows[rank][known][first]]),
                     share=float(is_late[row].mean()),
                     late_s=float(np.median(late[row][is_late[row]])),
                     steps=len(steps),
@@ -82,12 +80,12 @@ def find_late(told: dict[int, RankArrivals], *, attempt: int) -> list[LateRank]:
     return found
 
 
-def _bound(late: Floats, time: NDArray[np.float64]) -> float:
-    """What counts as late, in seconds, by the scatter of the typical rank and the time of a step.
+def _late_bound(late: Floats, time: Floats) -> float:
+    """Return the lateness in seconds that counts: beyond the scatter and a share of the step time.
 
-    The logs tell milliseconds, and writing a record takes some: less than `LATE_S` is nothing.
+    Logs have a resolution of 1 ms and writing a record takes time, so less than `LATE_S` is noise.
     """
-    middle = np.median(late, axis=1, keepdims=True)
-    sigma = SIGMA_OF_MAD * float(np.median(np.median(np.abs(late - middle), axis=1)))
-    between = float(np.median(np.diff(np.median(time, axis=0))))
-    return max(LATE_S, LATE_SIGMAS * sigma, LATE_SHARE_OF_STEP * between)
+    median = np.median(late, axis=1, keepdims=True)
+    sigma = SIGMA_OF_MAD * float(np.median(np.median(np.abs(late - median), axis=1)))
+    step_s = float(np.median(np.diff(np.median(time, axis=0))))
+    return max(LATE_S, LATE_SIGMAS * sigma, LATE_SHARE_OF_STEP * step_s)

@@ -1,4 +1,4 @@
-"""The noise scale of runs as rows of a table, and as JSON by run, stage and bin."""
+"""The noise scale of runs as table rows, as JSON by run, stage and bin, and as remarks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.gradient_noise.records import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
+from analysis.gradient_noise.stages import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
 from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
 from analysis.measure.speed_table import interval_text
 from analysis.stats.intervals import Estimate
@@ -15,7 +15,7 @@ from analysis.stats.noise_scale import DETERMINED, GramSums, NoiseScale, noise_s
 
 @dataclass(frozen=True, kw_only=True)
 class BinNoise:
-    """The noise scale of one bin of t, in one scope."""
+    """The noise scale of one bin of t in one scope."""
 
     t_low: float
     t_high: float
@@ -27,7 +27,7 @@ class BinNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class StageNoise:
-    """What one stage of a run tells: of all t, of every bin by scope, and what could be saved."""
+    """One stage's noise scale over all t, by bin and scope, and the variance it could save."""
 
     step: int
     count: int
@@ -39,26 +39,20 @@ class StageNoise:
 
 
 def noise_by_stage(log: GradientNoiseLog) -> list[StageNoise]:
-    """Every stage of a run, in order."""
-    return [_told(stage, log) for stage in log.stages]
+    """Return the noise of every stage of a run, in order."""
+    return [_stage_noise(stage, log.sampler) for stage in log.stages]
 
 
-def _told(stage: Stage, log: GradientNoiseLog) -> StageNoise:
-    scale = noise_scale(stage.whole)
-    saved = {}
-    for binned in stage.binned if log.sampler != "stratified" else ():
-        found = predict_variance(binned)
-        if found:
-            saved[binned.scope] = found
-    bins = {binned.scope: list(_bins(binned)) for binned in stage.binned}
+def _stage_noise(stage: Stage, sampler: str) -> StageNoise:
+    reductions = [predict_variance(binned) for binned in stage.binned if sampler != "stratified"]
     return StageNoise(
         step=stage.step,
         count=stage.count,
         seconds=stage.seconds,
-        scale=scale,
+        scale=noise_scale(stage.whole),
         sums=stage.whole,
-        bins=bins,
-        variance_reductions=saved,
+        bins={binned.scope: list(_bins(binned)) for binned in stage.binned},
+        variance_reductions={found.scope: found for found in reductions if found},
     )
 
 
@@ -76,37 +70,36 @@ def _bins(binned: BinnedSums) -> Iterator[BinNoise]:
 
 
 def noise_rows(log: GradientNoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
-    """A row per stage and, below it, per bin and scope."""
+    """Return a row per stage and, below it, a row per bin and scope."""
     found = []
     for stage in stages:
         first = {"run": log.name, "step": stage.step}
         found.append(
-            first | {"t": "all", "scope": WHOLE} | scale_fields(stage.scale) | size_fields(stage)
+            first | {"t": "all", "scope": WHOLE} | scale_fields(stage.scale) | _size_fields(stage)
         )
-        for bins in stage.bins.values():
-            for one in bins:
-                t = f"{one.t_low:.4g}-{one.t_high:.4g}"
-                fields = scale_fields(one.scale) | {"samples": one.samples}
-                found.append(first | {"t": t, "scope": one.scope} | fields)
+        for one in (one for bins in stage.bins.values() for one in bins):
+            t = f"{one.t_low:.4g}-{one.t_high:.4g}"
+            fields = scale_fields(one.scale) | {"samples": one.samples}
+            found.append(first | {"t": t, "scope": one.scope} | fields)
     return found
 
 
 def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """`rows` with a column per step that holds B_simple and its interval alone."""
+    """Return `noise_rows` with a column per step that holds B_simple and its interval."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in table:
         first = {name: row[name] for name in ("run", "scope", "t")}
         line = found.setdefault(tuple(first.values()), first)
-        between = interval_text(row["low"], row["high"], ".3g")
-        known = row["b_simple"] is not None
-        line[f"step {row['step']}"] = (
-            f"{row['b_simple']:.3g} {between}".rstrip() if known else row["verdict"]
-        )
+        text = row["verdict"]
+        if row["b_simple"] is not None:
+            between = interval_text(row["low"], row["high"], ".3g")
+            text = f"{row['b_simple']:.3g} {between}".rstrip()
+        line[f"step {row['step']}"] = text
     return list(found.values())
 
 
 def run_dict(log: GradientNoiseLog, stages: list[StageNoise]) -> dict[str, Any]:
-    """`{run, steps: [{step, g2, s, b_simple, low, high, verdict, bins: [...]}]}`."""
+    """Return `{run, steps: [{step, g2, s, b_simple, low, high, verdict, bins: [...]}]}`."""
     return {"run": log.name, "steps": [_stage_dict(stage) for stage in stages]}
 
 
@@ -114,14 +107,16 @@ def _stage_dict(stage: StageNoise) -> dict[str, Any]:
     return {
         "step": stage.step,
         **scale_fields(stage.scale),
-        **size_fields(stage),
+        **_size_fields(stage),
         "bins": list(_bin_dicts(stage)),
-        "savings": [_savings_dict(found) for found in stage.variance_reductions.values()],
+        "variance_reduction": [
+            _reduction_dict(found) for found in stage.variance_reductions.values()
+        ],
     }
 
 
-def size_fields(stage: StageNoise) -> dict[str, Any]:
-    """How many samples there are, of how many microbatches, and what they took."""
+def _size_fields(stage: StageNoise) -> dict[str, Any]:
+    """Return the number of samples, their microbatches K of b images, and their seconds."""
     return {
         "samples": len(stage.sums),
         "k": stage.count,
@@ -131,7 +126,7 @@ def size_fields(stage: StageNoise) -> dict[str, Any]:
 
 
 def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:
-    """A bin in its first scope, then in the others, and how far adaLN and the whole disagree."""
+    """Yield each bin in its first scope, then in the others, with the ratio of adaLN to whole."""
     scopes = list(stage.bins.values())
     for same in zip(*scopes, strict=True) if scopes else ():
         first, *others = same
@@ -147,17 +142,18 @@ def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:
 
 
 def adaln_over_whole(bins: Sequence[BinNoise]) -> float | None:
-    """The noise scale by adaLN over the whole model's for the same images; None if unknown."""
+    """Return the ratio of adaLN's noise scale to the whole model's for the same images."""
     known = {one.scope: one.scale.b_simple for one in bins}
     adaln, whole = known.get(SAME), known.get(WHOLE)
     return adaln.value / whole.value if adaln and whole else None
 
 
 def scale_fields(scale: NoiseScale) -> dict[str, Any]:
-    """A noise scale as fields; an undetermined one has no `b_simple`, and no `low` and `high`."""
-    fields: dict[str, Any] = {"g2": _finite(scale.g2.value), "s": _finite(scale.s.value)}
+    """Return a noise scale as fields; `b_simple`, `low` and `high` are None if undetermined."""
     b = scale.b_simple
-    fields |= {
+    fields: dict[str, Any] = {
+        "g2": _finite(scale.g2.value),
+        "s": _finite(scale.s.value),
         "b_simple": b.value if b else None,
         "low": b.low if b else None,
         "high": b.high if b else None,
@@ -169,9 +165,9 @@ def scale_fields(scale: NoiseScale) -> dict[str, Any]:
 
 
 def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[str]:
-    """What is to be said beside the table of a run."""
-    if log.odd:
-        yield f"{log.name}: {log.odd} records of noise cannot be read and were passed over"
+    """Yield the remarks that go below the table of a run."""
+    if log.malformed:
+        yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
     if log.sampler == "stratified":
         yield f"{log.name}: its times are stratified; tr Sigma is per image of a whole group"
     undetermined = sum(stage.scale.verdict != DETERMINED for stage in stages)
@@ -191,13 +187,13 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
     for found in last.variance_reductions.values():
         yield (
             f"{log.name}, step {last.step}, {found.scope}: variance left by stratified times "
-            f"{_interval(found.stratified)}, by times drawn by variance {_interval(found.variance)}"
+            f"{_estimate(found.stratified)}, by times drawn by variance {_estimate(found.variance)}"
         )
         shares = ", ".join(f"{share:.3g}" for share in found.bin_shares)
         yield f"{log.name}, step {last.step}, {found.scope}: objective.bin_shares=[{shares}]"
 
 
-def _savings_dict(found: VarianceReduction) -> dict[str, Any]:
+def _reduction_dict(found: VarianceReduction) -> dict[str, Any]:
     return {
         "scope": found.scope,
         "stratified": found.stratified.value,
@@ -211,10 +207,8 @@ def _savings_dict(found: VarianceReduction) -> dict[str, Any]:
     }
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3f}"
-    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+def _estimate(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} {interval_text(estimate.low, estimate.high, '.3f')}".rstrip()
 
 
 def _finite(value: float) -> float | None:

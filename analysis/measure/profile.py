@@ -1,14 +1,17 @@
-"""The longest operations of a PyTorch profile, by self time; two profiles side by side.
+"""The operations, regions and synchronizing calls of a PyTorch profile (a Chrome trace).
 
-A trace holds nested events (an operator calls another, which launches kernels). Added up as they
-stand they count the same microsecond several times; self time leaves an event's children out.
+A trace holds nested events: an operator calls another, which launches kernels. Adding them up
+counts the same microsecond several times, so an operation is given its self time, without its
+children.
 """
 
 import gzip
 import json
+import re
 import zlib
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,18 @@ from configs.errors import Unreadable
 LARGEST_TRACE = 1 << 30
 HOST = frozenset(["cpu_op", "python_function", "cuda_runtime", "Operator"])
 DEVICE = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
+_REGION = "region: "  # the prefix that train/engine/profiler.py writes
+_COMMUNICATION = re.compile(r"nccl|c10d::|gloo:")
+_SYNCHRONIZING = re.compile(
+    r"cuda(Device|Stream|Event)Synchronize|aten::(item|_local_scalar_dense|nonzero)|cudaMemcpy"
+)
+
+Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One kind of operation in a trace: its calls and its time without that of its children."""
+    """The calls of one operation in a trace, and their self time."""
 
     name: str
     where: str
@@ -30,8 +40,8 @@ class Operation:
     self_us: float
 
 
-def read_trace(path: Path) -> list[dict[str, Any]]:
-    """The complete events of a Chrome trace (`.json` or `.json.gz`)."""
+def read_trace(path: Path) -> list[Event]:
+    """Return the complete events of a Chrome trace (`.json` or `.json.gz`)."""
     try:
         if path.stat().st_size > LARGEST_TRACE:
             raise Unreadable(f"{path}: too large for a trace")
@@ -46,23 +56,23 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
     return [event for event in events if isinstance(event, dict) and _is_complete(event)]
 
 
-def _is_complete(event: Mapping[str, Any]) -> bool:
+def _is_complete(event: Event) -> bool:
     numbers = (event.get("ts"), event.get("dur"))
     return event.get("ph") == "X" and all(type(number) in (int, float) for number in numbers)
 
 
-def operations(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
-    """Every operation by self time, the longest first, host and device apart."""
-    lanes: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+def operations(events: Sequence[Event]) -> list[Operation]:
+    """Return every operation, the longest self time first; host and device stay separate."""
+    threads: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for event in events:
         category = str(event.get("cat", ""))
         where = "device" if category in DEVICE else "host" if category in HOST else None
         if where:
-            lanes[where, str(event.get("pid")), str(event.get("tid"))].append(event)
+            threads[where, str(event.get("pid")), str(event.get("tid"))].append(event)
     spent: dict[tuple[str, str], float] = defaultdict(float)
     calls: dict[tuple[str, str], int] = defaultdict(int)
-    for (where, _, _), lane in lanes.items():
-        for name, self_us in _self_times(lane):
+    for (where, _, _), thread in threads.items():
+        for name, self_us in _self_times(thread):
             spent[where, name] += self_us
             calls[where, name] += 1
     found = [
@@ -72,9 +82,9 @@ def operations(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
     return sorted(found, key=lambda operation: (-operation.self_us, operation.name))
 
 
-def _self_times(lane: Sequence[Mapping[str, Any]]) -> list[tuple[str, float]]:
-    """(name, self time) of each event of one thread, whose events nest."""
-    ordered = sorted(lane, key=lambda event: (event["ts"], -event["dur"]))
+def _self_times(thread: Sequence[Event]) -> list[tuple[str, float]]:
+    """Return (name, self time in us) of each event of one thread, whose events nest."""
+    ordered = sorted(thread, key=lambda event: (event["ts"], -event["dur"]))
     own = [float(event["dur"]) for event in ordered]
     stack: list[int] = []
     for number, event in enumerate(ordered):
@@ -84,20 +94,20 @@ def _self_times(lane: Sequence[Mapping[str, Any]]) -> list[tuple[str, float]]:
             inside = min(_end(event), _end(ordered[stack[-1]])) - event["ts"]
             own[stack[-1]] -= max(0.0, inside)
         stack.append(number)
-    named = [str(event.get("name", "?")) for event in ordered]
-    return list(zip(named, (max(0.0, us) for us in own), strict=True))
+    names = [str(event.get("name", "?")) for event in ordered]
+    return list(zip(names, (max(0.0, us) for us in own), strict=True))
 
 
-def _end(event: Mapping[str, Any]) -> float:
+def _end(event: Event) -> float:
     return float(event["ts"] + event["dur"])
 
 
 def operation_rows(traces: Sequence[list[Operation]], *, top: int) -> list[dict[str, Any]]:
-    """The `top` operations of the first trace, or by the change where there are two."""
+    """Return the `top` operations of one trace by self time, or of two traces by its change."""
     tables = [{(o.where, o.name): o for o in operations} for operations in traces]
     totals = [_total(operations) for operations in traces]
     keys = dict.fromkeys(key for table in tables for key in table)
-    rows = [_row(key, tables, totals) for key in keys]
+    rows = [_operation_row(key, tables, totals) for key in keys]
     if len(tables) == 2:
         rows.sort(key=lambda row: (-abs(row["change_ms"]), row["operation"]))
     return rows[:top]
@@ -110,7 +120,7 @@ def _total(operations: Sequence[Operation]) -> dict[str, float]:
     return spent
 
 
-def _row(
+def _operation_row(
     key: tuple[str, str],
     tables: Sequence[Mapping[tuple[str, str], Operation]],
     totals: Sequence[Mapping[str, float]],
@@ -127,3 +137,102 @@ def _row(
     if len(tables) == 2:
         row["change_ms"] = self_ms[1] - self_ms[0]
     return row
+
+
+def region_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return each region's calls, its host time, and the device time of its launches.
+
+    Host times include nested events. Communication overlaps the regions that call it, so it has
+    no share.
+    """
+    spans = sorted(
+        (float(event["ts"]), _end(event), str(event["name"])[len(_REGION) :])
+        for event in events
+        if event.get("cat") == "user_annotation" and str(event.get("name")).startswith(_REGION)
+    )
+    host: dict[str, float] = defaultdict(float)
+    calls: dict[str, int] = defaultdict(int)
+    for begin, end, name in spans:
+        host[name] += end - begin
+        calls[name] += 1
+    device = _device_us_by_region(events, spans)
+    total = sum(host.values())
+    rows: list[dict[str, Any]] = [
+        {
+            "region": name,
+            "calls": calls[name],
+            "host_ms": host_us / 1e3,
+            "share": host_us / total if total else None,
+            "device_ms": device[name] / 1e3 if name in device else None,
+        }
+        for name, host_us in host.items()
+    ]
+    rows.sort(key=lambda row: -row["host_ms"])
+    if communication := _communication(events):
+        rows.append(communication)
+    return rows
+
+
+def _device_us_by_region(
+    events: Sequence[Event], spans: Sequence[tuple[float, float, str]]
+) -> dict[str, float]:
+    """Return device microseconds by the region that was open on the host at the launch."""
+    begins = [begin for begin, _, _ in spans]
+    launched: dict[Any, str] = {}
+    for event in events:
+        correlation = _correlation(event)
+        if event.get("cat") == "cuda_runtime" and correlation is not None:
+            index = bisect_right(begins, event["ts"]) - 1
+            if index >= 0 and event["ts"] < spans[index][1]:
+                launched[correlation] = spans[index][2]
+    spent: dict[str, float] = defaultdict(float)
+    for event in events:
+        region = launched.get(_correlation(event)) if event.get("cat") in DEVICE else None
+        if region:
+            spent[region] += event["dur"]
+    return spent
+
+
+def _correlation(event: Event) -> Any:
+    arguments = event.get("args")
+    return arguments.get("correlation") if isinstance(arguments, Mapping) else None
+
+
+def _communication(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Return the row of communication: outermost host calls and device kernels."""
+    found = [event for event in events if _COMMUNICATION.search(str(event.get("name")))]
+    device = [event for event in found if event.get("cat") in DEVICE]
+    host = [event for event in found if event.get("cat") == "cpu_op"]
+    if not host and not device:
+        return None
+    return {
+        "region": "communication",
+        "calls": len(device or host),
+        "host_ms": _covered_us(host) / 1e3,
+        "share": None,
+        "device_ms": sum(float(event["dur"]) for event in device) / 1e3 if device else None,
+    }
+
+
+def _covered_us(events: Sequence[Event]) -> float:
+    """Return the microseconds that at least one event covers, summed over threads."""
+    total, ends = 0.0, dict[Any, float]()
+    for event in sorted(events, key=lambda event: event["ts"]):
+        thread, end = (event.get("pid"), event.get("tid")), event["ts"] + event["dur"]
+        begin = max(event["ts"], ends.get(thread, event["ts"]))
+        total += max(0.0, end - begin)
+        ends[thread] = max(end, begin)
+    return total
+
+
+def waiting_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the calls that make the host wait for the device, the longest first."""
+    calls: dict[str, int] = defaultdict(int)
+    spent: dict[str, float] = defaultdict(float)
+    for event in events:
+        name = str(event.get("name"))
+        if event.get("cat") in ("cuda_runtime", "cpu_op") and _SYNCHRONIZING.match(name):
+            calls[name] += 1
+            spent[name] += event["dur"]
+    rows = [{"call": name, "calls": calls[name], "ms": spent[name] / 1e3} for name in calls]
+    return sorted(rows, key=lambda row: (-row["ms"], row["call"]))

@@ -1,8 +1,11 @@
-"""Time to a target: how soon a loss or an evaluation is reached, and what that time is made of."""
+"""Time and samples until a loss or an evaluation reaches a target, by devices and global batch."""
 
+import csv
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,73 +16,73 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
-SMOOTHED = 5
-OLYMPIC = 3
+# A training loss counts as the median of this many records.
+SMOOTHING = 5
+MIN_FOR_OLYMPIC_MEAN = 3
+COLUMNS = ("global_batch", "samples")
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A metric and the value at which it is good enough."""
+    """A metric and the value that counts as good enough."""
 
     name: str
     sense: Literal["<=", ">="]
     value: float
 
-    @property
-    def spelled(self) -> str:
-        """`NAME<=VALUE`."""
+    def __str__(self) -> str:
         return f"{self.name}{self.sense}{self.value:.6g}"
 
-    def reached(self, values: Floats) -> int | None:
-        """The index of the first value that reaches it."""
+    def first_index(self, values: Floats) -> int | None:
+        """Return the index of the first value that meets the target."""
         good = values <= self.value if self.sense == "<=" else values >= self.value
         return int(np.argmax(good)) if good.any() else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeToTarget:
-    """When one run reached the target: seconds since its start, and images seen.
+    """One run's way to the target: seconds since its start, and images seen.
 
-    `busy_s` are the seconds of training in that time, where the run has that clock: the rest went
-    into saves, samples and gaps.
+    `train_s` are the seconds of training in that time, None if the run does not record them. The
+    rest went into saves, samples and pauses.
     """
 
     log: RunLog
     seconds: float
     images: float
-    busy_s: float | None
+    train_s: float | None
     line: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchGroup:
-    """Runs of one batch and one number of devices; those that `missed` never arrived."""
+    """Runs of one global batch and one number of devices; `missed` names those that failed."""
 
     gpus: int | None
     global_batch: int | None
-    arrivals: tuple[TimeToTarget, ...]
+    reached: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
 
     @property
     def minutes(self) -> float | None:
         """Olympic mean of the time to the target."""
-        return olympic_mean(np.array([one.seconds for one in self.arrivals]) / 60)
+        return olympic_mean(np.array([run.seconds for run in self.reached]) / 60)
 
     @property
     def samples(self) -> float | None:
         """Olympic mean of the images to the target."""
-        return olympic_mean(np.array([one.images for one in self.arrivals]))
+        return olympic_mean(np.array([run.images for run in self.reached]))
 
     @property
     def images_per_s(self) -> float | None:
-        """Olympic mean of the throughput up to the target, while training where that is known."""
-        spent = [(one.images, one.busy_s or one.seconds) for one in self.arrivals]
+        """Olympic mean of the throughput up to the target, of training time if it is recorded."""
+        spent = [(run.images, run.train_s or run.seconds) for run in self.reached]
         return olympic_mean(np.array([images / s for images, s in spent if s > 0]))
 
 
 def parse_target(text: str) -> Target:
-    """`loss<=0.25` or `eval_accuracy>=0.7`; ValueError for anything else."""
+    """Parse `loss<=0.25` or `eval_accuracy>=0.7`. Raise ValueError for anything else."""
     match = _TARGET.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r}: expected NAME<=VALUE or NAME>=VALUE, such as loss<=0.25")
@@ -88,130 +91,117 @@ def parse_target(text: str) -> Target:
 
 
 def olympic_mean(values: Floats) -> float | None:
-    """The mean without the best and the worst, where there are at least `OLYMPIC` values."""
+    """Return the mean without the best and the worst of `MIN_FOR_OLYMPIC_MEAN` or more values."""
     if not len(values):
         return None
-    kept = np.sort(values)[1:-1] if len(values) >= OLYMPIC else values
+    kept = np.sort(values)[1:-1] if len(values) >= MIN_FOR_OLYMPIC_MEAN else values
     return float(kept.mean())
 
 
 def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
-    """When a run reached the target, None if never.
+    """Return when a run reached the target, or None if it never did.
 
-    A training loss scatters from record to record: what counts is the median of `SMOOTHED`
-    records around it. An evaluation counts as it is.
+    A training loss scatters between records, so the median of `SMOOTHING` records counts. An
+    evaluation counts as it is.
     """
-    rows, values = _judged(log, target.name)
-    index = target.reached(values)
+    rows, values = _metric(log, target.name)
+    index = target.first_index(values)
     if index is None:
         return None
-    row = rows[index]
-    begun = _begin(log)
-    if row.get("time") is None or row.get("images") is None or begun is None:
+    row, began = rows[index], _start_time(log)
+    if row.get("time") is None or row.get("images") is None or began is None:
         raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
+    train = log.column("train_s")[log.column("time") <= float(row["time"])]
     return TimeToTarget(
         log=log,
-        seconds=float(row["time"] - begun),
+        seconds=float(row["time"] - began),
         images=float(row["images"]),
-        busy_s=_busy(log, float(row["time"])),
+        train_s=float(np.nanmax(train)) if (~np.isnan(train)).any() else None,
         line=int(row["line"]),
     )
 
 
-def lowest_value(log: RunLog, name: str) -> float:
-    """The lowest value of a metric that a run reached, as `arrival` judges it."""
-    return float(_judged(log, name)[1].min())
+def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
+    """Return the rows that hold a metric and its values [n], a loss smoothed.
 
-
-def _judged(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
-    """The rows in which a metric stands, and its values [n], a loss smoothed."""
-    rows = _series(log, name)
+    Evaluations go before step rows.
+    """
+    rows = [dict(record) for record in log.evaluations if type(record.get(name)) in (int, float)]
+    if rows:
+        rows.sort(key=lambda record: record["step"])
+    else:
+        columns = {key: log.column(key) for key in (name, "time", "images")}
+        rows = [
+            {key: col[row] if not np.isnan(col[row]) else None for key, col in columns.items()}
+            | {"line": log.line[row]}
+            for row in np.flatnonzero(~np.isnan(columns[name]))
+        ]
     if not rows:
         raise Unreadable(f"{log.path}: records no {name}")
     values = np.array([row[name] for row in rows], dtype=np.float64)
     return rows, _running_median(values) if name == "loss" else values
 
 
-def _series(log: RunLog, name: str) -> list[dict[str, Any]]:
-    """The rows in which a metric stands, in order: evaluations first of all, else step rows."""
-    told = [dict(record) for record in log.evaluations if type(record.get(name)) in (int, float)]
-    if told:
-        return sorted(told, key=lambda record: record["step"])
-    columns = {key: log.column(key) for key in (name, "time", "images")}
-    return [
-        {key: column[row] if not np.isnan(column[row]) else None for key, column in columns.items()}
-        | {"line": log.line[row]}
-        for row in np.flatnonzero(~np.isnan(columns[name]))
-    ]
-
-
 def _running_median(values: Floats) -> Floats:
-    """The median of each value and its neighbours [n]; centred, so that it does not lag."""
-    padded = np.pad(values, SMOOTHED // 2, mode="edge")
-    return np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED), axis=1)
+    """Return the median around each value [n], centred so that it does not lag."""
+    padded = np.pad(values, SMOOTHING // 2, mode="edge")
+    return np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHING), axis=1)
 
 
-def _begin(log: RunLog) -> float | None:
-    """The run's first start, else its first time stamp."""
+def _start_time(log: RunLog) -> float | None:
+    """Return the time of the run's first start, or its first time stamp."""
     starts = [event["time"] for event in log.events if event.get("event") == "started"]
-    accounting = time_breakdown(log)
-    if starts and accounting is not None and "train_s" in log.values:
-        return accounting.began
+    breakdown = time_breakdown(log)
+    if starts and breakdown is not None and "train_s" in log.values:
+        return breakdown.began
     stamps = log.column("time")[~np.isnan(log.column("time"))]
     return min(starts) if starts else float(stamps[0]) if len(stamps) else None
 
 
-def _busy(log: RunLog, until: float) -> float | None:
-    """Seconds of training up to a moment, where the run has that clock."""
-    rows = np.flatnonzero(log.column("time") <= until)
-    train = log.column("train_s")[rows]
-    return float(np.nanmax(train)) if (~np.isnan(train)).any() else None
-
-
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
-    """The runs by devices and batch, the fewest devices and smallest batch first."""
+    """Group runs by devices and global batch, both ascending."""
     keyed: dict[tuple[int, int], list[RunLog]] = {}
     for log in logs:
-        keyed.setdefault((devices(log) or 0, batch(log) or 0), []).append(log)
+        keyed.setdefault((_devices(log) or 0, _global_batch(log) or 0), []).append(log)
     found = []
     for (count, size), members in sorted(keyed.items()):
-        reached = {log.name: time_to_target(log, target) for log in members}
+        times = {log.name: time_to_target(log, target) for log in members}
         found.append(
             BatchGroup(
                 gpus=count or None,
                 global_batch=size or None,
-                arrivals=tuple(one for one in reached.values() if one),
-                missed=tuple(name for name, one in reached.items() if one is None),
+                reached=tuple(one for one in times.values() if one),
+                missed=tuple(name for name, one in times.items() if one is None),
             )
         )
     return found
 
 
-def devices(log: RunLog) -> int | None:
-    """The number of ranks, of our manifest or as an MLPerf log tells it."""
-    told = log.facts.get("number_of_ranks")
-    return ranks(log.facts) or (int(told) if isinstance(told, int) else None)
+def _devices(log: RunLog) -> int | None:
+    """Return the number of ranks from our manifest or from an MLPerf log."""
+    count = log.facts.get("number_of_ranks")
+    return ranks(log.facts) or (int(count) if isinstance(count, int) else None)
 
 
-def batch(log: RunLog) -> int | None:
-    """The global batch of the config, or as an MLPerf log tells it."""
-    asked = (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
-    return int(asked) if isinstance(asked, int) else None
+def _global_batch(log: RunLog) -> int | None:
+    """Return the global batch from our config or from an MLPerf log."""
+    size = (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
+    return int(size) if isinstance(size, int) else None
 
 
 def group_row(base: BatchGroup, group: BatchGroup) -> dict[str, Any]:
-    """One row: speedup = throughput gain x statistical efficiency x availability gain.
+    """Return one row: speedup = throughput gain x statistical efficiency x availability gain.
 
-    What the first two do not explain is the availability's: time that was not training.
+    The availability gain is the part that the first two do not explain: time without training.
     """
-    speedup = _over(base.minutes, group.minutes)
-    throughput = _over(group.images_per_s, base.images_per_s)
-    statistical = _over(base.samples, group.samples)
+    speedup = _ratio(base.minutes, group.minutes)
+    throughput = _ratio(group.images_per_s, base.images_per_s)
+    statistical = _ratio(base.samples, group.samples)
     explained = throughput * statistical if throughput and statistical else None
     return {
         "gpus": group.gpus,
         "global_batch": group.global_batch,
-        "runs": len(group.arrivals) + len(group.missed),
+        "runs": len(group.reached) + len(group.missed),
         "missed": len(group.missed) or None,
         "images_per_s": group.images_per_s,
         "minutes": group.minutes,
@@ -219,9 +209,83 @@ def group_row(base: BatchGroup, group: BatchGroup) -> dict[str, Any]:
         "speedup": speedup,
         "throughput_gain": throughput,
         "statistical_efficiency": statistical,
-        "availability_gain": _over(speedup, explained),
+        "availability_gain": _ratio(speedup, explained),
     }
 
 
-def _over(above: float | None, below: float | None) -> float | None:
+def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
+
+
+def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Floats], list[str]]:
+    """Return images at the target by global batch, and remarks on the runs that are left out.
+
+    A run that began from another's weights counts from there. If the target is a name alone, its
+    value is the lowest that every run reached.
+    """
+    goal = _parse_or_find_target(target, logs)
+    found: dict[int, list[float]] = defaultdict(list)
+    remarks = [] if goal.name != target else [f"the target is {goal}"]
+    for log in logs:
+        batch = (log.config or {}).get("train.global_batch")
+        if type(batch) is not int:
+            remarks.append(f"left out: {log.name}: its global batch is not known")
+            continue
+        try:
+            reached = time_to_target(log, goal)
+        except Unreadable as error:
+            remarks.append(f"left out: {error}")
+            continue
+        if reached is None:
+            remarks.append(
+                f"left out: {log.name} never reached {goal}, which makes B_crit too large"
+            )
+        else:
+            found[batch].append(reached.images)
+    return {batch: np.array(images) for batch, images in sorted(found.items())}, remarks
+
+
+def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
+    try:
+        if not re.fullmatch(r"\w+", text):
+            return parse_target(text)
+        lowest = [float(_metric(log, text)[1].min()) for log in logs]
+        return Target(name=text, sense="<=", value=max(lowest))
+    except ValueError as error:
+        raise Unreadable(f"--target {error}") from None
+
+
+def read_sample_tables(tables: Iterable[Path]) -> dict[int, Floats]:
+    """Return samples of each run by global batch, from CSV files with a row per run."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for path in tables:
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                for batch, samples in _table_rows(csv.DictReader(file), path):
+                    found[batch].append(samples)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            why = error.strerror if isinstance(error, OSError) else "not a csv of text"
+            if isinstance(error, FileNotFoundError):
+                why = "no such file or folder"
+            raise Unreadable(f"{path}: {why}") from None
+    return {batch: np.array(samples) for batch, samples in sorted(found.items())}
+
+
+def _table_rows(reader: "csv.DictReader[str]", path: Path) -> Iterator[tuple[int, float]]:
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise Unreadable(f"{path}: has no column {missing[0]}; expected {','.join(COLUMNS)}")
+    for row in reader:
+        values = []
+        for name in COLUMNS:
+            try:
+                values.append(float(row[name] or ""))
+            except ValueError:
+                values.append(0.0)
+            if not 0 < values[-1] < 1e300:
+                raise Unreadable(
+                    f"{path}, line {reader.line_num}: {name} {row[name]!r} is not a number above 0"
+                )
+        if values[0] % 1:
+            raise Unreadable(f"{path}, line {reader.line_num}: global_batch is not a whole number")
+        yield int(values[0]), values[1]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.gradient_noise.plot import noise_figure
-from analysis.gradient_noise.records import read_noise
+from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table

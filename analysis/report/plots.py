@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.measure.loss import LossCurve
-from analysis.plot import figure_of, plain, plot_losses, save
+from analysis.measure.loss_plot import plot_losses
+from analysis.plot import figure_of, plain, save
 
 POINTS = 400
 MOST_CURVES = 10

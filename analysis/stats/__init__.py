@@ -1,1 +1,1 @@
-"""Statistics on plain numbers."""
+"""Statistics on plain numbers and numpy arrays."""

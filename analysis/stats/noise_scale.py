@@ -1,9 +1,9 @@
 """The gradient noise scale of a stretch of training: ratios of averages, with intervals.
 
-Every sample is a Gram matrix of gradients (of K microbatches, or of the images of one bin of
-timesteps), of which only sums are kept: the mean of what stands off its diagonal is unbiased for
-|G|^2, and batch x (mean of the diagonal - that) for tr Sigma (McCandlish et al. 2018, A.1).
-Samples are averaged before anything is divided, negative ones included.
+Each sample is a Gram matrix of gradients (of K microbatches, or of the images of one bin of
+timesteps), of which only sums are kept. The mean of its off-diagonal is unbiased for |G|^2, and
+batch x (mean of the diagonal - that) for tr Sigma (McCandlish et al. 2018, A.1). Samples,
+negative ones included, are averaged before anything is divided.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ import numpy as np
 from scipy.special import stdtrit
 
 from analysis.stats.intervals import MIN_VALUES, Estimate, Floats
-from configs.noise_scale import noise_of
 
 DETERMINED, UNDETERMINED = "determined", "undetermined"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GramSums:
-    """Sums of Gram matrices of gradients of `batch` images each, `n` samples [n].
+    """Sums over Gram matrices of gradients of `batch` images each, for `n` samples.
 
-    `products` is over `pairs` off the diagonals, `squares` over `counts` on them.
+    `products` [n] sums `pairs` [n] off-diagonal entries, `squares` [n] sums `counts` [n] diagonal
+    ones.
     """
 
     products: Floats
@@ -35,7 +35,7 @@ class GramSums:
         return len(self.products)
 
     def part(self, rows: slice) -> "GramSums":
-        """Some of the samples."""
+        """Return some of the samples."""
         return GramSums(
             products=self.products[rows],
             pairs=self.pairs[rows],
@@ -45,12 +45,12 @@ class GramSums:
         )
 
     def columns(self) -> Floats:
-        """All four [n, 4]."""
+        """Return all four sums as columns [n, 4]."""
         return np.stack([self.products, self.pairs, self.squares, self.counts], axis=1)
 
 
 def concatenate(parts: Sequence[GramSums]) -> GramSums:
-    """The samples of all `parts`, whose microbatches are alike; there is at least one part."""
+    """Return the samples of one or more `parts`, which have the same microbatches."""
     return GramSums(
         products=np.concatenate([part.products for part in parts]),
         pairs=np.concatenate([part.pairs for part in parts]),
@@ -60,23 +60,9 @@ def concatenate(parts: Sequence[GramSums]) -> GramSums:
     )
 
 
-def sums_of_norms(
-    small: Floats, big: Floats, *, count: int, batch: int, weight: Floats | None = None
-) -> GramSums:
-    """Samples from the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
-
-    A sample stands for `weight` [n] steps, one by default.
-    """
-    weight = np.ones(len(small)) if weight is None else weight
-    g2 = noise_of(small, big, count=count, batch=batch).g2
-    return GramSums(
-        products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class NoiseScale:
-    """|G|^2, tr Sigma and, where both are told from zero, the noise scale B_simple in images."""
+    """|G|^2, tr Sigma, and the noise scale B_simple in images if both differ from zero."""
 
     g2: Estimate
     s: Estimate
@@ -89,10 +75,10 @@ class NoiseScale:
 
 
 def noise_scale(sums: GramSums) -> NoiseScale:
-    """The noise scale of all samples together.
+    """Return the noise scale of all samples together.
 
-    It is undetermined where the interval of |G|^2 or of tr Sigma touches zero, and where there
-    are fewer than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
+    It is undetermined if the interval of |G|^2 or of tr Sigma touches zero, or if there are fewer
+    than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
     """
     columns, batch = sums.columns(), sums.batch
     g2 = jackknife(columns, _g2)
@@ -111,9 +97,9 @@ def noise_scale(sums: GramSums) -> NoiseScale:
 
 
 def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
-    """A function of the sums of `columns` [n, m], with Student's interval from leaving one out.
+    """Return a function of the sums of `columns` [n, m], with Student's jackknife interval.
 
-    `of` takes sums [..., m] (Efron & Tibshirani 1993, chapter 11).
+    `of` maps sums [..., m] to values [...] (Efron & Tibshirani 1993, chapter 11).
     """
     n, whole = len(columns), columns.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,7 +115,7 @@ def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
 
 
 def image_noise(sums: Floats, batch: int) -> tuple[Floats, Floats]:
-    """|G|^2 and tr Sigma from sums of columns [..., 4]."""
+    """Return |G|^2 and tr Sigma from sums of columns [..., 4]."""
     return _g2(sums), _s(sums, batch)
 
 

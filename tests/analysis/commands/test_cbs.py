@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.stats.critical_batch import critical_line
+from analysis.stats.critical_batch import fit_critical_batch
 from tests.analysis.commands.test_time_to_target import B_CRIT, E_MIN, truth
 from tests.analysis.synthetic_runs import plant
 
@@ -64,8 +64,10 @@ def test_the_interval_of_batches_run_once_covers_it(batches):
     covered = 0
     for _ in range(trials):
         samples = E_MIN * (1 + sizes / 1000) * (1 + 0.02 * rng.standard_normal(batches))
-        found = critical_line({int(b): np.array([n]) for b, n in zip(sizes, samples, strict=True)})
-        low, high = found.batch.low, found.batch.high
+        found = fit_critical_batch(
+            {int(b): np.array([n]) for b, n in zip(sizes, samples, strict=True)}
+        )
+        low, high = found.b_crit.low, found.b_crit.high
         covered += low is None or (low <= 1000 and (high is None or high >= 1000))
     assert 0.91 <= covered / trials <= 0.99
 
@@ -92,10 +94,10 @@ def test_one_batch_is_undetermined_and_exits_1(tmp_path, capsys):
     ("text", "why"),
     [
         ("batch,samples\n1,2\n", "no column global_batch"),
-        ("global_batch,samples\n512,x\n", "line 2: samples 'x' is no number above 0"),
-        ("global_batch,samples\n512\n", "line 2: samples None is no number"),
-        ("global_batch,samples\n-4,2\n", "line 2: global_batch '-4' is no number"),
-        ("global_batch,samples\n4.5,2\n", "half an image"),
+        ("global_batch,samples\n512,x\n", "line 2: samples 'x' is not a number above 0"),
+        ("global_batch,samples\n512\n", "line 2: samples None is not a number"),
+        ("global_batch,samples\n-4,2\n", "line 2: global_batch '-4' is not a number"),
+        ("global_batch,samples\n4.5,2\n", "line 2: global_batch is not a whole number"),
     ],
 )
 def test_a_table_that_is_none_is_misuse(tmp_path, capsys, text, why):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.gradient_noise.records import BinnedSums
-from analysis.gradient_noise.variance_reduction import LARGEST_WEIGHT, predict_variance
+from analysis.gradient_noise.stages import BinnedSums
+from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
 from analysis.stats.noise_scale import GramSums
 from configs.run.folder import RunFolder
 from tests.analysis.synthetic_runs import Truth, plant
@@ -119,9 +119,9 @@ def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
     assert "times the whole model's" in said
 
 
-def test_savings_are_those_of_the_planted_bins(run, capsys):
+def test_the_variance_reduction_is_that_of_the_planted_bins(run, capsys):
     _, found, said = asked(capsys, run, "--stages", 1)
-    for saved in found["steps"][0]["savings"]:
+    for saved in found["steps"][0]["variance_reduction"]:
         seconds = NOISES + D * MEANS**2
         q = WEIGHTS * np.sqrt(NOISES) / (WEIGHTS @ np.sqrt(NOISES))
         by_variance = (float(WEIGHTS**2 / q @ seconds) - G2) / S
@@ -184,7 +184,7 @@ def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
 BAD = [None, 5, "x", [[1]], {"k": 1, "b": 16}, {"k": 4, "b": 16, "steps": 0}, {"k": True}]
 
 
-def test_records_that_are_none_are_passed_over_and_counted(tmp_path, capsys):
+def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
     odd = tuple(
         {"step": 900 + n, "images": 1, "loss": 1.0, "gns": bad} for n, bad in enumerate(BAD)
     )
@@ -192,7 +192,7 @@ def test_records_that_are_none_are_passed_over_and_counted(tmp_path, capsys):
     run = planted(tmp_path / "odd", steps=30, more=(*odd, wrong))
     code, found, said = asked(capsys, run)
     assert code == 0
-    assert f"{len(BAD) + 1} records of noise cannot be read" in said
+    assert f"{len(BAD) + 1} malformed records of gradient noise" in said
     assert found["steps"][-1]["step"] == 30
 
 
@@ -267,7 +267,7 @@ def test_a_bin_with_little_noise_is_still_drawn():
     )  # fmt: skip
     halves = np.array([0.5, 0.5])
     found = predict_variance(BinnedSums(scope="adaln", weights=halves, bins=bins, total=bins[0]))
-    assert (0.5 / found.bin_shares).max() <= LARGEST_WEIGHT * 1.2
+    assert (0.5 / found.bin_shares).max() <= MAX_WEIGHT * 1.2
 
 
 def test_a_bin_without_samples_predicts_nothing():
@@ -288,5 +288,5 @@ def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
     config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
     assert RunFolder(copy).asked()["objective"]["sampler"] == "stratified"
     _, found, said = asked(capsys, copy)
-    assert found["steps"][0]["savings"] == []
+    assert found["steps"][0]["variance_reduction"] == []
     assert "times are stratified" in said

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.measure.time_to_target import olympic_mean, parse_target
-from analysis.stats.critical_batch import critical_batch
+from analysis.stats.critical_batch import fit_critical_batch
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import START, Truth, plant
 
@@ -141,7 +141,7 @@ def test_the_mlperf_flux_reference_has_its_critical_batch_size():
     noise = rng.standard_normal(20)
     noise = (noise - noise.mean()) / noise.std()
     samples = {batch: mean * 1e6 * (1 + 0.03 * noise) for batch, mean in means.items()}
-    found = critical_batch(samples)
+    found = fit_critical_batch(samples).b_crit
     assert found.value == pytest.approx(2711, rel=0.03)
     assert found.low < 2711 < found.high
     assert found.high - found.low < 300
@@ -155,7 +155,7 @@ def coverage(cases: int) -> float:
             b: E_MIN * (1 + b / B_CRIT) * (1 + 0.03 * rng.standard_normal(6))
             for b in (50, 100, 200, 400, 800)
         }
-        found = critical_batch(samples)
+        found = fit_critical_batch(samples).b_crit
         return found.low <= B_CRIT <= found.high
 
     return float(np.mean([covers() for _ in range(cases)]))

@@ -7,6 +7,7 @@ example the gradient is x (x v) - sigma e x; G = v, tr Sigma = (d + 1) |v|^2 + s
 import numpy as np
 import pytest
 
+from analysis.gradient_noise.records import gram_sums_from_norms
 from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import (
     DETERMINED,
@@ -14,7 +15,6 @@ from analysis.stats.noise_scale import (
     GramSums,
     jackknife,
     noise_scale,
-    sums_of_norms,
 )
 from configs.noise_scale import noise_of
 
@@ -38,7 +38,7 @@ def norms(each: Floats) -> tuple[Floats, Floats]:
 def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> GramSums:
     """What so many steps of training would record."""
     each = gradients(rng, steps, count, batch).mean(axis=2)
-    return sums_of_norms(*norms(each), count=count, batch=batch)
+    return gram_sums_from_norms(*norms(each), count=count, batch=batch)
 
 
 def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> GramSums:
@@ -93,7 +93,7 @@ def test_over_bins_the_noise_is_that_within_and_that_between() -> None:
     x = rng.standard_normal((*bins.shape, D))
     v = np.stack(means)[bins]
     each = x * ((x * v).sum(-1) + SIGMA * rng.standard_normal(bins.shape))[..., None]
-    found = noise_scale(sums_of_norms(*norms(each.mean(axis=2)), count=count, batch=batch))
+    found = noise_scale(gram_sums_from_norms(*norms(each.mean(axis=2)), count=count, batch=batch))
     g = sum(w * m for w, m in zip(weights, means, strict=True))
     within = [(D + 1) * float(m @ m) + SIGMA**2 * D for m in means]
     total = sum(
@@ -119,8 +119,8 @@ def test_over_bins_the_noise_is_that_within_and_that_between() -> None:
 def test_weights_are_steps() -> None:
     rng = np.random.default_rng(4)
     small, big = rng.random(40) + 1, rng.random(40)
-    each = noise_scale(sums_of_norms(small, big, count=3, batch=2))
-    means = sums_of_norms(
+    each = noise_scale(gram_sums_from_norms(small, big, count=3, batch=2))
+    means = gram_sums_from_norms(
         small.reshape(20, 2).mean(1), big.reshape(20, 2).mean(1), count=3, batch=2,
         weight=np.full(20, 2.0),
     )  # fmt: skip
@@ -144,7 +144,7 @@ def test_too_few_samples_are_undetermined() -> None:
 
 def test_noise_without_signal_is_undetermined() -> None:
     each = np.random.default_rng(7).standard_normal((200, 4, D))
-    found = noise_scale(sums_of_norms(*norms(each), count=4, batch=1))
+    found = noise_scale(gram_sums_from_norms(*norms(each), count=4, batch=1))
     assert found.g2.low < 0 < found.g2.high
     assert found.verdict == UNDETERMINED
 
@@ -162,7 +162,7 @@ def test_fault_a_norm_is_not_squared() -> None:
 
 def test_fault_negative_samples_of_g2_are_dropped() -> None:
     weak = gradients(np.random.default_rng(1), 2000, 2, 2, v=V / 4).mean(axis=2)
-    sums = sums_of_norms(*norms(weak), count=2, batch=2)
+    sums = gram_sums_from_norms(*norms(weak), count=2, batch=2)
     kept = noise_scale(sums).g2
     assert (sums.products < 0).mean() > 0.3
     assert kept.low <= G2 / 16 <= kept.high

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from analysis.stats.noise_scale import noise_scale, sums_of_norms
+from analysis.gradient_noise.records import gram_sums_from_norms
+from analysis.stats.noise_scale import noise_scale
 from configs.checks.batch import divide
 from configs.load import load
 from configs.schema import Pretrain
@@ -195,7 +196,7 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
         big.append(float(gradient_squares(model)))
         model.zero_grad()
     found = noise_scale(
-        sums_of_norms(
+        gram_sums_from_norms(
             torch.tensor(small).double().numpy(),
             torch.tensor(big).double().numpy(),
             count=count,
