@@ -3,30 +3,20 @@
 from dataclasses import dataclass
 
 from analysis.read.text.chunks import Chunk
+from configs.run.failures import FAILURES, find_reason
 
-# A token, what the rest of its line must match, the event, and a failure's reason. Of several
-# that match one line the first counts.
-_KINDS: tuple[tuple[bytes, bytes, str, str | None], ...] = (
-    (b"CANCELLED AT", b"DUE TO TIME LIMIT", "failed", "timeout"),
-    (b"CANCELLED AT", b"DUE TO PREEMPTION", "failed", "preempted"),
-    (b"CANCELLED AT", b"DUE TO NODE FAILURE", "failed", "node"),
-    (b"CANCELLED AT", b"DUE TO JOB REQUEUE", "paused", None),
-    (b"CANCELLED AT", b"", "stopped", None),
-    (b"oom_kill", b"", "failed", "host_oom"),
-    (b"OOM Killed", b"", "failed", "host_oom"),
-    (b"OutOfMemoryError", b"", "failed", "oom"),
-    (b"CUDA out of memory", b"", "failed", "oom"),
-    (b"Watchdog caught collective", b"", "failed", "hang"),
-    (b"NCCL error", b"", "failed", "nccl"),
-    (b"No space left on device", b"", "failed", "disk"),
-    (b"Disk quota exceeded", b"", "failed", "disk"),
-    (b"Root Cause (first observed", b"", "failed", "crash"),
-    (b"ERROR:torch.distributed.elastic", b"", "failed", "crash"),
-    (b"Exited with exit code ", b"", "failed", "crash"),
-    (b"Traceback (most recent call last)", b"", "failed", "crash"),
-    (b"Training completed", b"", "done", None),
-)
-_TOKENS = tuple(dict.fromkeys(token for token, _, _, _ in _KINDS))
+# Literal parts of the lines that are looked at: to find these is fast, where the patterns of
+# FAILURES read 3 MB/s.
+_TOKENS = (
+    b"CANCELLED AT",
+    b"oom_kill", b"oom-kill", b"OOM Killed", b"Out Of Memory", b"xceeded job memory limit",
+    b"OutOfMemoryError", b"CUDA out of memory", b"CUDA error",
+    b"Watchdog caught collective", b"NCCL error",
+    b"No space left on device", b"Disk quota exceeded",
+    b"Root Cause (first observed", b"ERROR:torch.distributed.elastic", b"Exited with exit code ",
+    b"Traceback (most recent call last)",
+    b"Training completed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +54,14 @@ def endings(chunk: Chunk) -> list[Ending]:
 
 
 def _ending(text: bytes, token: bytes, *, line: int, place: int) -> Ending:
-    after = text.partition(b"\n")[0]
-    event, reason = next(
-        (event, reason) for known, rest, event, reason in _KINDS if known == token and rest in after
-    )
+    after = text.partition(b"\n")[0].decode(errors="replace")
+    event, reason = "failed", find_reason(after, among=FAILURES)
+    if token == b"Training completed":
+        event, reason = "done", None
+    elif token == b"CANCELLED AT" and reason is None:
+        event = "paused" if "DUE TO JOB REQUEUE" in after else "stopped"
+    elif reason is None:
+        reason = "crash"
     return Ending(event=event, reason=reason, line=line, place=place)
 
 

@@ -10,20 +10,9 @@ from typing import Any
 
 from configs.attempt.pruning import settle_cell
 from configs.attempt.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
+from configs.run.failures import FAILURES
 from configs.run.folder import RunFolder
 from configs.run.records import Record, RecordWriter, Superseded
-
-# Slurm's words where ranks took more memory than their job has: by its own count, by a cgroup.
-HOST_OOM = r"oom[-_ ]kill|Exceeded job memory limit|exceeded memory limit"
-
-# What CUDA, or the driver, says where a GPU has broken down: on another node the same run works.
-NODE_FAULT = (
-    r"uncorrectable ECC error|uncorrectable NVLink error|fallen off the bus"
-    r"|CUDA error: (hardware|unspecified launch failure|unknown error|device unavailable)"
-    r"|CUDA-capable device\(s\) is/are busy or unavailable|no CUDA-capable device is detected"
-    r"|CUDA unknown error|system not yet initialized|CUDA driver initialization failed"
-    r"|Unable to determine the device handle"
-)
 
 # The last words of a step stand at the end of its output.
 _MOST_BYTES = 2**16
@@ -141,5 +130,5 @@ def _memory_killing(attempt: Path) -> str | None:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return None
-    found = (line.strip() for line in lines if re.search(HOST_OOM, line))
+    found = (line.strip() for line in lines if re.search(FAILURES["host_oom"].slurm, line))
     return next(found, None)

@@ -1,12 +1,10 @@
 """Whether a job is worth another attempt: while it makes progress, and not for its own faults."""
 
+from configs.run.failures import FAILURES
 from configs.run.folder import RunFolder
 from configs.run.records import Record
 
 ATTEMPTS_WITHOUT_PROGRESS = 3
-
-# What the next attempt would only meet again.
-_LASTING = {"config", "data", "nan", "oom", "host_oom", "disk"}
 
 
 def may_requeue(run: RunFolder, last: Record) -> bool:
@@ -16,7 +14,7 @@ def may_requeue(run: RunFolder, last: Record) -> bool:
     if last["event"] == "failed" and last["reason"] == "node":
         # No fault of the run's, which may come to no step before it is off that node.
         return not is_stalled(run)
-    if last["event"] == "failed" and last["reason"] not in _LASTING:
+    if last["event"] == "failed" and FAILURES[last["reason"]].can_pass:
         return _progress(run).get(last["attempt"], 0) > 0
     return False
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from configs.run.failures import FAILURES
+
 Record = dict[str, Any]
 
 EVENTS = (
@@ -20,10 +22,6 @@ EVENTS = (
     "paused", "stopped", "done", "failed", "skipped",
 )  # fmt: skip
 STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")
-REASONS = (
-    "oom", "host_oom", "nan", "config", "data", "disk", "timeout",
-    "hang", "nccl", "node", "preempted", "crash",
-)  # fmt: skip
 
 
 class Superseded(Exception):
@@ -54,7 +52,7 @@ class RecordWriter:
     def event(self, name: str, **fields: Any) -> Record:
         """Append an event and force it to disk."""
         assert name in EVENTS, name
-        assert name != "failed" or fields.get("reason") in REASONS, fields
+        assert name != "failed" or fields.get("reason") in FAILURES, fields
         record = self.write(event=name, **fields)
         os.fsync(self._file)
         return record

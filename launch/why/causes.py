@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from configs.run.failures import FAILURES
 from launch.why import first_failure, interruptions, symptoms
 from launch.why.evidence import Evidence
 
@@ -45,26 +46,26 @@ CAUSES = (
     ),
     Cause(
         name="config",
-        what="the config cannot run",
+        what=FAILURES["config"].meaning,
         advice="mend what the message names, then submit again; first: "
         "python -m launch preflight CONFIG",
         find=symptoms.of_reason("config"),
     ),
     Cause(
         name="cuda oom",
-        what="a GPU ran out of memory{culprit}",
+        what=FAILURES["oom"].meaning + "{culprit}",
         advice=f"{RESUME} train.micro_batch=auto   (python -m train forecast tells what fits)",
         find=symptoms.cuda_oom,
     ),
     Cause(
         name="host oom",
-        what="the node's memory that the job had been given ran out{culprit}",
+        what=FAILURES["host_oom"].meaning + "{culprit}",
         advice=f"{RESUME} resources.memory_gb=MORE   (or data.workers=FEWER in a new run)",
         find=symptoms.host_oom,
     ),
     Cause(
         name="disk",
-        what="a disk or a quota is full{culprit}",
+        what=FAILURES["disk"].meaning + "{culprit}",
         advice="df -h {logs}; du -sh {logs}/*; free some, then " + RESUME,
         find=symptoms.disk,
     ),
@@ -78,14 +79,14 @@ CAUSES = (
     ),
     Cause(
         name="nan",
-        what="the loss or its gradient was not finite{culprit}",
+        what=FAILURES["nan"].meaning + "{culprit}",
         advice="python -m analysis loss {run}; then a new run with a lower optimizer.lr, a longer "
         "optimizer.warmup_steps or train.precision=fp32",
         find=symptoms.of_reason("nan"),
     ),
     Cause(
         name="data",
-        what="the data cannot be read{culprit}",
+        what=FAILURES["data"].meaning + "{culprit}",
         advice="python -m train doctor PATH_OF_THE_DATA; then " + RESUME,
         find=symptoms.data,
     ),
@@ -152,13 +153,13 @@ CAUSES = (
     ),
     Cause(
         name="hang",
-        what="ranks waited for one that did not come{culprit}",
+        what=FAILURES["hang"].meaning + "{culprit}",
         advice="tail {attempt}/ranks/*; then " + RESUME,
         find=symptoms.hang,
     ),
     Cause(
         name="nccl",
-        what="ranks lost one another{culprit}",
+        what=FAILURES["nccl"].meaning + "{culprit}",
         advice="cat {attempt}/output.log; then " + RESUME,
         find=symptoms.lost_peers,
     ),
@@ -170,7 +171,7 @@ CAUSES = (
     ),
     Cause(
         name="crash",
-        what="an exception that nobody expected{culprit}",
+        what=FAILURES["crash"].meaning + "{culprit}",
         advice="cat {attempt}/error.json; mend it, then " + RESUME,
         find=symptoms.crash,
     ),

@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from launch.why import symptoms
+from configs.run.failures import FAILURES
 from launch.why.evidence import Evidence
 
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
-# By cause: the reason that a rank would note, and the words that it would leave.
-_TEXTS = {
-    "cuda oom": ("oom", symptoms.CUDA_OOM),
-    "host oom": ("host_oom", symptoms.HOST_OOM),
-    "disk": ("disk", symptoms.DISK),
-    "gpu fault": ("node", symptoms.GPU_FAULT),
-    "data": ("data", symptoms.DATA),
+# By cause: the reason that a rank notes.
+_REASONS = {
+    "cuda oom": "oom",
+    "host oom": "host_oom",
+    "disk": "disk",
+    "gpu fault": "node",
+    "data": "data",
 }
 
 
@@ -29,12 +29,12 @@ def culprit(scene: Evidence, cause: str) -> str:
         return _killed(scene) or _latecomer(scene) or _first_to_fail(scene)
     if cause in ("nan", "crash"):
         return _first_to_fail(scene)
-    if cause not in _TEXTS:
+    if cause not in _REASONS:
         return ""
-    reason, pattern = _TEXTS[cause]
+    reason = _REASONS[cause]
     if scene.note.get("reason") == reason:
         return _first_to_fail(scene)
-    return _who_said(scene, pattern)
+    return _who_said(scene, FAILURES[reason].pattern)
 
 
 def _who_said(scene: Evidence, pattern: str) -> str:

@@ -1,5 +1,6 @@
 """The evidence of what Slurm and people do to jobs: limits, preemption, lost nodes, wishes."""
 
+from configs.run.failures import FAILURES
 from launch.why import slurm_history
 from launch.why.evidence import Evidence
 
@@ -18,13 +19,13 @@ def launch_failure(scene: Evidence) -> list[str]:
 
 def node_failure(scene: Evidence) -> list[str]:
     """Slurm's word for it."""
-    quotes = scene.quotes(r"DUE TO NODE FAILURE|DUE TO NODE_FAIL")
+    quotes = scene.quotes(FAILURES["node"].slurm)
     return quotes + scene.by_slurm() if quotes or scene.state == "NODE_FAIL" else []
 
 
 def time_limit(scene: Evidence) -> list[str]:
     """Slurm's word for it, or a save so near to the limit that it was the warning's."""
-    quotes = scene.quotes(r"DUE TO TIME LIMIT")
+    quotes = scene.quotes(FAILURES["timeout"].slurm)
     if quotes or scene.state in ("TIMEOUT", "DEADLINE"):
         return quotes + scene.by_slurm() + _order(scene)
     if scene.event != "paused" or _left_s(scene) > _NEAR_LIMIT_S:
@@ -45,7 +46,7 @@ def _left_s(scene: Evidence) -> float:
 
 def preemption(scene: Evidence) -> list[str]:
     """Slurm's word for it, or a warning far from the limit where jobs must make way."""
-    quotes = scene.quotes(r"DUE TO PREEMPTION")
+    quotes = scene.quotes(FAILURES["preempted"].slurm)
     if quotes or scene.state == "PREEMPTED":
         return quotes + scene.by_slurm()
     start = scene.start

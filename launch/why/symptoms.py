@@ -2,34 +2,13 @@
 
 from collections.abc import Callable
 
-from configs.attempt import close
+from configs.run.failures import FAILURES
 from launch.why.evidence import Evidence
 
-CUDA_OOM = r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED"
-HOST_OOM = (
-    close.HOST_OOM + r"|Out Of Memory|DefaultCPUAllocator: |Cannot allocate memory|^MemoryError"
-)
-# The last two are torch's own words for a write that was cut short.
-DISK = (
-    r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]"
-    r"|inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing file"
-)
-GPU_FAULT = (
-    close.NODE_FAULT + r"|double[- ]bit ECC|NVRM: Xid|\bXid \(|CUDA error: an illegal instruction"
-)
-DATA = r"DataLoader worker \(pid.*(Bus error|killed by signal)|UnidentifiedImageError"
 PORT = r"EADDRINUSE|[Aa]ddress already in use"
 # By TERM (15) torchrun itself ends the ranks that are left, by ABRT (6) a process ends itself.
 KILLED = r"Signal (?!15\b|6\b)\d+ \(SIG\w+\) received by PID"
 KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+|\(exitcode: -(?!15\b|6\b)\d+\)"
-HANG = (
-    r"Watchdog caught collective operation timeout|collective operation timeout"
-    r"|Timed out waiting \d+ms for (recv|send)|Wait timeout|Heartbeat monitor timed out"
-)
-LOST_PEERS = (
-    r"Connection (reset|closed) by peer|ncclRemoteError|ncclSystemError|NCCL error"
-    r"|Broken pipe.*gloo|DistBackendError|remote process exited|Socket Timeout|Connection refused"
-)
 
 
 def _failed(scene: Evidence) -> bool:
@@ -55,28 +34,30 @@ def _refused(scene: Evidence) -> list[str]:
     return [*(str(quote) for text in scene.texts for quote in text.last()), *scene.by_slurm()]
 
 
-def _found(reason: str, pattern: str) -> Callable[[Evidence], list[str]]:
+def _found(reason: str, pattern: str = "") -> Callable[[Evidence], list[str]]:
+    wanted = pattern or FAILURES[reason].output
+
     def find(scene: Evidence) -> list[str]:
         if not _failed(scene):
             return []
-        quotes = scene.quotes(pattern)
+        quotes = scene.quotes(wanted)
         return scene.recorded() + quotes if scene.reason == reason else quotes
 
     return find
 
 
-cuda_oom = _found("oom", CUDA_OOM)
-disk = _found("disk", DISK)
-gpu_fault = _found("node", GPU_FAULT)
-data = _found("data", DATA)
+cuda_oom = _found("oom")
+disk = _found("disk")
+gpu_fault = _found("node")
+data = _found("data")
 port_clash = _found("port", PORT)
-lost_peers = _found("nccl", LOST_PEERS)
+lost_peers = _found("nccl")
 
 
 def host_oom(scene: Evidence) -> list[str]:
     """The kernel's, Slurm's or Python's word for it."""
     killed = scene.by_slurm() if scene.state == "OUT_OF_MEMORY" else []
-    return killed + _found("host_oom", HOST_OOM)(scene)
+    return killed + _found("host_oom", FAILURES["host_oom"].pattern)(scene)
 
 
 def done(scene: Evidence) -> list[str]:
@@ -107,7 +88,9 @@ def hang(scene: Evidence) -> list[str]:
     """The watch's word, or that of NCCL's or gloo's own clock."""
     if not _failed(scene):
         return []
-    return (scene.recorded() if scene.reason == "hang" else []) + scene.quotes(HANG)
+    return (scene.recorded() if scene.reason == "hang" else []) + scene.quotes(
+        FAILURES["hang"].output
+    )
 
 
 def silent_success(scene: Evidence) -> list[str]:

@@ -4,33 +4,28 @@ import contextlib
 import errno
 import json
 import os
-import re
 import time
 import traceback
 from pathlib import Path
 
 import torch
 
-from configs.attempt.close import NODE_FAULT
 from configs.errors import ConfigError, DataError
+from configs.run.failures import FAILURES, find_reason
 from configs.run.folder import node_name
-from configs.run.records import REASONS
-
-# What torch says where a file that it writes cannot grow; it hides the reason.
-_CUT_SHORT = re.compile(r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing")
 
 
 class RunFailure(RuntimeError):
     """An end whose reason is known."""
 
     def __init__(self, reason: str, message: str) -> None:
-        assert reason in REASONS, reason
+        assert reason in FAILURES, reason
         super().__init__(message)
         self.reason = reason
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason, one of `configs.run.records.REASONS`, that an exception stands for."""
+    """Return the reason, a key of `configs.run.failures.FAILURES`, of an exception."""
     if isinstance(error, RunFailure):
         return error.reason
     if isinstance(error, ConfigError):
@@ -39,17 +34,17 @@ def reason_of(error: BaseException) -> str:
         return "data"
     if isinstance(error, torch.OutOfMemoryError):
         return "oom"
-    if isinstance(error, MemoryError) or "DefaultCPUAllocator: " in str(error):
+    if isinstance(error, MemoryError):
         return "host_oom"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk"
-    if isinstance(error, RuntimeError) and _CUT_SHORT.search(str(error)):
-        return "disk"
-    # Before NCCL's: where its collective fails for the GPU below it, the message tells.
-    if isinstance(error, RuntimeError) and re.search(NODE_FAULT, str(error)):
-        return "node"
     if isinstance(error, torch.distributed.DistError):
-        return "nccl"
+        # A collective also fails if a GPU below it breaks down; then the message says so.
+        return find_reason(str(error), among=["node"]) or "nccl"
+    if isinstance(error, RuntimeError):
+        reason = find_reason(str(error), among=["oom", "host_oom", "disk", "node"])
+        if reason is not None:
+            return reason
     chained = error.__cause__ or error.__context__
     return reason_of(chained) if chained is not None else "crash"
 
