@@ -24,7 +24,7 @@ from analysis.commands import (
 from analysis.fail_if import failing, parse_condition
 from analysis.table import remark
 from configs.errors import Unreadable
-from configs.output import while_read
+from configs.terminal import while_read
 
 COMMANDS = {
     "runs": runs,

@@ -6,6 +6,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from configs.terminal import printable
+
 STYLE: Any = {
     "svg.hashsalt": "ditbench",
     "svg.fonttype": "none",
@@ -56,5 +58,5 @@ def plain_ticks(axes: Any) -> None:
 
 def plain(text: str) -> str:
     """Text without matplotlib's mathematics, and without its sign for hidden legend entries."""
-    shown = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
+    shown = printable(text).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown

@@ -8,12 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from configs.terminal import printable
+
 Row = Mapping[str, Any]
-
-
-def inert(text: str) -> str:
-    """Text that a terminal only shows: control characters (ESC, bidi marks, ...) are spelled."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def text_table(rows: Sequence[Row]) -> str:
@@ -22,7 +19,7 @@ def text_table(rows: Sequence[Row]) -> str:
     A column that is empty in every row is left out.
     """
     heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
-    cells = [[inert(shown(row.get(head))) for head in heads] for row in rows]
+    cells = [[printable(shown(row.get(head))) for head in heads] for row in rows]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
     right = [all(isinstance(row.get(head), int | float | None) for row in rows) for head in heads]
     return "\n".join(
@@ -64,7 +61,7 @@ def put(rows: Sequence[Row], asked: argparse.Namespace, *, json: Any = None) -> 
 def remark(lines: Iterable[str]) -> None:
     """Say something about the output, beside it."""
     for line in lines:
-        print(inert(line), file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
 
 def _present(value: Any) -> Any:
@@ -86,5 +83,5 @@ def shown(value: Any) -> str:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{inert(value)}"
-    return inert(value) if isinstance(value, str) else value
+        return f"'{printable(value)}"
+    return printable(value) if isinstance(value, str) else value

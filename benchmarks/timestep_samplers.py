@@ -65,7 +65,7 @@ def whole_seeds(study: Path) -> dict[str, dict[int, RunFolder]]:
     """The runs of every arm by seed, of the seeds that all arms have done."""
     arms: dict[str, dict[int, RunFolder]] = {name: {} for name in (BASE, *OTHERS)}
     for run in find_runs(study / "cells"):
-        tree = run.asked()
+        tree = run.config_tree()
         if any(record.get("event") == "done" for record in run.records()):
             arms[tree["objective"]["sampler"]][tree["seed"]] = run
     common = set.intersection(*(set(runs) for runs in arms.values()))

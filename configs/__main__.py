@@ -13,9 +13,9 @@ from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, resolve, to_tree
-from configs.output import while_read
 from configs.run.folder import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
+from configs.terminal import while_read
 from configs.yaml12 import dump_yaml
 
 
@@ -99,7 +99,7 @@ def _load(file: Path) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     if is_run(options.source):
-        asked = RunFolder(options.source).asked()
+        asked = RunFolder(options.source).config_tree()
         config = resolve(asked, source=str(options.source))
     else:
         config = load(options.source, options.overrides)

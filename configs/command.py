@@ -8,9 +8,9 @@ from pathlib import Path
 
 from configs.disk import make_private
 from configs.errors import ConfigError
-from configs.output import while_read
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Run
+from configs.terminal import while_read
 
 
 def carry_out_command(

@@ -17,8 +17,9 @@ from typing import Literal
 
 from PIL import Image, ImageDraw, ImageOps
 
-from configs.checks.captions import CAPTION, SUFFIXES, CaptionedFile, open_image, pairs
+from configs.checks.captions import CAPTION, CaptionedFile, open_image, pairs
 from configs.checks.prompts import TRIGGER, read_text
+from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 
 _MIN_IMAGES = 5
@@ -111,11 +112,13 @@ def _check_folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetP
                 "a caption without an image",
                 "rename it to match its image, or remove it",
             )
-        elif file.is_file() and file.suffix != CAPTION and file.suffix.lower() not in SUFFIXES:
+        elif (
+            file.is_file() and file.suffix != CAPTION and file.suffix.lower() not in IMAGE_SUFFIXES
+        ):
             yield _remark(
                 file.name,
                 "neither a readable image format nor a caption",
-                f"save images as one of {' '.join(SUFFIXES)}; remove other files",
+                f"save images as one of {' '.join(IMAGE_SUFFIXES)}; remove other files",
             )
 
 

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Imported late: help answers at once.
     from configs.disk import make_private
     from configs.errors import ConfigError
-    from configs.output import while_read
+    from configs.terminal import while_read
     from launch.slurm.client import Refused
 
     make_private()

@@ -1,12 +1,13 @@
 """End runs, or all runs of a study, before they are done."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
-from configs.run.records import RecordWriter, Superseded
+from configs.run.records import Superseded
 from configs.run.study_folder import StudyFolder, is_study_folder
 from launch.slurm import client
 from launch.status import submitted_jobs
@@ -80,11 +81,8 @@ def _cancel_jobs(told: Sequence[Standing]) -> list[Standing]:
 def _record_stop(one: Standing) -> None:
     attempts = one.run.attempts()
     attempt = max(attempts, default=0) + (one.event == "queued")
-    writer = RecordWriter(one.run.path, attempt=max(attempt, 1))
-    try:
-        writer.event("stopped", step=one.step, message="cancelled while nothing of it ran")
-    except Superseded:
-        # It began in this very moment, and hears the cancel itself.
-        return
-    finally:
-        writer.close()
+    # If it began in this very moment, it receives the cancel itself.
+    with contextlib.suppress(Superseded):
+        one.run.record_event(
+            max(attempt, 1), "stopped", step=one.step, message="cancelled while nothing of it ran"
+        )

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
+from configs.terminal import printable
+
 Cell = str | int | float | None
 Row = dict[str, Cell]
 Form = Literal["text", "json", "csv"]
@@ -41,4 +43,4 @@ def _present(row: Row) -> Row:
 def _inert(value: Cell) -> str:
     """Text that a terminal only shows: a folder's name may hold anything."""
     shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return printable(shown)

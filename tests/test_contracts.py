@@ -39,13 +39,13 @@ def test_configs_and_analysis_never_name_torch() -> None:
             assert "torch" not in imported(path), path
 
 
-def test_only_dist_reads_what_torchrun_sets_and_only_run_what_slurm_sets() -> None:
+def test_only_distributed_reads_what_torchrun_sets_and_only_slurm_env_what_slurm_sets() -> None:
     for part in PARTS:
         for path in Path(part).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             if path != Path("train/engine/distributed.py"):
                 assert '"WORLD_SIZE"' not in text, path
-            if path != Path("configs/run/folder.py") and part != "launch":
+            if path != Path("configs/run/slurm_env.py") and part != "launch":
                 assert '"SLURM_' not in text, path
 
 

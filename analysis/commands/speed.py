@@ -3,7 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from analysis.table import inert, put, remark, text_table
+from analysis.table import put, remark, text_table
+from configs.terminal import printable
 
 if TYPE_CHECKING:
     from analysis.measure.speed import Arm
@@ -72,7 +73,7 @@ def _text(compared: "list[Arm]") -> str:
     if spent := time_rows(compared):
         parts.append("where the time went, in seconds\n" + text_table(spent))
     for arm in compared[1:]:
-        head = inert(f"{arm.name} against {base.name}: {attribution(base, arm)}")
+        head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")
         differing = difference_rows(base, arm)
         listed = differing and len(compared) <= MOST_LISTED
         parts.append(head + ("\n" + text_table(differing) if listed else ""))

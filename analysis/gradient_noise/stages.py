@@ -75,7 +75,7 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
     A run over checkpoints has one stage for each. Raise `Unreadable` if nothing was recorded.
     """
     try:
-        config = flatten(run.asked())
+        config = flatten(run.config_tree())
         records = valid(record for _, record in read_records(run.metrics_file))
     except (ConfigError, RecursionError, TypeError) as error:
         raise Unreadable(str(error)) from None

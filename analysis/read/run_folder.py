@@ -21,7 +21,7 @@ LARGEST_STEP = 2**53
 def read_ours(run: RunFolder) -> RunLog:
     """The log of a run folder; `Unreadable` where its config or manifest is damaged."""
     try:
-        config = flatten(run.asked())
+        config = flatten(run.config_tree())
         facts = _facts(run)
         otherwise = _otherwise(run, facts)
     except (ConfigError, RecursionError) as error:
@@ -86,7 +86,7 @@ def _otherwise(run: RunFolder, facts: list[dict[str, Any]]) -> dict[int, str]:
 
 def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
     """The keys of an attempt's config that affect the clock and are not only asked for."""
-    config = flatten(run.asked(number))
+    config = flatten(run.config_tree(number))
     kind = config.get("kind")
     spec = keys(kind) if isinstance(kind, str) and kind in KINDS else {}
     clock = (name for name, info in spec.items() if "clock" in info.affects)

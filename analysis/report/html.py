@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from analysis.table import inert, shown
+from analysis.table import shown
+from configs.terminal import printable
 
 LONGEST_UNBROKEN = 30
 STYLE = """
@@ -42,7 +43,7 @@ figcaption{color:var(--soft);font-size:13px;margin:4px 0 14px}
 
 def text(value: object) -> str:
     """A value as text that a browser only shows."""
-    return html.escape(inert(str(value)))
+    return html.escape(printable(str(value)))
 
 
 def table(

@@ -12,7 +12,7 @@ from configs.attempt.pruning import settle_cell
 from configs.attempt.requeue import ATTEMPTS_WITHOUT_PROGRESS, is_stalled, may_requeue
 from configs.run.failures import FAILURES
 from configs.run.folder import RunFolder
-from configs.run.records import Record, RecordWriter, Superseded
+from configs.run.records import Record, Superseded
 
 # The last words of a step stand at the end of its output.
 _MOST_BYTES = 2**16
@@ -90,11 +90,7 @@ def _last_event(run: RunFolder, attempt: int) -> Record | None:
 
 def record_failure(run: RunFolder, attempt: int, **why: Any) -> Record:
     """Record that an attempt failed, `why` holding reason and message, and say so."""
-    writer = RecordWriter(run.path, attempt=attempt)
-    try:
-        record = writer.event("failed", **why)
-    finally:
-        writer.close()
+    record = run.record_event(attempt, "failed", **why)
     print(f"failed ({why['reason']}): {why['message']}", file=sys.stderr)
     return record
 

@@ -20,14 +20,12 @@ from configs.run.folder import (
     RunFolder,
     claim_attempt,
     find_run,
-    is_restarted,
     is_run,
-    job_facts,
     make_run,
-    node_name,
     resume_config,
 )
 from configs.run.records import state
+from configs.run.slurm_env import is_restarted, job_facts, node_name
 from configs.schema import KINDS, Run
 
 
@@ -115,7 +113,8 @@ def _checked_config(
     config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
     if gpus is not None:
-        check_ranks(config, world=nodes * (gpus or config.resources.ranks_per_node or 1))
+        allocated = {"nodes": nodes, "gpus_per_node": gpus}
+        check_ranks(config, world=config.resources.model_copy(update=allocated).world)
     return config
 
 

@@ -17,7 +17,7 @@ from configs.errors import ConfigError
 from configs.gpus import load_gpus
 from configs.load import flatten, to_tree
 from configs.run.folder import RunFolder
-from configs.run.records import Record, RecordWriter, Superseded, state
+from configs.run.records import Record, Superseded, state
 from configs.run.study_folder import StudyFolder, study_of
 from configs.schema import Pretrain, Run
 
@@ -53,11 +53,8 @@ def _demands(config: Run) -> dict[str, Any] | None:
     if isinstance(config, Pretrain):
         if config.train.micro_batch == "auto":
             return None
-        asked = config.resources
         try:
-            parts = divide(
-                config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
-            )
+            parts = divide(config, world=config.resources.world)
         except ConfigError:
             return None
         flat["train.micro_batch"] = parts.micro_batch
@@ -152,9 +149,9 @@ def _waiting(study: StudyFolder) -> Iterator[RunFolder]:
 
 
 def _skip(run: RunFolder, *, proof: RunFolder, last: Record) -> bool:
-    writer = RecordWriter(run.path, attempt=1)
     try:
-        writer.event(
+        run.record_event(
+            1,
             "skipped",
             reason=last.get("reason", "oom"),
             proof=proof.name,
@@ -162,8 +159,6 @@ def _skip(run: RunFolder, *, proof: RunFolder, last: Record) -> bool:
         )
     except Superseded:
         return False
-    finally:
-        writer.close()
     return True
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from configs.checks.aitoolkit_home import find_home
 from configs.checks.aitoolkit_keys import check_keys
 from configs.checks.captions import pairs
+from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
-from configs.safetensors_header import read_header
 from configs.schema import Finetune
 
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
@@ -43,7 +43,7 @@ def check_wishes(config: Finetune) -> None:
 
 
 def _check_assistant(file: str | None) -> None:
-    if file is not None and ASSISTANT_KEY not in read_header(Path(file)):
+    if file is not None and ASSISTANT_KEY not in read_safetensors_header(Path(file)).tensors:
         raise ConfigError(
             f"flux.assistant_lora {file}: has no {ASSISTANT_KEY}, by which ai-toolkit knows its "
             "rank; name another file, or set engine=embedded"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.checks.prompts import filled, read_text
+from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 CAPTION = ".txt"
 
 
@@ -30,9 +30,8 @@ def pairs(folder: Path) -> list[CaptionedFile]:
 
 
 def _is_image(file: Path) -> bool:
-    return (
-        file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(("._", "."))
-    )
+    is_image = file.suffix.lower() in IMAGE_SUFFIXES
+    return is_image and file.is_file() and not file.name.startswith(".")
 
 
 def open_image(file: Path) -> "Image":
@@ -60,7 +59,7 @@ def check_captioned(folder: Path, *, trigger: str | None) -> None:
     """Refuse a folder without images, and an image that lacks a caption or cannot be decoded."""
     found = pairs(folder)
     if not found:
-        kinds = " ".join(SUFFIXES)
+        kinds = " ".join(IMAGE_SUFFIXES)
         raise ConfigError(f"{folder}: holds no images; put some there (any of {kinds})")
     ends = {pair.caption: pair.image for pair in found}
     for pair in found:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
-from configs.safetensors_header import read_header
 
 _WEIGHTS = {
     "transformer": "diffusion_pytorch_model",
@@ -73,7 +73,7 @@ def check_flux(folder: Path, *, variant: str | None) -> None:
         index = folder / part / f"{stem}.safetensors.index.json"
         names = shards(index) if index.is_file() else [f"{stem}.safetensors"]
         for name in names:
-            read_header(folder / part / name)
+            read_safetensors_header(folder / part / name)
 
 
 def _json(file: Path) -> dict[str, Any]:

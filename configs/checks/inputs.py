@@ -7,8 +7,8 @@ from configs.checks.captions import check_captioned
 from configs.checks.flux import check_flux
 from configs.checks.infer import infer_spec
 from configs.checks.prompts import filled, prompts_of
+from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
-from configs.safetensors_header import read_header
 from configs.schema import Finetune, Infer, Run
 
 
@@ -32,6 +32,5 @@ def check_inputs(config: Run) -> None:
 
 
 def _check_lora(file: Path | None) -> None:
-    names = read_header(file) if file else ["lora"]
-    if not any("lora" in name for name in names):
+    if file and not any("lora" in name for name in read_safetensors_header(file).tensors):
         raise ConfigError(f"{file}: holds no LoRA (no tensor is named lora); name another file")

@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
-from configs.run.records import Record, read_records, state
+from configs.run.records import Record, RecordWriter, read_records, state
+from configs.run.slurm_env import array_row, batch_job, is_restarted
 from configs.run.study_folder import StudyFolder, is_study_folder
 from configs.schema import Run, key_info, keys
 from configs.yaml12 import dump_yaml
@@ -91,8 +91,8 @@ class RunFolder:
         found = (entry.name for entry in folder.iterdir()) if folder.is_dir() else iter(())
         return sorted(int(name) for name in found if name.isdigit())
 
-    def asked(self, attempt: int | None = None) -> dict[str, Any]:
-        """The resolved config as plain values, with the changes of attempts up to `attempt`."""
+    def config_tree(self, attempt: int | None = None) -> dict[str, Any]:
+        """Return the resolved config as plain values, with the overrides up to `attempt`."""
         tree = read_tree(self.config_file)
         for number in reversed(self.attempts()):
             changes = self.attempt(number) / "overrides.yaml"
@@ -102,7 +102,7 @@ class RunFolder:
 
     def config(self, attempt: int | None = None) -> Run:
         """The resolved config, checked again, with the changes made when it was resumed."""
-        return resolve(self.asked(attempt), source=str(self.config_file))
+        return resolve(self.config_tree(attempt), source=str(self.config_file))
 
     def manifest(self) -> dict[str, Any]:
         """The manifest, or an empty one where none was written yet."""
@@ -123,6 +123,14 @@ class RunFolder:
     def records(self) -> Iterator[Record]:
         """Every record of the run, in the order of writing."""
         return (record for _, record in read_records(self.metrics_file))
+
+    def record_event(self, attempt: int, event: str, **fields: Any) -> Record:
+        """Append one event of an attempt; raise `Superseded` if a newer attempt has begun."""
+        writer = RecordWriter(self.path, attempt=attempt)
+        try:
+            return writer.event(event, **fields)
+        finally:
+            writer.close()
 
     def is_done(self, config: Run) -> bool:
         """Whether it ended with `done` at the step that `config` ends at, or beyond."""
@@ -176,27 +184,21 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
         return _cell(StudyFolder(source.resolve()))
     if is_run(source) and kind in (None, read_tree(source / "config.yaml").get("kind")):
         return RunFolder(source.resolve())
-    if not _batch_job() or not is_restarted():
+    if not batch_job() or not is_restarted():
         return None
-    found = [path for path in logs_folder().glob(f"*-{_batch_job()}") if is_run(path)]
+    found = [path for path in logs_folder().glob(f"*-{batch_job()}") if is_run(path)]
     return RunFolder(found[0].resolve()) if found else None
 
 
 def _cell(study: StudyFolder) -> RunFolder:
     """The cell of this array task, whose tasks are the rows from `FIRST_CELL` on."""
-    task = os.environ.get("SLURM_ARRAY_TASK_ID")
-    if task is None:
+    index = array_row()
+    if index is None:
         raise ConfigError(
             f"{study.path}: a study of many runs; name one of them in its cells/, or submit what "
             "is missing: python -m launch submit FOLDER"
         )
-    row = study.row(int(os.environ.get("FIRST_CELL") or 0) + int(task))
-    return open_run(study.cell(row.cell))
-
-
-def is_restarted() -> bool:
-    """Whether Slurm started this job before, and requeued it."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    return open_run(study.cell(study.row(index).cell))
 
 
 def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) -> RunFolder:
@@ -206,7 +208,7 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
     logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        path = logs / f"{name}-{identity or _batch_job() or new_id()}"
+        path = logs / f"{name}-{identity or batch_job() or new_id()}"
         # One batch script may start several runs: the first has the job's id.
         while path.exists():
             path = logs / f"{name}-{new_id()}"
@@ -222,7 +224,7 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     """The config of a run with changes; only keys that leave the run the same run may change."""
-    before = run.asked()
+    before = run.config_tree()
     after = resolve(merge(before, parse_overrides(overrides)), source=str(run.config_file))
     changed = _changes(before, to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
@@ -237,7 +239,7 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
 
 def claim_attempt(run: RunFolder, config: Run) -> int:
     """Begin an attempt: its number, claimed by making its folder, with its changes kept in it."""
-    asked = run.asked()
+    asked = run.config_tree()
     while True:
         number = max(run.attempts(), default=0) + 1
         try:
@@ -258,30 +260,3 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     old = flatten(before)
     return {name: value for name, value in flatten(after).items() if old.get(name) != value}
-
-
-def _batch_job() -> str | None:
-    """The id of the batch job that this process is the script of; None in salloc and outside."""
-    if os.environ.get("ENVIRONMENT") != "BATCH":
-        return None
-    return os.environ.get("SLURM_JOB_ID")
-
-
-def job_facts() -> dict[str, Any]:
-    """What Slurm says of this job, allow-listed; empty outside Slurm."""
-    names = {
-        "job": "SLURM_JOB_ID",
-        "array_job": "SLURM_ARRAY_JOB_ID",
-        "array_task": "SLURM_ARRAY_TASK_ID",
-        "restarts": "SLURM_RESTART_COUNT",
-        "partition": "SLURM_JOB_PARTITION",
-        "cluster": "SLURM_CLUSTER_NAME",
-        "nodelist": "SLURM_JOB_NODELIST",
-    }
-    facts = {name: os.environ.get(variable) for name, variable in names.items()}
-    return {name: fact for name, fact in facts.items() if fact is not None}
-
-
-def node_name() -> str:
-    """The node's name as Slurm knows it, else the host's."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

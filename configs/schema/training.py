@@ -189,3 +189,8 @@ class Resources(KeyGroup):
         ge=1,
     )
     hours: float = key(4.0, "time limit", "resources", free=True, unit="h", gt=0)
+
+    @property
+    def world(self) -> int:
+        """The world size: the number of ranks that these resources run."""
+        return self.nodes * (self.gpus_per_node or self.ranks_per_node or 1)

@@ -6,10 +6,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.disk import replace_file
+from configs.disk import read_safetensors_header, replace_file
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
-from configs.safetensors_header import read_header
 from finetune.aitoolkit.config import JOB
 from train.engine.checkpoint_files import (
     SUMS,
@@ -40,7 +39,7 @@ class LoraSnapshot:
 def metadata_step(lora: Path) -> int | None:
     """The step that ai-toolkit wrote into a LoRA file; None where the file is not whole."""
     try:
-        told = json.loads(read_header(lora).get("__metadata__", {}).get("training_info", "{}"))
+        told = json.loads(read_safetensors_header(lora).metadata.get("training_info", "{}"))
     except (ConfigError, ValueError):
         return None
     step = told.get("step") if isinstance(told, dict) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from configs.disk import replace_file
 from configs.errors import ConfigError
+from configs.terminal import printable
 from launch.doctor.gpu_flags import SPELLINGS, Gpus, best
 from launch.doctor.measurements import Measurement
 from launch.slurm import client
@@ -71,7 +72,7 @@ def text(
 
 def _host_line() -> str:
     """The line by which env/site.sh knows this host again; none for a name that all hosts have."""
-    host = _harmless(socket.getfqdn())
+    host = printable(socket.getfqdn())
     if host.startswith("localhost"):
         return (
             "# To be chosen by itself, this needs a line such as `# host: *.cluster.example.edu`."
@@ -80,12 +81,8 @@ def _host_line() -> str:
 
 
 def _comment(said: str, means: str) -> str:
-    return f"# {_harmless(said)}{f' ({_harmless(means)})' if means else ''}"
-
-
-def _harmless(said: str) -> str:
-    """Words of the cluster's, kept inside their comment."""
-    return "".join(c if c.isprintable() else " " for c in said)
+    # Escaped, so that the cluster's words stay inside the comment.
+    return f"# {printable(said)}{f' ({printable(means)})' if means else ''}"
 
 
 def write(path: Path, content: str, *, force: bool) -> bool:

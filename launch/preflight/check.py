@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from configs.terminal import printable
+
 GIB = 2**30
 
 
@@ -18,8 +20,7 @@ class CheckResult:
     def __str__(self) -> str:
         mend = f"; mend: {self.mend}" if self.mend else ""
         words = " ".join(f"{self.said}{mend}".split())
-        shown = "".join(c if c.isprintable() else "?" for c in words)
-        return f"{self.level:4}  {self.topic:12}  {shown}"
+        return f"{self.level:4}  {self.topic:12}  {printable(words)}"
 
 
 def passed(topic: str, said: str) -> CheckResult:

@@ -18,11 +18,11 @@ from launch.slurm.flags import Flags, spell
 def batch(subject: Subject) -> Iterator[CheckResult]:
     """Whether `train.global_batch` divides over the ranks."""
     try:
-        check_ranks(subject.config, world=subject.world)
+        check_ranks(subject.config, world=subject.config.resources.world)
     except ConfigError as error:
         yield failure("batch", str(error))
     else:
-        yield passed("batch", f"divides over {_ranks(subject.world)}")
+        yield passed("batch", f"divides over {_ranks(subject.config.resources.world)}")
 
 
 def _ranks(world: int) -> str:

@@ -61,7 +61,7 @@ def room(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
         return
     one = checkpoint_bytes(config, forecast.parameters)
     saves = subject.runs * (config.checkpoint.keep + 1)
-    files = saves * (subject.world + 2)
+    files = saves * (subject.config.resources.world + 2)
     need = f"{saves} checkpoints of {one / GIB:.3g} GiB"
     for found in rooms(_existing(subject.site.logs)):
         if found.size is not None and found.size < saves * one:

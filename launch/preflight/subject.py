@@ -29,12 +29,6 @@ class Subject:
     site: Site
     runs: int = 1
 
-    @property
-    def world(self) -> int:
-        """Ranks, as they are asked for."""
-        asked = self.config.resources
-        return asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
-
     def job(self) -> tuple[Flags, str]:
         """The flags and the text that `launch submit` would give to sbatch."""
         request = Request(

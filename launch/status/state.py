@@ -105,7 +105,7 @@ def standing(run: RunFolder) -> Standing:
 
 def _steps(run: RunFolder) -> int | None:
     try:
-        steps = run.asked()["train"]["steps"]
+        steps = run.config_tree()["train"]["steps"]
     except (ConfigError, KeyError, TypeError):
         return None
     return int(steps)

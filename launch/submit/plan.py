@@ -96,10 +96,8 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
 
 
 def _check_ranks(cell: Cell, *, source: str) -> None:
-    asked = cell.config.resources
     try:
-        world = asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1)
-        check_ranks(cell.config, world=world)
+        check_ranks(cell.config, world=cell.config.resources.world)
     except ConfigError as error:
         raise ConfigError(_of_cell(cell, source, error)) from None
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from configs.load import to_tree
 from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id
-from configs.run.records import RecordWriter
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags
@@ -106,11 +105,7 @@ def _withdraw(request: Request, run: RunFolder) -> None:
 
 
 def _record(run: RunFolder, event: str, **fields: str) -> None:
-    writer = RecordWriter(run.path, attempt=max(run.attempts(), default=0) + 1)
-    try:
-        writer.event(event, **fields)
-    finally:
-        writer.close()
+    run.record_event(max(run.attempts(), default=0) + 1, event, **fields)
 
 
 def _check_idle(run: RunFolder) -> None:

@@ -53,8 +53,7 @@ def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None
     check_paths(config)
     if not fits_a_directive(source.stem):
         raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
-    asked = config.resources
-    check_ranks(config, world=asked.nodes * (asked.gpus_per_node or asked.ranks_per_node or 1))
+    check_ranks(config, world=config.resources.world)
     return config
 
 

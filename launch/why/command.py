@@ -8,6 +8,7 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.run.folder import ROOT, RunFolder, find_runs, is_run
+from configs.terminal import printable
 from launch.status import submitted_jobs
 from launch.submit.site import logs_of_site
 from launch.why.causes import Diagnosis, judge
@@ -21,8 +22,8 @@ def why(name: str, *, form: str) -> int:
         print(json.dumps([_to_json(one) for one in verdicts], indent=1))
     else:
         for one in verdicts[:-1]:
-            print(_harmless(_title(one, run)))
-        print(_harmless(_text(verdicts[-1], run)))
+            print(printable(_title(one, run), keep="\n"))
+        print(printable(_text(verdicts[-1], run), keep="\n"))
     return int(verdicts[-1].cause is None and not _goes_on(verdicts[-1].scene))
 
 
@@ -70,11 +71,6 @@ def _name(verdict: Diagnosis) -> str:
         return "unknown: no end is recorded, and Slurm knows no job of it"
     waits = scene.start.state == "PENDING"
     return f"waits ({scene.start.reason})" if waits else "has not ended"
-
-
-def _harmless(text: str) -> str:
-    """Text that a terminal only shows: logs and names may hold anything."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def _title(verdict: Diagnosis, run: RunFolder | None) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.terminal import printable
+
 # Of a longer file the end is read.
 MOST_BYTES = 8 * 2**20
 
@@ -18,7 +20,7 @@ class Quote:
     text: str
 
     def __str__(self) -> str:
-        shown = "".join(c if c.isprintable() else " " for c in self.text.strip())
+        shown = printable(self.text.strip().expandtabs())
         return f"{self.path}:{self.number}: {shown if len(shown) <= 200 else f'{shown[:197]}...'}"
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from configs.disk import IMAGE_SUFFIXES
 from configs.errors import DataError
 from train.data.source import Source
-
-SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,9 @@ def _listed_by_folder(folder: Path) -> Listing:
     for number, name in enumerate(names):
         found = sorted(file for file in (folder / name).iterdir() if _is_image(file))
         if not found:
-            raise DataError(f"{folder / name}: a class without images ({', '.join(SUFFIXES)})")
+            raise DataError(
+                f"{folder / name}: a class without images ({', '.join(IMAGE_SUFFIXES)})"
+            )
         files += found
         labels += [number] * len(found)
     return Listing(files=files, labels=labels, names=names)
@@ -86,7 +87,7 @@ def _read_labels(table: Path) -> dict[str, str]:
 
 
 def _is_image(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES
+    return file.suffix.lower() in IMAGE_SUFFIXES
 
 
 class ImageFolder(Source):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from configs.checks.batch import BatchLayout
-from configs.run.folder import node_name
+from configs.run.slurm_env import node_name
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, to_rank_0
 from train.model.build import network_macs

@@ -12,7 +12,7 @@ import torch
 
 from configs.errors import ConfigError, DataError
 from configs.run.failures import FAILURES, find_reason
-from configs.run.folder import node_name
+from configs.run.slurm_env import node_name
 
 
 class RunFailure(RuntimeError):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torch.distributed import PrefixStore
 
-from configs.run.folder import node_name
+from configs.run.slurm_env import node_name
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.failure import RunFailure, leave_note
 

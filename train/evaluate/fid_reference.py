@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.load import expect, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
 from train.data.catalog import open_source
-from train.data.folder import SUFFIXES, ImageFolder, Listing
+from train.data.folder import ImageFolder, Listing
 from train.data.latents.store import read_index
 from train.data.source import Source, training_split
 from train.evaluate.drawing import pixels_of
@@ -137,9 +138,9 @@ def _data_of(run: RunFolder, config: Pretrain) -> tuple[Source, str]:
 
 def _folder(folder: Path, *, size: int) -> tuple[Source, str]:
     """All images in a folder and below it, and a checksum of their names, sizes and times."""
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
     if not files:
-        raise ConfigError(f"{folder}: no images ({', '.join(sorted(SUFFIXES))})")
+        raise ConfigError(f"{folder}: no images ({', '.join(sorted(IMAGE_SUFFIXES))})")
     marks = hashlib.sha256()
     for file in files:
         facts = file.stat()

@@ -13,7 +13,6 @@ import torch
 from configs.checks.batch import divide
 from configs.disk import replace_file
 from configs.run.folder import RunFolder
-from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.metrics import log
@@ -75,13 +74,10 @@ def _known(run: RunFolder, setting: dict[str, Any]) -> dict[str, Any] | None:
 def _record(run: RunFolder, attempt: int, found: dict[str, Any], setting: dict[str, Any]) -> None:
     kept = found | {"setting": setting}
     replace_file(run.attempt(attempt) / "tuned.json", json.dumps(kept, indent=1))
-    writer = RecordWriter(run.path, attempt=attempt)
-    try:
-        writer.event(
-            "tuned",
-            micro_batch=found["micro_batch"],
-            tried=found["tried"],
-            found_in_attempt=found["attempt"],
-        )
-    finally:
-        writer.close()
+    run.record_event(
+        attempt,
+        "tuned",
+        micro_batch=found["micro_batch"],
+        tried=found["tried"],
+        found_in_attempt=found["attempt"],
+    )

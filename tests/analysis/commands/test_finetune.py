@@ -152,7 +152,7 @@ def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
     grid_of_runs: list[str],
 ) -> None:
     other = RunFolder(Path(grid_of_runs[1]))
-    asked = merge(other.asked(), {"sample.seed": 7})
+    asked = merge(other.config_tree(), {"sample.seed": 7})
     other.config_file.write_text(dump_yaml(to_tree(resolve(asked, source="test"))))
     save_sample(Path(grid_of_runs[2]), 500, run="somebody-elses")
     found = sample_grids(read_logs(grid_of_runs))

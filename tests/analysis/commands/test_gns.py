@@ -286,7 +286,7 @@ def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
     copy = planted(tmp_path / "stratified", steps=30)
     config = copy / "config.yaml"
     config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
-    assert RunFolder(copy).asked()["objective"]["sampler"] == "stratified"
+    assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
     _, found, said = asked(capsys, copy)
     assert found["steps"][0]["variance_reduction"] == []
     assert "times are stratified" in said

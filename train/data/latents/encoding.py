@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from configs.disk import HALF, replace_file
+from configs.disk import PARTIAL_SUFFIX, replace_file
 from configs.errors import ConfigError, DataError
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
@@ -104,7 +104,7 @@ class Encoder:
             raise ConfigError(f"encode.out {self.out}: not empty, and no store; name another")
         else:
             replace_file(file, json.dumps(asked, indent=1) + "\n")
-        for left in (*self.out.glob(".*.partial"), *self.out.glob(f".*{HALF}")):
+        for left in (*self.out.glob(".*.partial"), *self.out.glob(f".*{PARTIAL_SUFFIX}")):
             left.unlink()
 
     def _asked(self) -> dict[str, object]:

@@ -9,23 +9,19 @@ None of them is pickled, and whatever cannot be read is a `DataError` that names
 """
 
 import hashlib
-import json
 import os
-import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from configs.errors import DataError
+from configs.disk import read_safetensors_header
+from configs.errors import ConfigError, DataError
 
 INDEX, ENCODING = "index.json", "encoding.json"
 DTYPES = {"float16": "F16", "float32": "F32"}
 RERUN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
-# As safetensors itself limits it.
-_LONGEST_HEADER = 100_000_000
 _Read = TypeVar("_Read", bound="StoreModel")
 
 
@@ -125,44 +121,6 @@ def read_part(file: Path, kind: type[_Read]) -> _Read:
         raise DataError(f"{file}: {where or 'the file'}: {first['msg']}; {RERUN}") from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tensor:
-    """Where a tensor lies in a safetensors file, in bytes from its beginning."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
-def read_header(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, whose bytes are all there; `DataError` otherwise."""
-    try:
-        with file.open("rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-            (length,) = struct.unpack("<Q", opened.read(8))
-            if length > min(size, _LONGEST_HEADER):
-                raise ValueError("its header is longer than the file")
-            header = json.loads(opened.read(length))
-            tensors = {
-                name: Tensor(
-                    dtype=entry["dtype"],
-                    shape=tuple(entry["shape"]),
-                    begin=8 + length + entry["data_offsets"][0],
-                    end=8 + length + entry["data_offsets"][1],
-                )
-                for name, entry in header.items()
-                if name != "__metadata__"
-            }
-    except FileNotFoundError:
-        raise DataError(f"{file}: missing; {RERUN}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise DataError(f"{file}: not a safetensors file: {error}; {RERUN}") from None
-    if max((tensor.end for tensor in tensors.values()), default=0) > size:
-        raise DataError(f"{file}: cut short at {size} bytes; {RERUN}")
-    return tensors
-
-
 class ShardFile:
     """One shard, open for reading; examples are read by position, never mapped.
 
@@ -170,7 +128,10 @@ class ShardFile:
     """
 
     def __init__(self, file: Path, entry: ShardEntry, index: Index) -> None:
-        tensors = read_header(file)
+        try:
+            tensors = read_safetensors_header(file, fix=RERUN).tensors
+        except ConfigError as error:
+            raise DataError(str(error)) from None
         moments, label = tensors.get("moments"), tensors.get("label")
         shape = (entry.examples, index.flips, index.moments, *index.shape)
         if moments is None or (moments.dtype, moments.shape) != (DTYPES[index.dtype], shape):
