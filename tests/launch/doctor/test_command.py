@@ -82,7 +82,7 @@ def test_a_site_file_without_a_spelling_says_that_none_was_measured() -> None:
 def test_words_of_the_cluster_stay_in_their_comment() -> None:
     evil = Measurement(name="Slurm", value="22\nrm -rf x", means="a\x1bb")
     lines = site_file.text("mine", [evil], [], flags=[]).splitlines()
-    assert "# Slurm: 22 rm -rf x (a b)" in lines
+    assert r"# Slurm: 22\nrm -rf x (a\x1bb)" in lines
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "a.sh"])

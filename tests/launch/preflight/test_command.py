@@ -290,7 +290,7 @@ def test_variables_that_override_a_plain_sbatch_are_warned_of(
 
 def test_a_line_holds_no_escape_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert show([failure("data", "\x1b[2J\nevil")]) == 1
-    assert capsys.readouterr().out == "fail  data          ?[2J evil\n"
+    assert capsys.readouterr().out == "fail  data          \\x1b[2J evil\n"
 
 
 def test_a_config_and_a_script_are_not_asked_at_once(launch: Launch) -> None:
