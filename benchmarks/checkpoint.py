@@ -18,7 +18,7 @@ import torch
 from benchmarks.interleave import Stopwatch, conditions, interleave, parser, ratio, report
 from configs.load import expect, resolve
 from configs.schema import Pretrain
-from train.engine.checkpoint import CheckpointSaver, TrainingState, load_checkpoint
+from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_checkpoint
 from train.engine.checkpoint_files import newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group, read_ranks
@@ -65,11 +65,11 @@ class Bench:
     def __init__(self, config: Pretrain, folder: Path) -> None:
         network = build_network(config)
         optimizer = make_optimizer(network, config.optimizer)
-        self._state = TrainingState(
+        self._state = CheckpointState(
             network=network,
-            average=EMA(network, decay=0.9, warmup=False),
+            ema=EMA(network, decay=0.9, warmup=False),
             optimizer=optimizer,
-            scale=LossScaler(fp16=False),
+            scaler=LossScaler(fp16=False),
             clocks=Clocks(torch.device("cpu")),
         )
         self._folder, self._file = folder / "ours", folder / "peer.pt"

@@ -28,8 +28,9 @@ from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
+from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.model.build import build_network
-from train.pretrain.optimizer import clip_factor, gradient_norm, make_optimizer, scale_gradients
+from train.pretrain.optimizer import make_optimizer
 
 SETTINGS = ("fp32 eager", "fp32 compiled", "bf16 eager", "bf16 compiled")
 PURE = ("bf16 weights eager", "bf16 weights compiled")

@@ -25,12 +25,13 @@ from train.data.loader import Microbatch
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import Ranks, process_group, read_ranks
+from train.engine.gradients import clip_factor, scale_gradients, squared_gradient_norm
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.model.build import build_network
 from train.model.parallelize import autocast, gradient_sync, parallelize
-from train.pretrain.optimizer import clip_factor, gradient_squares, make_optimizer, scale_gradients
+from train.pretrain.optimizer import make_optimizer
 
 WARMUP = 3
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -119,7 +120,7 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
                     noise.after_backward(batch, factor=share)
         if noise:
             noise.hook.restore_gradients()
-        squares = gradient_squares(network)
+        squares = squared_gradient_norm(network)
         scale_gradients(network, clip_factor(squares.sqrt().float(), config.optimizer.clip))
         if noise:
             noise.finish_step(squares, scale=1.0, counted=True)

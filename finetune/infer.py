@@ -16,9 +16,9 @@ from configs.run.folder import RunFolder
 from configs.schema import Infer
 from finetune.native.base_model import hide_progress_bars
 from finetune.native.pipeline import LoraPipeline, save_image, save_row
-from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.clocks import Clocks
-from train.engine.distributed import agreed, from_every_rank, process_group
+from train.engine.distributed import from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import MetricsLogger, log
 from train.engine.stop import StopRequest
@@ -37,7 +37,7 @@ class ImageRequest:
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an infer attempt; return 0 if it leaves the run folder in order."""
-    return carry_out(run, Infer, _run, number=number)
+    return run_attempt(run, Infer, _run, number=number)
 
 
 def _run(attempt: Attempt[Infer]) -> None:
@@ -65,7 +65,7 @@ def _run(attempt: Attempt[Infer]) -> None:
         at = _at(sum(image.file.is_file() for image in images))
         if stop is StopRequest.GO_ON and ranks.rank == 0:
             save_row([image.file for image in images[:: config.images]], run.samples / "all.png")
-        conclude(metrics, stop, at | clocks.fields())
+        finish(metrics, stop, at | clocks.fields())
 
 
 def _images(run: RunFolder, config: Infer, spec: InferSpec) -> Iterator[ImageRequest]:
@@ -88,7 +88,7 @@ def _sample_all(
     """Sample one image per rank at a time until a stop request; `done` images exist already."""
     ranks = attempt.ranks
     for begin in range(0, len(missing), ranks.world):
-        stop = StopRequest(agreed(attempt.watch.request()))
+        stop = StopRequest(max_over_ranks(attempt.stop_signals.request()))
         if stop is not StopRequest.GO_ON:
             return stop
         mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]

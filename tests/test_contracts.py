@@ -1,7 +1,7 @@
 """Imports form a star around configs, and what must start fast loads no torch.
 
-One ray is longer: `finetune` may import `train`, whose frame of an attempt it shares (ranks,
-wishes, clocks, records, checkpoints, the watch over hanging), rather than hold a second copy.
+The exception is `finetune`, which imports `train.engine` (attempts, ranks, stop signals, clocks,
+records, checkpoints, the watchdog) rather than hold a second copy.
 """
 
 import ast
@@ -31,6 +31,19 @@ def test_a_part_imports_no_other_part_but_what_it_may(part: str) -> None:
     allowed = ALLOWED.get(part, {part, "configs"})
     for path in Path(part).rglob("*.py"):
         assert imported(path) & set(PARTS) <= allowed, path
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules that a file imports by their full names."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.module or "" for node in tree if isinstance(node, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("part", ["finetune", "train/engine"])
+def test_finetune_and_the_engine_import_nothing_of_train_but_the_engine(part: str) -> None:
+    for path in Path(part).rglob("*.py"):
+        of_train = {name for name in imported_modules(path) if name.split(".")[0] == "train"}
+        assert all(name.startswith("train.engine.") for name in of_train), (path, of_train)
 
 
 def test_configs_and_analysis_never_name_torch() -> None:

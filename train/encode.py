@@ -15,8 +15,8 @@ from configs.run.folder import RunFolder
 from configs.schema.encode import Encode, Encoding
 from train.data.latents.encoding import Encoder
 from train.data.latents.store import INDEX, Shard
-from train.engine.attempt import Attempt, carry_out, conclude
-from train.engine.distributed import Ranks, agreed, from_every_rank, process_group
+from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.distributed import Ranks, from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
@@ -38,7 +38,7 @@ class Progress:
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at encoding; the exit code (0 whenever the run folder is in order)."""
-    return carry_out(run, Encode, _run, number=number)
+    return run_attempt(run, Encode, _run, number=number)
 
 
 def _run(attempt: Attempt[Encode]) -> None:
@@ -54,8 +54,8 @@ def _run(attempt: Attempt[Encode]) -> None:
             metrics.event(event, **last.fields())
             log.info("%d of %d shards", last.shards, last.of_shards)
 
-        request = encode(config.encode, ranks, request=attempt.watch.request, report=report)
-        conclude(metrics, request, last.fields())
+        request = encode(config.encode, ranks, request=attempt.stop_signals.request, report=report)
+        finish(metrics, request, last.fields())
 
 
 def encode(
@@ -82,7 +82,7 @@ def encode(
     report(_progress(records, encoder))
     missing = [number for number in range(encoder.shards) if number not in records]
     for begin in range(0, len(missing), ranks.world):
-        heard = StopRequest(agreed(request()))
+        heard = StopRequest(max_over_ranks(request()))
         if heard is not StopRequest.GO_ON:
             return heard
         turn = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]

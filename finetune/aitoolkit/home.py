@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 from configs.checks.aitoolkit_home import Home
-from train.engine.distributed import VARIABLES
+from train.engine.distributed import TORCHRUN_VARIABLES
 
 # Ours would be imported in place of its own; what torchrun set would make its accelerate wait for
 # peers; and with HF_HUB_OFFLINE it loads Flux schnell not even from local files.
 _OURS = frozenset(
     (
-        *VARIABLES,
+        *TORCHRUN_VARIABLES,
         "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "HF_HUB_OFFLINE", "SEED",
     )
 )  # fmt: skip

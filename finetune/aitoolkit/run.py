@@ -20,16 +20,16 @@ from finetune.aitoolkit.monitor import Monitor, Stop
 from finetune.aitoolkit.process import Process
 from finetune.aitoolkit.progress import StepRecords
 from finetune.aitoolkit.timeline import Timeline
-from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks
-from train.engine.environment import place
+from train.engine.environment import rank_placement
 from train.engine.metrics import MetricsLogger, log
 from train.engine.stop import StopRequest
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at fine-tuning by ai-toolkit; 0 whenever the run folder is in order."""
-    return carry_out(run, Finetune, _run, number=number)
+    return run_attempt(run, Finetune, _run, number=number)
 
 
 def _run(attempt: Attempt[Finetune]) -> None:
@@ -55,7 +55,7 @@ def _run(attempt: Attempt[Finetune]) -> None:
             drive.process.kill()
     saved = drive.stop.saved
     at = {"step": saved, "images": saved * config.train.global_batch}
-    conclude(metrics, request, at | timeline.now().fields())
+    finish(metrics, request, at | timeline.now().fields())
     if request is not StopRequest.LEAVE:
         drive.collector.tidy()
 
@@ -112,7 +112,7 @@ def _start(
         steps=StepRecords(every=every, last=last, images_per_step=images),
         collector=Collector(root, run, keep=config.checkpoint.keep),
         metrics=metrics,
-        watch=attempt.watch,
+        watch=attempt.stop_signals,
         stop=Stop(saved=start),
     )
 
@@ -125,7 +125,7 @@ def _kept(attempt: Attempt[Finetune]) -> Path:
 def _facts(config: Finetune, home: Home, ranks: Ranks) -> dict[str, object]:
     batch = config.train.micro_batch or config.train.global_batch
     return {
-        "placement": [place(ranks)],
+        "placement": [rank_placement(ranks)],
         "versions": versions(home),
         "ranks": 1,
         "replicate": 1,

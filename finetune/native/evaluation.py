@@ -16,7 +16,7 @@ from finetune.native.lora import LEARNED, active, training_adapters
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, ImageSpec, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
-from train.engine.context import TrainingContext
+from train.engine.attempt import TrainingContext
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
 from train.engine.ema import EMA
 
@@ -120,7 +120,7 @@ class LoraEvaluator:
     fixed_noise_loss: FixedNoiseLoss
     pipeline: ImagePipeline
 
-    def due(self, step: int) -> list[Callable[[], None]]:
+    def due_evaluations(self, step: int) -> list[Callable[[], None]]:
         """Return the evaluation that is due after a step; one is due after the last step."""
         config = self._config
         is_due = self._is_due(step, config.validation.every, config.sample.every)
@@ -141,7 +141,7 @@ class LoraEvaluator:
     def evaluate(self) -> None:
         """Record the loss at fixed noises and draw the samples, each if it is due."""
         context, step = self.context, self.context.state.step
-        with self.average.in_place():
+        with self.average.swapped_in():
             if self._is_due(step, self._config.validation.every):
                 reduction = self.fixed_noise_loss.evaluate()
                 context.clocks.lap("eval", drain=True)

@@ -17,7 +17,7 @@ from configs.schema import Finetune
 from configs.schema.finetune import Lora
 from finetune.native.rng import initial_lora_a
 from train.engine.attempt import Attempt
-from train.engine.checkpoint import CheckpointSaver, TrainingState
+from train.engine.checkpoint import CheckpointSaver, CheckpointState
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import from_every_rank
 from train.engine.ema import EMA
@@ -181,7 +181,7 @@ class LoraSaver(CheckpointSaver):
             is_superseded=attempt.is_superseded,
         )
 
-    def save(self, state: TrainingState) -> None:
+    def save(self, state: CheckpointState) -> None:
         """Save LoRA files and checkpoint. Collective.
 
         Raise `RunFailure` if ranks hold different weights.
@@ -194,9 +194,9 @@ class LoraSaver(CheckpointSaver):
     def _save_files(self, step: int) -> None:
         run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
         metadata = {"run": run.name, "step": str(step)}
-        with self._lora_average.in_place():
+        with self._lora_average.swapped_in():
             weights.save(run.lora / name, metadata=metadata)
-        if self._lora_average.average:
+        if self._lora_average.weights:
             weights.save(run.lora / "raw" / name, metadata=metadata)
         for folder in (run.lora, run.lora / "raw"):
             for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:

@@ -32,10 +32,9 @@ from finetune.native.lora import (
 from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
-from train.engine.attempt import Attempt, carry_out
-from train.engine.checkpoint import TrainingState, load_newest
+from train.engine.attempt import Attempt, begin_training, run_attempt
+from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks
-from train.engine.context import begin_training
 from train.engine.distributed import process_group
 from train.engine.ema import EMA
 from train.engine.environment import versions
@@ -59,7 +58,7 @@ class _Prepared:
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out a fine-tuning attempt; return 0 if it leaves the run folder in order."""
-    return carry_out(run, Finetune, _run, number=number)
+    return run_attempt(run, Finetune, _run, number=number)
 
 
 def _run(attempt: Attempt[Finetune]) -> None:
@@ -72,7 +71,7 @@ def _run(attempt: Attempt[Finetune]) -> None:
         prepared = _prepare(attempt, clocks)
         attempt.note(**_facts(config, layout, prepared))
         loop = _loop(attempt, layout, prepared, clocks)
-        loop.context.conclude(loop.train())
+        loop.context.finish(loop.train())
 
 
 def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
@@ -109,11 +108,11 @@ def _loop(
     transformer = prepared.transformer
     optimizer = make_optimizer(weights, config.optimizer)
     average = EMA(weights, decay=config.train.ema_decay, warmup=True)
-    state = TrainingState(
+    state = CheckpointState(
         network=weights,
-        average=average,
+        ema=average,
         optimizer=optimizer,
-        scale=LossScaler(fp16=False),
+        scaler=LossScaler(fp16=False),
         clocks=clocks,
     )
     load_newest(attempt.run.checkpoints, state)

@@ -14,9 +14,9 @@ from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
 from finetune.native.optimizer import sum_gradients
-from train.engine.context import TrainingContext
+from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
-from train.pretrain.optimizer import clip_factor, gradient_norm, scale_gradients
+from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class LoraStep:
         loss = torch.zeros((), device=context.attempt.ranks.device)
         for index in range(context.layout.accumulation):
             loss = self._backward(step, index)
-        context.arrivals.note()
+        context.arrivals.mark()
         sum_gradients(self.weights)
         context.finite.check()
         norm = gradient_norm(self.weights)
@@ -63,13 +63,13 @@ class LoraStep:
         context.clocks.lap("train")
         batch = self.batches.microbatch(step, index)
         context.clocks.lap("data")
-        context.hang.passes()
+        context.watchdog.progress()
         batch = batch.to(device)
         with autocast(device, config.train.precision):
             per_image = losses(self.transformer, batch)
-        context.hang.passes()
+        context.watchdog.progress()
         # Gradients are summed over ranks, so each image counts 1/global_batch.
         (per_image.sum() / config.train.global_batch).backward()
         loss = per_image.detach().sum(dtype=torch.float64)
-        context.interval.add(loss, skipped=0)
+        context.losses.add(loss, skipped=0)
         return loss

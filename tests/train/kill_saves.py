@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from configs.load import load
-from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest
+from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest
 from train.engine.checkpoint_files import newest
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
@@ -24,17 +24,17 @@ from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
 
-def make_state() -> tuple[TrainingState, torch.nn.Module]:
+def make_state() -> tuple[CheckpointState, torch.nn.Module]:
     config = load(Path("configs/pretrain/digits.yaml"), ["model.depth=2", "model.width=64"])
     network = build_network(config)
     average = EMA(network, decay=0.9, warmup=False)
     optimizer = make_optimizer(network, config.optimizer)
     clocks = Clocks(torch.device("cpu"))
-    return TrainingState(
+    return CheckpointState(
         network=network,
-        average=average,
+        ema=average,
         optimizer=optimizer,
-        scale=LossScaler(fp16=False),
+        scaler=LossScaler(fp16=False),
         clocks=clocks,
     ), network
 

@@ -1,74 +1,134 @@
-"""An attempt at a run of any kind: what it is given, and the word of how it ended."""
+"""One attempt at a run of any kind, and the context that a training shares within it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
+from configs.checks.batch import BatchLayout
 from configs.load import Kind, expect
 from configs.run.folder import RunFolder
+from configs.schema import Finetune, Pretrain
+from train.engine.checkpoint import CheckpointState
+from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks, read_ranks
 from train.engine.environment import placement
-from train.engine.failure import leave_note
-from train.engine.metrics import MetricsLogger, log, start_logging
-from train.engine.stop import ENDS, StopRequest, StopSignals
+from train.engine.failure import write_error
+from train.engine.metrics import ArrivalLog, LossAccumulator, MetricsLogger, log, start_logging
+from train.engine.numerics import NonFiniteCheck
+from train.engine.stop import END_EVENTS, StopRequest, StopSignals
+from train.engine.watchdog import HangWatchdog
+
+Training = TypeVar("Training", Pretrain, Finetune)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt(Generic[Kind]):
-    """One attempt at a run, the place of this rank in it, and who may wish it to leave."""
+    """One attempt at a run, as one of its ranks sees it."""
 
     run: RunFolder
     number: int
     config: Kind
     ranks: Ranks
-    watch: StopSignals
+    stop_signals: StopSignals
 
     @property
     def folder(self) -> Path:
-        """Where it keeps what is its own."""
+        """The attempt's own folder inside the run folder."""
         return self.run.attempt(self.number)
 
     def is_superseded(self) -> bool:
-        """Whether a newer attempt has begun."""
+        """Return whether a newer attempt has begun."""
         return self.run.attempt(self.number + 1).exists()
 
     def note(self, **facts: Any) -> None:
-        """Tell the manifest where every rank is, and `facts`; every rank must ask."""
+        """Write the placement of all ranks and `facts` to the manifest. Collective."""
         places = placement(self.ranks)
         if places is not None:
             self.run.note(self.number, placement=places, **facts)
 
     def open_metrics(self, *, tensorboard: bool = False) -> MetricsLogger:
-        """Its journal, to be closed by `conclude`."""
+        """Open the metrics logger of this attempt; `finish` closes it."""
         return MetricsLogger(
             self.run, attempt=self.number, rank=self.ranks.rank, tensorboard=tensorboard
         )
 
 
-Work = Callable[[Attempt[Kind]], None]
+def run_attempt(
+    run: RunFolder, kind: type[Kind], work: Callable[[Attempt[Kind]], None], *, number: int
+) -> int:
+    """Do the `work` of attempt `number`; return 0 unless it raised.
 
-
-def carry_out(run: RunFolder, kind: type[Kind], work: Work[Kind], *, number: int) -> int:
-    """Do the `work` of attempt `number`; 0 whenever it left the run folder in order."""
+    An exception is logged and written to the attempt's `error.json`.
+    """
     ranks = read_ranks()
     config = expect(run.config(number), kind, source=run.path)
     folder = run.attempt(number)
     start_logging(folder, rank=ranks.rank, console_ranks=config.log.console_ranks)
     try:
-        watch = StopSignals(run, attempt=number)
-        work(Attempt(run=run, number=number, config=config, ranks=ranks, watch=watch))
+        signals = StopSignals(run, attempt=number)
+        work(Attempt(run=run, number=number, config=config, ranks=ranks, stop_signals=signals))
     except Exception as error:
-        leave_note(folder, error, rank=ranks.rank)
+        write_error(folder, error, rank=ranks.rank)
         log.exception("rank %d failed: %s", ranks.rank, error)
         return 1
     return 0
 
 
-def conclude(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:
-    """Record how the work ended, with `fields`, unless a newer attempt is there to do that."""
+def finish(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:
+    """Record how the work ended, with `fields`, and close `metrics`.
+
+    If a newer attempt runs, the record is left to it.
+    """
     if request is StopRequest.LEAVE:
         log.warning("a newer attempt has begun: leaving")
     else:
-        metrics.event(ENDS[request], **fields)
+        metrics.event(END_EVENTS[request], **fields)
     metrics.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingContext(Generic[Training]):
+    """Shared by the loop, the step and the evaluator of one training."""
+
+    attempt: Attempt[Training]
+    layout: BatchLayout
+    state: CheckpointState
+    clocks: Clocks
+    losses: LossAccumulator
+    metrics: MetricsLogger
+    arrivals: ArrivalLog
+    watchdog: HangWatchdog
+    finite: NonFiniteCheck
+
+    @property
+    def at(self) -> dict[str, int]:
+        """The progress so far, as fields of a record."""
+        return {"step": self.state.step, "images": self.state.images}
+
+    def finish(self, request: StopRequest) -> None:
+        """Record how training ended, unless a newer attempt runs, and close the logs."""
+        finish(self.metrics, request, self.at | self.clocks.fields())
+        self.arrivals.close()
+
+
+def begin_training(
+    attempt: Attempt[Training], *, layout: BatchLayout, state: CheckpointState, clocks: Clocks
+) -> TrainingContext[Training]:
+    """Make the context of a training that goes on from `state`, and record that it has started."""
+    config, ranks = attempt.config, attempt.ranks
+    context = TrainingContext(
+        attempt=attempt,
+        layout=layout,
+        state=state,
+        clocks=clocks,
+        losses=LossAccumulator(ranks.device),
+        metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
+        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank),
+        watchdog=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
+        finite=NonFiniteCheck(ranks.device),
+    )
+    context.metrics.event("started", **context.at)
+    if state.step:
+        log.info("resumed from step %d", state.step)
+    return context

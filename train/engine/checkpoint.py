@@ -36,20 +36,20 @@ from train.engine.metrics import log
 from train.engine.numerics import LossScaler
 
 
-class TrainingState(Stateful):
+class CheckpointState(Stateful):
     """Weights, their average, moments, progress, loss scale and clocks: tensors alone."""
 
     def __init__(
         self,
         *,
         network: nn.Module,
-        average: EMA,
+        ema: EMA,
         optimizer: AdamW,
-        scale: LossScaler,
+        scaler: LossScaler,
         clocks: Clocks,
     ) -> None:
-        self._network, self._average = network, average
-        self._optimizer, self._scale, self._clocks = optimizer, scale, clocks
+        self._network, self._ema = network, ema
+        self._optimizer, self._scaler, self._clocks = optimizer, scaler, clocks
         self.step = 0
         self.images = 0
 
@@ -59,10 +59,13 @@ class TrainingState(Stateful):
         clocks = {name: _number(seconds) for name, seconds in self._clocks.seconds.items()}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
-            "average": self._average.average,
+            "average": self._ema.weights,
             "optimizer": {name: self._moments(p) for name, p in parameters.items()},
             "progress": {"step": _number(self.step), "images": _number(self.images)},
-            "loss_scale": {"value": _number(self._scale.value), "good": _number(self._scale.good)},
+            "loss_scale": {
+                "value": _number(self._scaler.value),
+                "good": _number(self._scaler.good),
+            },
             "clocks": clocks,
         }
 
@@ -70,8 +73,8 @@ class TrainingState(Stateful):
         """Take up the numbers; the tensors of `state_dict` were filled in place."""
         self.step = int(state["progress"]["step"])
         self.images = int(state["progress"]["images"])
-        self._scale.value = float(state["loss_scale"]["value"])
-        self._scale.good = int(state["loss_scale"]["good"])
+        self._scaler.value = float(state["loss_scale"]["value"])
+        self._scaler.good = int(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
 
@@ -114,7 +117,7 @@ class CheckpointSaver:
         self._pending: tuple[concurrent.futures.Future[object], SavedCheckpoint] | None = None
         self._finished: list[SavedCheckpoint] = []
 
-    def save(self, state: TrainingState) -> None:
+    def save(self, state: CheckpointState) -> None:
         """Save `state` as the newest checkpoint; every rank must."""
         self.wait()
         name, saved = step_name(state.step), SavedCheckpoint(step=state.step, images=state.images)
@@ -180,7 +183,7 @@ def _on_rank_0(act: Callable[[], None]) -> None:
         raise error
 
 
-def load_newest(folder: Path, state: TrainingState) -> bool:
+def load_newest(folder: Path, state: CheckpointState) -> bool:
     """Load the newest whole checkpoint into `state`; False where there is none."""
     name = agree_on_newest(folder)
     if name is not None:
@@ -188,7 +191,7 @@ def load_newest(folder: Path, state: TrainingState) -> bool:
     return name is not None
 
 
-def load_checkpoint(checkpoint: Path, state: TrainingState) -> None:
+def load_checkpoint(checkpoint: Path, state: CheckpointState) -> None:
     """Load one checkpoint into `state`."""
     with first_cause():
         dcp.load({"training": state}, checkpoint_id=checkpoint)

@@ -17,7 +17,7 @@ from configs.checks.batch import BatchLayout
 from configs.errors import ConfigError
 
 # What torchrun tells a rank, and a command of its own must not take for its place.
-VARIABLES = (
+TORCHRUN_VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
     "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
@@ -145,7 +145,7 @@ class Agreement:
         return int(ballot.item())
 
 
-def agreed(mine: int) -> int:
+def max_over_ranks(mine: int) -> int:
     """The largest vote of all ranks, here and now; every rank must ask."""
     agreement = Agreement()
     agreement.vote(mine)

@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights, which samples are drawn from."""
+"""The exponential moving average (EMA) of the weights, which samples are drawn from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from configs.schema.training import Train
 
 
 class EMA:
-    """An average of every parameter; of sharded parameters, of the shard of this rank.
+    """An average of every parameter, or of this rank's shard of it.
 
-    With decay None there is no average: `average` is empty, and the weights stand for it.
+    With `decay=None` no average is kept: `weights` is empty and the model's own weights are used.
     """
 
     def __init__(self, model: nn.Module, *, decay: float | None, warmup: bool) -> None:
@@ -21,19 +21,19 @@ class EMA:
         self._sharded = [part for part in model.modules() if isinstance(part, FSDPModule)]
         named = dict(model.named_parameters()) if decay is not None else {}
         self._live: list[Tensor] = list(named.values())
-        self.average = {name: parameter.detach().clone() for name, parameter in named.items()}
+        self.weights = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Move towards the weights after optimizer step `step` (from 1)."""
+        """Move the average towards the model's weights after optimizer step `step` (from 1)."""
         if self._decay is None:
             return
         decay = min(self._decay, (1 + step) / (10 + step)) if self._warmup else self._decay
-        torch._foreach_lerp_(list(self.average.values()), self._live, 1 - decay)
+        torch._foreach_lerp_(list(self.weights.values()), self._live, 1 - decay)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The model holds the averaged weights inside the `with`, its own after it."""
+    def swapped_in(self) -> Iterator[None]:
+        """Give the model the averaged weights inside the `with`, and its own again after it."""
         self._swap()
         try:
             yield
@@ -43,16 +43,16 @@ class EMA:
     @torch.no_grad()
     def _swap(self) -> None:
         for part in self._sharded:
-            # What is still gathered from a forward pass would be used again as it is.
+            # Parameters that are still gathered from a forward pass would be used as they are.
             part.reshard()
-        for mine, live in zip(self.average.values(), self._live, strict=True):
+        for average, live in zip(self.weights.values(), self._live, strict=True):
             held: Tensor = live.clone()
-            live.copy_(mine)
-            mine.copy_(held)
+            live.copy_(average)
+            average.copy_(held)
 
 
 def batch_decay(config: Train) -> float | None:
-    """The decay per step; of `ema_decay` at batch `ema_batch`, decay^(global_batch / ema_batch)."""
+    """Return the decay per step: ema_decay^(global_batch / ema_batch) if `ema_batch` is set."""
     if config.ema_decay is None or config.ema_batch is None:
         return config.ema_decay
     return float(config.ema_decay ** (config.global_batch / config.ema_batch))

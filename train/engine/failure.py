@@ -49,7 +49,7 @@ def reason_of(error: BaseException) -> str:
     return reason_of(chained) if chained is not None else "crash"
 
 
-def leave_note(attempt: Path, error: BaseException, *, rank: int, node: str | None = None) -> None:
+def write_error(attempt: Path, error: BaseException, *, rank: int, node: str | None = None) -> None:
     """Write `error.json` in the attempt, unless a rank failed before: the first is the cause.
 
     `rank` is the one that failed, on `node` (this one where it is None).

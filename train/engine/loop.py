@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol
 import torch
 from torch import Tensor
 
+from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
-from train.engine.context import Training, TrainingContext
 from train.engine.distributed import Agreement
 from train.engine.profiler import ProfileWindow
 from train.engine.stop import StopRequest
@@ -33,7 +33,7 @@ class TrainStep(Protocol):
 class Evaluator(Protocol):
     """What a kind of training looks at on the way; every rank must ask."""
 
-    def due(self, step: int) -> list[Callable[[], None]]:
+    def due_evaluations(self, step: int) -> list[Callable[[], None]]:
         """The looks that are due after a step, in order; each books its own time."""
         ...
 
@@ -55,8 +55,8 @@ class Loop(Generic[Training]):
     def train(self) -> StopRequest:
         """Train to the last step or until a wish to leave; saved unless a newer attempt runs."""
         context, agreement = self.context, Agreement()
-        last, watch = context.attempt.config.train.steps, context.attempt.watch
-        with contextlib.closing(context.hang):
+        last, watch = context.attempt.config.train.steps, context.attempt.stop_signals
+        with contextlib.closing(context.watchdog):
             self.steps.begin()
             context.clocks.lap("setup", drain=True)
             agreement.vote(watch.request())
@@ -65,7 +65,7 @@ class Loop(Generic[Training]):
                 self._step()
                 self._after_step()
                 request = StopRequest(agreement.vote(watch.request()))
-            context.hang.rests()
+            context.watchdog.disarm()
             request = max(request, StopRequest(agreement.settle()))
             context.finite.check()
             if context.state.step == last and request is not StopRequest.LEAVE:
@@ -83,21 +83,21 @@ class Loop(Generic[Training]):
             # Profiled steps are recorded apart.
             self._record()
             self.window.open()
-        context.hang.begins(step)
+        context.watchdog.begin_step(step)
         self._norm = self.steps.take(step)
         context.state.step = step
         context.state.images += context.attempt.config.train.global_batch
-        context.interval.steps += 1
+        context.losses.steps += 1
         context.clocks.lap("train")
 
     def _after_step(self) -> None:
         """What is due after a step: a record, a save, looks."""
         context, config, step = self.context, self.context.attempt.config, self.context.state.step
         saves = step % config.checkpoint.every == 0 or step == config.train.steps
-        evaluator = self.evaluator.due(step)
-        context.hang.passes()
+        evaluator = self.evaluator.due_evaluations(step)
+        context.watchdog.progress()
         if saves or evaluator:
-            context.hang.rests()
+            context.watchdog.disarm()
         closes = self.window.closes_after_step()
         if closes or saves or evaluator or step % config.log.every == 0:
             self._record()
@@ -112,13 +112,13 @@ class Loop(Generic[Training]):
     def _record(self) -> None:
         """Record the steps since the last record, if there are any."""
         context, config = self.context, self.context.attempt.config
-        if self._norm is None or not context.interval.steps:
+        if self._norm is None or not context.losses.steps:
             return
         context.finite.check()
         context.clocks.lap("train", drain=True)
-        images = context.interval.steps * config.train.global_batch
+        images = context.losses.steps * config.train.global_batch
         fields: dict[str, Any] = dict(context.at)
-        fields |= context.interval.close(images=images, tensor=context.layout.tensor)
+        fields |= context.losses.take(images=images, tensor=context.layout.tensor)
         fields |= self.steps.fields(self._norm)
         device = context.attempt.ranks.device
         if device.type == "cuda":

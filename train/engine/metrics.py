@@ -1,4 +1,4 @@
-"""What a run says while it trains: one dict per record, to the file, TensorBoard and console."""
+"""Metrics of a run: one dict per record, written to the run folder, TensorBoard and the console."""
 
 import logging
 import sys
@@ -6,14 +6,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from configs.run.folder import RunFolder
 from configs.run.records import Record, RecordWriter
+from train.engine.distributed import sum_over_ranks
 
 log = logging.getLogger("train")
 
 
 def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None:
-    """Every rank logs to its own file in the attempt; the chosen ones to the console too."""
+    """Log to a file per rank in the attempt; ranks in `console_ranks` log to stdout too."""
     folder = attempt / "ranks"
     folder.mkdir(exist_ok=True)
     to_file = logging.FileHandler(folder / f"rank-{rank:05d}.log", encoding="utf-8")
@@ -30,29 +34,29 @@ def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None
 
 
 class MetricsLogger:
-    """Records on rank 0, console lines on every rank."""
+    """Writes records on rank 0 and console lines on every rank."""
 
     def __init__(self, run: RunFolder, *, attempt: int, rank: int, tensorboard: bool) -> None:
         self._writer = RecordWriter(run.path, attempt=attempt) if rank == 0 else None
         self._board = None
         if rank == 0 and tensorboard:
-            # Imported where wanted: it costs half a second.
+            # Imported only if used: it takes half a second.
             from torch.utils.tensorboard import SummaryWriter
 
             self._board = SummaryWriter(str(run.tensorboard))
 
     def step(self, fields: dict[str, Any], *, steps: int) -> None:
-        """Record a training step (or the interval that ends with it)."""
+        """Record a training step, or the interval that ends with it."""
         self._record(fields)
         log.info(console_line(fields, steps=steps))
 
     def evaluation(self, fields: dict[str, Any]) -> None:
-        """Record what was evaluated."""
+        """Record the result of an evaluation."""
         self._record(fields)
         log.info(_details(fields))
 
     def measurement(self, fields: dict[str, Any]) -> None:
-        """Record what is too long for a console."""
+        """Record a result that is too long for the console."""
         self._record(fields)
 
     def event(self, name: str, **fields: Any) -> None:
@@ -72,25 +76,53 @@ class MetricsLogger:
         if self._writer:
             record = self._writer.write(**fields)
             if self._board:
-                _to_board(self._board, record)
+                _write_scalars(self._board, record)
+
+
+class LossAccumulator:
+    """Losses and skipped images of this rank since the last record, summed on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._skipped = 0
+        self.steps = 0
+
+    def add(self, loss: Tensor, *, skipped: int) -> None:
+        """Add the sum of the losses of one microbatch."""
+        self._loss += loss
+        self._skipped += skipped
+
+    def take(self, *, images: int, tensor: int) -> dict[str, Any]:
+        """Return the mean loss over `images` of all ranks as fields, and start again at zero.
+
+        Each image is seen by `tensor` ranks. Collective.
+        """
+        sums = torch.stack([self._loss, self._loss.new_tensor(self._skipped)])
+        loss, skipped = (sum_over_ranks(sums) / tensor).tolist()
+        self._loss.zero_()
+        self.steps = self._skipped = 0
+        fields: dict[str, Any] = {"loss": loss / images}
+        if skipped:
+            fields["skipped_images"] = round(skipped)
+        return fields
 
 
 class ArrivalLog:
-    """When this rank came to the point of a step where ranks wait for each other, in seconds.
+    """Times at which this rank reached the point of a step where ranks wait for each other.
 
-    One line for each recorded step in `ranks/arrivals-00000.jsonl` of the attempt.
+    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt, in seconds.
     """
 
     def __init__(self, attempt: Path, *, rank: int) -> None:
         self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
         self._time = 0.0
 
-    def note(self) -> None:
-        """It is there."""
+    def mark(self) -> None:
+        """Take the time: this rank has reached the collective."""
         self._time = time.time()
 
     def write(self, step: int) -> None:
-        """Keep the time last noted as that of `step`."""
+        """Write the time of the last `mark` as that of `step`."""
         print(f'{{"step": {step}, "time": {self._time:.6f}}}', file=self._file, flush=True)
 
     def close(self) -> None:
@@ -99,7 +131,7 @@ class ArrivalLog:
 
 
 def console_line(fields: dict[str, Any], *, steps: int) -> str:
-    """A record as a person reads it while waiting."""
+    """Format the record of a step for the console."""
     step = fields["step"]
     done = f"step {step:>{len(str(steps))}}/{steps}"
     shown = [name for name in ("loss", "lr", "grad_norm", "gpu_gb") if fields.get(name) is not None]
@@ -108,7 +140,7 @@ def console_line(fields: dict[str, Any], *, steps: int) -> str:
 
 
 def _details(fields: dict[str, Any]) -> str:
-    """Fields for a person, who has the clocks in the lines of the steps."""
+    """Format all fields but the clocks, which the lines of the steps show."""
     shown = {name: value for name, value in fields.items() if not name.endswith("_s")}
     return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
 
@@ -117,7 +149,7 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _to_board(board: Any, record: Record) -> None:
+def _write_scalars(board: Any, record: Record) -> None:
     for name, value in record.items():
         if name not in ("time", "attempt", "step") and isinstance(value, (int, float)):
             board.add_scalar(name, value, global_step=record["step"], walltime=record["time"])

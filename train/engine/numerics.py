@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from train.engine.failure import RunFailure
-from train.pretrain.optimizer import scale_gradients
+from train.engine.gradients import scale_gradients
 
 
 class NonFiniteCheck:
@@ -53,7 +53,7 @@ class LossScaler:
         self.good = 0
         self._fp16, self._patience = fp16, patience
 
-    def settle(self, model: nn.Module, norm: Tensor, factor: Tensor) -> bool:
+    def unscale(self, model: nn.Module, norm: Tensor, factor: Tensor) -> bool:
         """Multiply the gradients by `factor` and undo the scale; whether a step may be taken.
 
         `norm` is theirs, scaled.

@@ -18,7 +18,7 @@ class StopRequest(IntEnum):
 
 
 # The event that an attempt ends with.
-ENDS = {StopRequest.GO_ON: "done", StopRequest.PAUSE: "paused", StopRequest.STOP: "stopped"}
+END_EVENTS = {StopRequest.GO_ON: "done", StopRequest.PAUSE: "paused", StopRequest.STOP: "stopped"}
 
 
 class StopSignals:

@@ -21,7 +21,7 @@ from torch.distributed import PrefixStore
 
 from configs.run.slurm_env import node_name
 from train.engine.distributed import Ranks, bootstrap_store
-from train.engine.failure import RunFailure, leave_note
+from train.engine.failure import RunFailure, write_error
 
 _TICK_S = 0.5
 # A tick that comes so late tells that the whole process slept.
@@ -51,7 +51,7 @@ class HangWatchdog:
         self._store.set(f"who/{ranks.rank}", f"{os.getpid()} {node_name()}")
         threading.Thread(target=self._watch, name="hang watch", daemon=True).start()
 
-    def begins(self, step: int) -> None:
+    def begin_step(self, step: int) -> None:
         """A step begins."""
         now = time.monotonic()
         if self._began is not None:
@@ -59,12 +59,12 @@ class HangWatchdog:
         self._began = now
         self._place, self._since, self._armed = (step, 0), now, True
 
-    def passes(self) -> None:
+    def progress(self) -> None:
         """One more part of the step is behind this rank."""
         step, parts = self._place
         self._place, self._since = (step, parts + 1), time.monotonic()
 
-    def rests(self) -> None:
+    def disarm(self) -> None:
         """What comes now, until the next step, may take its time."""
         self._armed, self._began = False, None
 
@@ -109,7 +109,7 @@ class HangWatchdog:
         time.sleep(_GRACE_S)
         stacks = f"stacks: {self._attempt / 'ranks'}/stack-*.txt"
         error = RunFailure("hang", f"{_said(found, last, node)}; {stacks}")
-        leave_note(self._attempt, error, rank=last.rank, node=node)
+        write_error(self._attempt, error, rank=last.rank, node=node)
         os._exit(1)
 
     def _leave_stack(self) -> None:

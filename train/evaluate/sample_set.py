@@ -18,17 +18,17 @@ from configs.attempt.open import open_attempt
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.schema.sample import Sampling
-from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import (
     Ranks,
-    agreed,
     broadcast_str_before_init,
     from_rank_0,
+    max_over_ranks,
     process_group,
     read_ranks,
 )
 from train.engine.environment import versions
-from train.engine.failure import leave_note
+from train.engine.failure import write_error
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
 from train.evaluate.drawing import RunSampler
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at sampling; the exit code (0 whenever the run folder is in order)."""
-    return carry_out(run, Sampling, _run, number=number)
+    return run_attempt(run, Sampling, _run, number=number)
 
 
 def _run(attempt: Attempt[Sampling]) -> None:
@@ -82,12 +82,14 @@ def _run(attempt: Attempt[Sampling]) -> None:
             metrics.event(event, **_progress(finished, pieces))
 
         try:
-            request = draw_set(config, pieces, ranks, request=attempt.watch.request, report=report)
+            request = draw_set(
+                config, pieces, ranks, request=attempt.stop_signals.request, report=report
+            )
         except Exception as error:
             # Before the group ends: other ranks would take the end of this one for the cause.
-            leave_note(attempt.folder, error, rank=ranks.rank)
+            write_error(attempt.folder, error, rank=ranks.rank)
             raise
-        conclude(metrics, request, _progress(done[-1], pieces))
+        finish(metrics, request, _progress(done[-1], pieces))
         if request is StopRequest.GO_ON:
             log.info("%s", out)
 
@@ -110,7 +112,7 @@ def draw_set(
     missing = _begin(drawing, pieces, config, rank=ranks.rank)
     report(pieces.count - len(missing))
     for begin in range(0, len(missing), ranks.world):
-        heard = StopRequest(agreed(request()))
+        heard = StopRequest(max_over_ranks(request()))
         if heard is not StopRequest.GO_ON:
             return heard
         turn = missing[begin : begin + ranks.world]

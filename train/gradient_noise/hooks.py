@@ -15,7 +15,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceS
 from torch.nn.parallel import DistributedDataParallel
 
 from configs.errors import ConfigError
-from train.pretrain.optimizer import squares
+from train.engine.gradients import sum_of_squares
 
 
 class GradientHook(Protocol):
@@ -48,7 +48,7 @@ class AccumulationHook:
         """Add the gradients to those before, and take them out of autograd's way."""
         with_gradient = [p for p in self._parameters if p.grad is not None]
         fresh = [p.grad for p in with_gradient if p.grad is not None]
-        self._squares += squares(fresh)
+        self._squares += sum_of_squares(fresh)
         known = [(p, g) for p, g in zip(with_gradient, fresh, strict=True) if p in self._sum]
         if known:
             torch._foreach_add_([self._sum[p] for p, _ in known], [g for _, g in known])
@@ -78,7 +78,7 @@ class DDPHook:
     def _reduce(
         self, group: dist.ProcessGroup, bucket: dist.GradBucket
     ) -> torch.futures.Future[Tensor]:
-        self._squares += squares([bucket.buffer()])
+        self._squares += sum_of_squares([bucket.buffer()])
         return allreduce_hook(group, bucket)
 
     def after_backward(self) -> None:
@@ -132,7 +132,7 @@ class _ObservedReduceScatter(DefaultReduceScatter):
         op: Any,
         async_op: bool = False,
     ) -> dist.Work | None:
-        self._total += squares([input_tensor])
+        self._total += sum_of_squares([input_tensor])
         return super().__call__(output_tensor, input_tensor, group, op, async_op)
 
 

@@ -19,12 +19,12 @@ from configs.noise_scale import noise_of
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import valid
 from configs.schema import NoiseRun
-from train.engine.attempt import Attempt, carry_out, conclude
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import (
     Ranks,
-    agreed,
     broadcast_str_before_init,
     from_rank_0,
+    max_over_ranks,
     process_group,
     read_ranks,
 )
@@ -84,11 +84,11 @@ def _source(paths: list[Path]) -> tuple[Path, list[str]]:
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at measuring; the exit code (0 whenever the run folder is in order)."""
-    return carry_out(run, NoiseRun, _run, number=number)
+    return run_attempt(run, NoiseRun, _run, number=number)
 
 
 def _run(attempt: Attempt[NoiseRun]) -> None:
-    run, config, ranks, watch = attempt.run, attempt.config, attempt.ranks, attempt.watch
+    run, config, ranks, watch = attempt.run, attempt.config, attempt.ranks, attempt.stop_signals
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
         samples = Samples(config, ranks)
@@ -97,7 +97,7 @@ def _run(attempt: Attempt[NoiseRun]) -> None:
         assert isinstance(made, int)
         metrics = attempt.open_metrics()
         metrics.event("started", **_progress(made, config))
-        request = StopRequest(agreed(watch.request()))
+        request = StopRequest(max_over_ranks(watch.request()))
         while made < len(units) and request is StopRequest.GO_ON:
             sample = samples.make(units[made])
             made += 1
@@ -106,11 +106,11 @@ def _run(attempt: Attempt[NoiseRun]) -> None:
                 _save(run, ranks)
                 metrics.event("saved", **_progress(made, config))
                 log.info("%d of %d samples", made, len(units))
-            request = StopRequest(agreed(watch.request()))
+            request = StopRequest(max_over_ranks(watch.request()))
         if request is not StopRequest.LEAVE:
             _save(run, ranks)
             request = StopRequest.GO_ON if made == len(units) else request
-        conclude(metrics, request, _progress(made, config))
+        finish(metrics, request, _progress(made, config))
 
 
 def _is_last_of_group(units: list[Unit], made: int) -> bool:

@@ -13,11 +13,11 @@ from train.data.source import Source
 from train.diffusion.objective import DiffusionObjective, time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.distributed import Ranks, data_rank
+from train.engine.gradients import squared_gradient_norm
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import GradientHook
 from train.gradient_noise.microbatches import NoiseMicrobatches, binned_times
 from train.model.parallelize import autocast
-from train.pretrain.optimizer import gradient_squares
 
 _NAMES = ("small", "big", "products", "pairs", "squares", "counts")
 
@@ -101,7 +101,7 @@ class WholeModelNoise:
             self._gram.after_backward(batch.t, None, factor=scale / self._each / len(losses))
         self._hook.restore_gradients()
         norms = torch.stack(
-            [self._hook.take_squares() * self._each**2, gradient_squares(self._network)]
+            [self._hook.take_squares() * self._each**2, squared_gradient_norm(self._network)]
         )
         for parameter in self._network.parameters():
             parameter.grad = None

@@ -25,12 +25,12 @@ from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
 from train.engine.checkpoint_files import complete
 from train.engine.distributed import Ranks
+from train.engine.gradients import sum_of_squares
 from train.gradient_noise.adaln_gram import AdalnGram, has_adaln
 from train.gradient_noise.hooks import AccumulationHook
 from train.gradient_noise.microbatches import NoiseMicrobatches, Times, all_times, binned_times
 from train.model.build import build_network
 from train.model.parallelize import autocast
-from train.pretrain.optimizer import squares
 from train.weights.load import load_whole_weights
 
 
@@ -144,7 +144,7 @@ class Samples:
         whole = torch.cat([_gradient(p).flatten() for p in self._network.parameters()])
         dist.all_reduce(whole)
         self._network.zero_grad(set_to_none=True)
-        return torch.stack([small / asked.count, squares([whole]) / asked.count**2])
+        return torch.stack([small / asked.count, sum_of_squares([whole]) / asked.count**2])
 
     def _backward(self, times: Times, *, step: int, number: int) -> None:
         device = self._ranks.device

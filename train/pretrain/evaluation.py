@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from configs.schema import Pretrain
 from train.data.latents.vae import decode_samples
-from train.engine.context import TrainingContext
+from train.engine.attempt import TrainingContext
 from train.engine.distributed import data_rank
 from train.engine.metrics import log
 from train.engine.profiler import ProfileWindow
@@ -27,7 +27,7 @@ class PretrainEvaluator:
     validation: HeldOutLoss | None
     noise: OnlineNoise | None
 
-    def due(self, step: int) -> list[Callable[[], None]]:
+    def due_evaluations(self, step: int) -> list[Callable[[], None]]:
         """The looks that are due after a step, in order: all of them after the last."""
         config = self.context.attempt.config
         last = step == config.train.steps
@@ -48,8 +48,8 @@ class PretrainEvaluator:
             fields = {
                 "validation_loss": self.validation.loss(train_state.network, train_state.objective)
             }
-            if train_state.average.average:
-                with train_state.average.in_place():
+            if train_state.average.weights:
+                with train_state.average.swapped_in():
                     averaged = self.validation.loss(train_state.network, train_state.objective)
                 fields["validation_loss_ema"] = averaged
         context.clocks.lap("eval", drain=True)
@@ -75,7 +75,7 @@ class PretrainEvaluator:
         config, device, layout = attempt.config, attempt.ranks.device, context.layout
         number = data_rank(attempt.ranks, layout)
         place = SampleShare(number=number, count=layout.data_ranks, tensor=layout.tensor)
-        with self.window.region("sample"), train_state.average.in_place(), self._autocast():
+        with self.window.region("sample"), train_state.average.swapped_in(), self._autocast():
             images = sample(
                 train_state.network,
                 train_state.objective,

@@ -25,8 +25,8 @@ from configs.schema import Pretrain
 from train.data.loader import Microbatch
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
+from train.engine.gradients import gradient_norm, scale_gradients
 from train.model.parallelize import autocast, gradient_sync
-from train.pretrain.optimizer import gradient_norm, scale_gradients
 from train.pretrain.train_state import TrainState, make_train_state
 
 # The share of the memory that a micro batch must leave free.

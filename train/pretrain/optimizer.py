@@ -1,12 +1,9 @@
-"""AdamW with warm-up and decay, and the clipping of gradients."""
+"""AdamW with a warm-up and a decay of its learning rate."""
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Partial
+from torch import nn
 
 from configs.schema.training import Optimizer
-
-_ROW = 1 << 14
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.AdamW:
@@ -28,68 +25,3 @@ def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
     falling = config.decay * steps
     left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
     return config.lr * warm * (config.decay_to + (1 - config.decay_to) * left)
-
-
-def gradient_squares(model: nn.Module) -> Tensor:
-    """The squared norm of all gradients together in float64, whichever way they are sharded."""
-    groups: dict[object, list[Tensor]] = {}
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            groups.setdefault(_spread(parameter.grad), []).append(parameter.grad)
-    return torch.stack([_squares(gradients) for gradients in groups.values()]).sum()
-
-
-def gradient_norm(model: nn.Module) -> Tensor:
-    """The norm of all gradients together in float32, on the device."""
-    return gradient_squares(model).sqrt().float()
-
-
-def squares(tensors: list[Tensor]) -> Tensor:
-    """The sum of the squares of all elements in float64; `tensors` are of one rank."""
-    large = [] if tensors[0].is_cuda else [t for t in tensors if t.numel() > _ROW]
-    small = [t for t in tensors if t.is_cuda or t.numel() <= _ROW]
-    norms = [torch.stack(torch._foreach_norm(small))] if small else []
-    return torch.cat(norms + [_row_norms(tensor) for tensor in large]).double().square().sum()
-
-
-def _row_norms(tensor: Tensor) -> Tensor:
-    """Norms of parts of a tensor, which together a CPU finds exactly.
-
-    It adds up a whole tensor in float32: of 3 million squares 1 in 8,000 is lost, of 33 million
-    1 in 300. A GPU adds in a tree.
-    """
-    flat = tensor.flatten()
-    whole = flat.numel() // _ROW * _ROW
-    norms = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), dim=1)
-    return torch.cat([norms, torch.linalg.vector_norm(flat[whole:]).view(1)])
-
-
-def scale_gradients(model: nn.Module, factor: Tensor) -> None:
-    """Multiply every gradient by a number on its device."""
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    torch._foreach_mul_([_local(gradient) for gradient in gradients], factor)
-
-
-def clip_factor(norm: Tensor, limit: float | None) -> Tensor:
-    """What gradients of norm `norm` are multiplied by so that theirs is at most `limit`."""
-    return torch.ones_like(norm) if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _spread(gradient: Tensor) -> object:
-    if isinstance(gradient, DTensor):
-        return gradient.device_mesh, tuple(gradient.placements)
-    return None
-
-
-def _squares(gradients: list[Tensor]) -> Tensor:
-    """The sum of the squares of gradients that are spread alike, over all their ranks."""
-    first = gradients[0]
-    if not isinstance(first, DTensor):
-        return squares(gradients)
-    mine = squares([_local(gradient) for gradient in gradients])
-    places = [p if p.is_replicate() else Partial() for p in first.placements]
-    return DTensor.from_local(mine, first.device_mesh, places).full_tensor()

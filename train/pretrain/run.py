@@ -1,6 +1,9 @@
 """One attempt at a pretraining run, from its folder to its last event."""
 
 import contextlib
+from typing import Any
+
+from torch import nn
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import DataError
@@ -10,18 +13,25 @@ from train.data.catalog import open_source
 from train.data.loader import LoaderIterator, Microbatch, microbatches
 from train.data.source import Source, held_out_split, training_split
 from train.diffusion.timesteps import Bins
-from train.engine.attempt import Attempt, carry_out
-from train.engine.checkpoint import CheckpointSaver, TrainingState, agree_on_newest, load_checkpoint
+from train.engine.attempt import Attempt, TrainingContext, begin_training, run_attempt
+from train.engine.checkpoint import (
+    CheckpointSaver,
+    CheckpointState,
+    agree_on_newest,
+    load_checkpoint,
+)
 from train.engine.clocks import Clocks
-from train.engine.context import TrainingContext, begin_training
 from train.engine.distributed import data_rank, process_group
-from train.engine.environment import training_facts
+from train.engine.environment import versions
 from train.engine.loop import Loop
 from train.engine.profiler import ProfileWindow
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
+from train.model.build import network_macs
+from train.model.flops import recomputed_macs, tokens, training_flops
+from train.model.parallelize import DTYPES, is_sharded
 from train.pretrain.evaluation import PretrainEvaluator
 from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
@@ -31,7 +41,7 @@ from train.pretrain.validation import HeldOutLoss
 
 def attempt(run: RunFolder, *, number: int) -> int:
     """Carry out an attempt at pretraining; 0 whenever the run folder is in order."""
-    return carry_out(run, Pretrain, _run, number=number)
+    return run_attempt(run, Pretrain, _run, number=number)
 
 
 def _run(attempt: Attempt[Pretrain]) -> None:
@@ -43,18 +53,18 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     training = _training_images(source, config)
     with process_group(ranks):
         train_state, state = _newest(attempt, layout, clocks)
-        attempt.note(**training_facts(config, layout, train_state.network))
+        attempt.note(**_facts(config, layout, train_state.network))
         context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
         validation = _validation(context, source)
         noise = _noise(context, train_state, training)
         with contextlib.closing(_batches(context, training)) as batches:
             request = _loop(context, train_state, batches, validation, noise).train()
-        context.conclude(request)
+        context.finish(request)
 
 
 def _newest(
     attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
-) -> tuple[TrainState, TrainingState]:
+) -> tuple[TrainState, CheckpointState]:
     """What learns, as it was at the newest checkpoint; as it begins where there is none."""
     checkpoint = agree_on_newest(attempt.run.checkpoints)
     train_state = make_train_state(
@@ -159,3 +169,35 @@ def _validation(context: TrainingContext[Pretrain], source: Source) -> HeldOutLo
     if len(kept) == 0:
         raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
     return HeldOutLoss(kept, config, layout=context.layout, ranks=context.attempt.ranks)
+
+
+def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[str, Any]:
+    """Return the sizes and types that the manifest keeps; rates are computed with them."""
+    macs = network_macs(config)
+    facts: dict[str, Any] = {}
+    if config.model.family == "dit":
+        facts["recomputed_macs_per_image"] = recomputed_macs(config)
+        facts["tokens_per_image"] = tokens(config)
+    return facts | {
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "macs_per_image": macs,
+        "training_flops_per_image": training_flops(macs),
+        "ranks": layout.world,
+        "replicate": layout.replicate,
+        "shard": layout.shard,
+        "tensor": layout.tensor,
+        "micro_batch": layout.micro_batch,
+        "accumulation": layout.accumulation,
+        "dtypes": _dtypes(config, layout),
+        "versions": versions(),
+    }
+
+
+def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
+    """Return the element types of tensors; of these the layout decides only `gather`."""
+    compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
+    kept = ("parameters", "gradients", "optimizer", "average", "reduction")
+    types = dict.fromkeys(kept, "float32") | {"compute": compute}
+    if is_sharded(layout):
+        types["gather"] = compute
+    return types

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from configs.schema import Pretrain
 from train.data.loader import LoaderIterator, Microbatch
-from train.engine.context import TrainingContext
+from train.engine.attempt import TrainingContext
+from train.engine.gradients import clip_factor, squared_gradient_norm
 from train.engine.profiler import ProfileWindow
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast, gradient_sync
-from train.pretrain.optimizer import clip_factor, gradient_squares, learning_rate
+from train.pretrain.optimizer import learning_rate
 from train.pretrain.train_state import TrainState
 
 
@@ -85,7 +86,7 @@ class PretrainStep:
         with self.window.region("data"):
             batch = next(self.batches)
         context.clocks.lap("data")
-        context.hang.passes()
+        context.watchdog.progress()
         with self.window.region("copy"):
             batch = batch.to(self._device)
         if self.noise:
@@ -96,9 +97,9 @@ class PretrainStep:
             )
             if batch.weight is not None:
                 losses = losses * batch.weight
-        context.hang.passes()
+        context.watchdog.progress()
         if last:
-            context.arrivals.note()
+            context.arrivals.mark()
         # Ranks average their gradients: a rank's share of the batch makes up for that.
         factor = (
             context.layout.data_ranks / self._config.train.global_batch * train_state.scale.value
@@ -108,7 +109,7 @@ class PretrainStep:
         if self.noise:
             self.noise.after_backward(batch, factor=factor)
         loss = losses.detach().sum(dtype=torch.float64)
-        context.interval.add(loss, skipped=batch.skipped)
+        context.losses.add(loss, skipped=batch.skipped)
         return loss
 
     def _clip(self) -> tuple[Tensor, bool]:
@@ -116,10 +117,10 @@ class PretrainStep:
         train_state, scale = self.train_state, self.train_state.scale.value
         if self.noise:
             self.noise.hook.restore_gradients()
-        squares = gradient_squares(train_state.network)
+        squares = squared_gradient_norm(train_state.network)
         norm = squares.sqrt().float()
         factor = clip_factor(norm / scale, self._config.optimizer.clip)
-        is_sound = train_state.scale.settle(train_state.network, norm, factor)
+        is_sound = train_state.scale.unscale(train_state.network, norm, factor)
         if self.noise:
             self.noise.finish_step(squares, scale=scale, counted=is_sound)
         return norm, is_sound

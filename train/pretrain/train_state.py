@@ -8,7 +8,7 @@ from torch import nn
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
-from train.engine.checkpoint import TrainingState
+from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
@@ -29,13 +29,13 @@ class TrainState:
     average: EMA
     scale: LossScaler
 
-    def state(self, clocks: Clocks) -> TrainingState:
+    def state(self, clocks: Clocks) -> CheckpointState:
         """What a checkpoint holds of it."""
-        return TrainingState(
+        return CheckpointState(
             network=self.network,
-            average=self.average,
+            ema=self.average,
             optimizer=self.optimizer,
-            scale=self.scale,
+            scaler=self.scale,
             clocks=clocks,
         )
 

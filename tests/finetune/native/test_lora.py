@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from configs.schema.finetune import Lora, LoraOptimizer
 from finetune.native.lora import LEARNED, activate, active, add_learned, load_lora
 from finetune.native.optimizer import make_optimizer
-from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest
+from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group, read_ranks
 from train.engine.ema import EMA
@@ -84,16 +84,16 @@ def test_8_bit_moments_come_back_from_a_checkpoint_to_the_bit(
 ) -> None:
     weights = add_learned(transformer, Lora(rank=32), seed=0)
 
-    def state() -> TrainingState:
-        return TrainingState(
+    def state() -> CheckpointState:
+        return CheckpointState(
             network=weights,
-            average=EMA(weights, decay=None, warmup=True),
+            ema=EMA(weights, decay=None, warmup=True),
             optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit")),
-            scale=LossScaler(fp16=False),
+            scaler=LossScaler(fp16=False),
             clocks=Clocks(CPU),
         )
 
-    def moments(of: TrainingState) -> dict[str, torch.Tensor]:
+    def moments(of: CheckpointState) -> dict[str, torch.Tensor]:
         found = {
             f"{name}/{moment}": tensor
             for name, kept in of.state_dict()["optimizer"].items()

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from configs.errors import ConfigError
 from configs.load import load
 from configs.run.records import Superseded
-from train.engine.checkpoint import CheckpointSaver, TrainingState, load_newest, load_weights
+from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest, load_weights
 from train.engine.checkpoint_files import complete, newest
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
@@ -32,7 +32,7 @@ def _one_rank():
     dist.destroy_process_group()
 
 
-def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, EMA]:
+def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
     config = load(Path("configs/pretrain/digits.yaml"), [*SMALL, f"seed={seed}"])
     network = build_network(config)
     average = EMA(network, decay=0.9, warmup=False)
@@ -46,18 +46,18 @@ def make_state(seed: int = 0) -> tuple[TrainingState, torch.nn.Module, EMA]:
     clocks.seconds["train"] = 12.5
     scale = LossScaler(fp16=True)
     scale.value, scale.good = 8.0, seed
-    state = TrainingState(
-        network=network, average=average, optimizer=optimizer, scale=scale, clocks=clocks
+    state = CheckpointState(
+        network=network, ema=average, optimizer=optimizer, scaler=scale, clocks=clocks
     )
     state.step, state.images = 7, 900
     return state, network, average
 
 
-def save(folder: Path, state: TrainingState, *, keep: int) -> None:
+def save(folder: Path, state: CheckpointState, *, keep: int) -> None:
     CheckpointSaver(folder, keep=keep).save(state)
 
 
-def save_and_wait(saver: CheckpointSaver, state: TrainingState) -> None:
+def save_and_wait(saver: CheckpointSaver, state: CheckpointState) -> None:
     saver.save(state)
     saver.wait()
 
@@ -144,7 +144,7 @@ def test_the_averaged_weights_can_be_loaded_alone(tmp_path: Path) -> None:
     save(tmp_path, state, keep=1)
     assert load_weights(tmp_path, network) == (7, 900)
     for name, parameter in network.named_parameters():
-        assert torch.equal(parameter, average.average[name])
+        assert torch.equal(parameter, average.weights[name])
 
 
 @pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.long)])

@@ -26,7 +26,7 @@ def scaled(scale: LossScaler, *gradient: float) -> tuple[bool, list[float]]:
     """Whether a step may be taken with a loss of this gradient, and what it is then."""
     model = torch.nn.Linear(len(gradient), 1, bias=False)
     model.weight.grad = torch.tensor([gradient]) * scale.value
-    taken = scale.settle(model, model.weight.grad.norm(), torch.tensor(1.0))
+    taken = scale.unscale(model, model.weight.grad.norm(), torch.tensor(1.0))
     return taken, model.weight.grad.flatten().tolist()
 
 
@@ -52,7 +52,7 @@ def test_without_fp16_gradients_are_only_clipped() -> None:
     scale = LossScaler(fp16=False)
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 4.0]])
-    assert scale.settle(model, torch.tensor(5.0), torch.tensor(0.5))
+    assert scale.unscale(model, torch.tensor(5.0), torch.tensor(0.5))
     assert model.weight.grad.flatten().tolist() == [1.5, 2.0]
 
 

@@ -12,15 +12,10 @@ from configs.run.folder import RunFolder
 from configs.schema.training import Optimizer, Train
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA, batch_decay
+from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.engine.metrics import console_line
 from train.engine.stop import StopRequest, StopSignals
-from train.pretrain.optimizer import (
-    clip_factor,
-    gradient_norm,
-    learning_rate,
-    make_optimizer,
-    scale_gradients,
-)
+from train.pretrain.optimizer import learning_rate, make_optimizer
 
 
 def test_the_rate_warms_up_stays_and_falls() -> None:
@@ -50,9 +45,9 @@ def test_without_a_decay_there_is_no_average_and_the_weights_stand_for_it() -> N
     average = EMA(model, decay=None, warmup=True)
     before = model.weight.detach().clone()
     average.update(1)
-    with average.in_place():
+    with average.swapped_in():
         assert torch.equal(model.weight, before)
-    assert average.average == {}
+    assert average.weights == {}
 
 
 @pytest.mark.parametrize(("limit", "after"), [(1.0, 1.0), (None, 5.0), (10.0, 5.0)])
@@ -76,12 +71,12 @@ def test_the_average_follows_its_formula_and_swaps_in_and_out_to_the_bit() -> No
     live = model.weight.detach().clone()
     average.update(1)
     expected = 0.9 * start + 0.1 * live
-    torch.testing.assert_close(average.average["weight"], expected)
-    mean = average.average["weight"].clone()
-    with average.in_place():
+    torch.testing.assert_close(average.weights["weight"], expected)
+    mean = average.weights["weight"].clone()
+    with average.swapped_in():
         assert torch.equal(model.weight, mean)
     assert torch.equal(model.weight, live)
-    assert torch.equal(average.average["weight"], mean)
+    assert torch.equal(average.weights["weight"], mean)
 
 
 def test_a_young_average_forgets_its_start_faster() -> None:
@@ -89,9 +84,9 @@ def test_a_young_average_forgets_its_start_faster() -> None:
     average = EMA(model, decay=0.9999, warmup=True)
     with torch.no_grad():
         model.weight.fill_(1.0)
-        average.average["weight"].fill_(0.0)
+        average.weights["weight"].fill_(0.0)
     average.update(1)
-    assert average.average["weight"].item() == pytest.approx(1 - 2 / 11)
+    assert average.weights["weight"].item() == pytest.approx(1 - 2 / 11)
 
 
 def test_clocks_book_every_moment_once_and_the_wait_for_data_to_training_too() -> None:

@@ -97,8 +97,8 @@ def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatchd
 
 def test_what_is_no_training_step_may_take_its_time(watch: HangWatchdog) -> None:
     watch._durations.extend([0.01, 0.01])
-    watch.begins(7)
-    watch.rests()
+    watch.begin_step(7)
+    watch.disarm()
     # A rank that hung would end this very process.
     time.sleep(1.5)
     assert (watch._attempt / "error.json").exists() is False

@@ -21,6 +21,7 @@ from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins, bin_indices
 from train.engine.distributed import process_group, read_ranks
+from train.engine.gradients import squared_gradient_norm, sum_of_squares
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import AccumulationHook, make_hook
 from train.gradient_noise.online import OnlineNoise
@@ -28,7 +29,6 @@ from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import build_network
 from train.model.dit import DiT
 from train.model.parallelize import apply_activation_checkpointing
-from train.pretrain.optimizer import gradient_squares, squares
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -169,7 +169,7 @@ def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: Di
     singles = []
     for part in parts:
         losses_of(network, part).sum().backward()
-        singles.append(float(gradient_squares(network)))
+        singles.append(float(squared_gradient_norm(network)))
         hook.after_backward()
     hook.restore_gradients()
     assert all(torch.equal(a, b.grad) for a, b in zip(wanted, network.parameters(), strict=True))
@@ -193,7 +193,7 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
             hook.after_backward()
         hook.restore_gradients()
         small.append(float(hook.take_squares()) * count**2 / count)
-        big.append(float(gradient_squares(model)))
+        big.append(float(squared_gradient_norm(model)))
         model.zero_grad()
     found = noise_scale(
         gram_sums_from_norms(
@@ -211,7 +211,7 @@ def test_norms_of_large_tensors_are_exact_on_a_cpu() -> None:
     torch.manual_seed(0)
     parts = [torch.randn(1_000_003), torch.randn(7, 5).t(), torch.randn(())]
     exact = sum(float(part.double().square().sum()) for part in parts)
-    assert float(squares(parts)) == pytest.approx(exact, rel=1e-6)
+    assert float(sum_of_squares(parts)) == pytest.approx(exact, rel=1e-6)
 
 
 def watched(scale: float, *, counted: bool = True) -> dict:
@@ -233,7 +233,7 @@ def watched(scale: float, *, counted: bool = True) -> dict:
                 (losses_of(network, batch).sum() * worth / 8).backward()
                 watch.after_backward(batch, factor=scale / 8)
             watch.hook.restore_gradients()
-            watch.finish_step(gradient_squares(network), scale=scale, counted=good)
+            watch.finish_step(squared_gradient_norm(network), scale=scale, counted=good)
             network.zero_grad()
         return watch.fields()["gns"]
 
