@@ -42,7 +42,7 @@ def gpu_kernels(mesh: DeviceMesh | None) -> Iterator[None]:
         mock.patch("train.model.parallelize.make_mesh", return_value=mesh and _Mesh(mesh)),
         # FSDP over tensor parallelism makes a mesh of its own.
         mock.patch.object(DeviceMesh, "__init__", _with_data(DeviceMesh.__init__)),
-        mock.patch("train.model.attention._TABLE_TOKENS", 0),
+        mock.patch("train.model.attention._MATERIALIZE_TOKENS", 0),
         mock.patch("train.model.linear._ONEDNN", False),
     ):
         yield

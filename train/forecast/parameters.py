@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
-from train.model.flops import mlp_hidden
-
-_FREQUENCIES = 256  # of the time embedding, as in train/model/dit.py
+from train.model.flops import TIME_CHANNELS, mlp_hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,7 @@ def edge_count(config: Pretrain) -> Count:
     """The parameters before and after the blocks, which no tensor rank splits."""
     model, data = config.model, config.data
     d, pixels = model.width, data.channels * model.patch**2
-    first, later, norm_out = [(pixels, d), (_FREQUENCIES, d)], [(d, d), (d, pixels)], 2 * d
+    first, later, norm_out = [(pixels, d), (TIME_CHANNELS, d)], [(d, d), (d, pixels)], 2 * d
     if model.conditioning == "adaln":
         later.append((d, 2 * d))
         norm_out = 0

@@ -1,1 +1,1 @@
-"""The networks, and what is known of them in closed form."""
+"""The networks, their distribution over ranks, and their cost in closed form."""

@@ -1,21 +1,20 @@
-"""Self-attention with rotary positions, and the kernel that it runs on."""
+"""Self-attention, and the position encodings of patches: rotary (RoPE) and sinusoidal."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.model.linear import Linear
-from train.model.positions import rotate
 
-# On a CPU, up to this many tokens, the table of scores costs less than the work it saves.
-_TABLE_TOKENS = 1024
+# On a CPU, up to this many tokens, the matrix of scores costs less than the kernel that avoids it.
+_MATERIALIZE_TOKENS = 1024
 
 
 class Attention(nn.Module):
-    """Bidirectional multi-head attention, with rotary positions where a table is given.
+    """Bidirectional multi-head attention, with RoPE if `forward` gets its table.
 
-    `qkv` holds query, key and value of one head after those of another, so that ranks which
-    split its rows hold whole heads.
+    The rows of `qkv` are ordered by head: query, key and value of the first head, then those of
+    the second. Ranks that split the rows hold whole heads.
     """
 
     def __init__(self, *, width: int, heads: int, qk_norm: bool) -> None:
@@ -27,7 +26,7 @@ class Attention(nn.Module):
         self.k_norm = HeadNorm(self.head_dim) if qk_norm else nn.Identity()
 
     def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
-        """`x` `[B, T, d]`."""
+        """Return `[B, T, d]` for `x` `[B, T, d]`."""
         q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).permute(3, 0, 2, 1, 4)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
@@ -36,10 +35,10 @@ class Attention(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """RMS norm over the channels of a head, in the type of its input but for CUDA autocast.
+    """RMS norm over the channels of a head, in the dtype of its input except under CUDA autocast.
 
-    `nn.RMSNorm` with float32 weights on bf16 values leaves the fused kernel and returns float32;
-    so does autocast on a GPU, which computes this norm in float32 whatever the weights are.
+    `nn.RMSNorm` with float32 weights and bf16 input does not use the fused kernel and returns
+    float32. Autocast on a GPU computes this norm in float32 whatever the weights are.
     """
 
     def __init__(self, head_dim: int) -> None:
@@ -47,17 +46,62 @@ class HeadNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(head_dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` `[..., head_dim]`."""
+        """Return `[..., head_dim]` for `x` `[..., head_dim]`."""
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), eps=1e-6)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Each query's mean of the values, weighted by softmax(q k / sqrt(head_dim)).
+    """Return softmax(q k / sqrt(head_dim)) v, `[B, heads, T, head_dim]` as all three inputs.
 
-    `q`, `k`, `v` `[B, heads, T, head_dim]`, and so the result. Flash attention, but for bf16 on
-    a CPU: its kernel there works at the speed of float32, a third of that of bf16 products.
+    Uses flash attention, except for bf16 on a CPU: its kernel there runs at the speed of float32,
+    a third of the speed of bf16 matrix products.
     """
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[2] <= _TABLE_TOKENS:
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[2] <= _MATERIALIZE_TOKENS:
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         return scores.softmax(dim=-1) @ v
     return F.scaled_dot_product_attention(q, k, v)
+
+
+def rope_table(side: int, head_dim: int, *, prefix: int = 0, theta: float = 100.0) -> Tensor:
+    """Return the cosines and sines of RoPE (Su et al. 2021), `[2, prefix + side**2, head_dim]`.
+
+    In float32. The first half of the channel pairs rotates with the row of a patch, the second
+    half with its column. The `prefix` tokens before the patches have no position: they do not
+    rotate. `theta` is 100 rather than the 10,000 of text: no image has ten thousand rows.
+    """
+    pairs = head_dim // 4
+    frequencies = theta ** -(torch.arange(pairs, dtype=torch.float64) / pairs)
+    rows, columns = _grid(side)
+    angles = torch.cat([rows * frequencies, columns * frequencies], dim=1)
+    angles = torch.cat([angles.new_zeros(prefix, 2 * pairs), angles])
+    angles = torch.cat([angles, angles], dim=1)
+    return torch.stack([angles.cos(), angles.sin()]).float()
+
+
+def rotate(x: Tensor, table: Tensor) -> Tensor:
+    """Rotate each channel pair (i, i + head_dim/2) of `x` `[..., T, head_dim]` by its angle."""
+    cos, sin = table.to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def sincos_table(side: int, width: int) -> Tensor:
+    """Return the sinusoids that DiT adds to patches, `[side**2, width]` in float32.
+
+    The four quarters of the channels are sine and cosine of the column, then of the row (Peebles &
+    Xie 2023).
+    """
+    quarter = width // 4
+    frequencies = 10_000.0 ** -(torch.arange(quarter, dtype=torch.float64) / quarter)
+    rows, columns = _grid(side)
+    angles = [columns * frequencies, rows * frequencies]
+    return torch.cat(
+        [wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], 1
+    ).float()
+
+
+def _grid(side: int) -> tuple[Tensor, Tensor]:
+    """Return the row and the column of each patch, `[side**2, 1]` in float64."""
+    axis = torch.arange(side, dtype=torch.float64)
+    rows, columns = torch.meshgrid(axis, axis, indexing="ij")
+    return rows.reshape(-1, 1), columns.reshape(-1, 1)

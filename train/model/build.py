@@ -1,4 +1,4 @@
-"""From a config to the network that is trained."""
+"""Build the network of a config, and count its multiply-accumulates."""
 
 from typing import Protocol
 
@@ -11,29 +11,29 @@ from train.model.flops import dit_macs
 
 
 class Network(Protocol):
-    """What the loop needs of a network beyond that of a module."""
+    """The interface that training needs in addition to that of `nn.Module`."""
 
     null_label: int
 
     @property
     def blocks(self) -> nn.ModuleList | list[nn.Module]:
-        """The parts that are sharded, recomputed and compiled one by one."""
+        """The modules that are sharded, checkpointed and compiled one by one."""
         ...
 
     def init_buffers(self) -> None:
-        """Compute what is neither learned nor saved, on the device of the weights."""
+        """Compute the buffers that no checkpoint holds, on the device of the weights."""
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]`."""
+        """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`."""
         ...
 
 
 def build_network(config: Pretrain) -> nn.Module:
-    """A `Network` with the weights that `seed` gives, the same on every rank."""
+    """Return a `Network` with weights initialised from `seed`, the same on every rank."""
     torch.manual_seed(config.seed)
     model, data = config.model, config.data
     if model.family == "unet":
-        # Imported where wanted: diffusers takes seconds.
+        # A late import: diffusers takes seconds to import.
         from train.model.unet import make_unet
 
         return make_unet(config)
@@ -55,7 +55,7 @@ def build_network(config: Pretrain) -> nn.Module:
 
 
 def network_macs(config: Pretrain) -> dict[str, int]:
-    """Forward multiply-accumulates per image, by component."""
+    """Return the forward multiply-accumulates per image, by component."""
     if config.model.family == "unet":
         from train.model.unet import unet_macs
 

@@ -1,4 +1,4 @@
-"""A class-conditional diffusion transformer (Peebles & Xie 2023)."""
+"""A class-conditional diffusion transformer (DiT, Peebles & Xie 2023)."""
 
 import math
 from typing import Literal
@@ -7,18 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.model.block import AdaLNBlock, InContextBlock, modulate
+from train.model.attention import Attention, rope_table, sincos_table
+from train.model.flops import TIME_CHANNELS
 from train.model.linear import Linear
-from train.model.positions import rope_table, sincos_table
-
-FREQUENCIES = 256
 
 
 class DiT(nn.Module):
-    """Predicts a field of the shape of its input from a noisy image, a time and a label."""
+    """Predict a tensor of the input's shape from a noisy image, a time and a label."""
 
     rope: Tensor | None
-    places: Tensor | None
+    pos_embed: Tensor | None
 
     def __init__(
         self,
@@ -39,10 +37,11 @@ class DiT(nn.Module):
     ) -> None:
         super().__init__()
         self.patch, self.null_label = patch, classes
-        self.in_context, self._frequencies = conditioning == "in_context", frequencies
-        self._grid = (size // patch, width, heads, positions)
+        self.in_context = conditioning == "in_context"
+        self._side, self._width, self._head_dim = size // patch, width, width // heads
+        self._positions, self._frequencies = positions, frequencies
         self.patches_in = Linear(channels * patch**2, width)
-        self.time = nn.Sequential(Linear(FREQUENCIES, width), nn.SiLU(), Linear(width, width))
+        self.time = nn.Sequential(Linear(TIME_CHANNELS, width), nn.SiLU(), Linear(width, width))
         self.label = nn.Embedding(classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
         hidden = int(width * mlp_ratio)
@@ -56,75 +55,144 @@ class DiT(nn.Module):
             self.modulation_out = Linear(width, 2 * width)
         self.patches_out = Linear(width, channels * patch**2)
         self.init_buffers()
-        self._draw_weights()
-
-    def init_buffers(self) -> None:
-        """Compute what is neither learned nor saved, on the device of the weights."""
-        side, width, heads, positions = self._grid
-        device = self.patches_in.weight.device
-        rope, places = None, None
-        if positions == "rope":
-            rope = rope_table(side, width // heads, before=2 if self.in_context else 0).to(device)
-        else:
-            places = sincos_table(side, width).to(device)
-        self.register_buffer("rope", rope, persistent=False)
-        self.register_buffer("places", places, persistent=False)
+        self._init_weights()
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]` (`null_label` for none)."""
-        tokens = self.patches_in(self._to_patches(x))
-        if self.places is not None:
-            tokens = tokens + self.places
-        time = self.time(timestep_embedding(1000 * t, spread=self._frequencies))
-        kind = self.label(label)
+        """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
+
+        `null_label` stands for no label.
+        """
+        tokens = self.patches_in(self._patchify(x))
+        if self.pos_embed is not None:
+            tokens = tokens + self.pos_embed
+        time = self.time(timestep_embedding(1000 * t, frequencies=self._frequencies))
+        class_embedding = self.label(label)
         if self.in_context:
-            tokens = torch.cat([time.unsqueeze(1), kind.unsqueeze(1), tokens], dim=1)
-        condition = F.silu(time + kind)
+            tokens = torch.cat([time.unsqueeze(1), class_embedding.unsqueeze(1), tokens], dim=1)
+        condition = F.silu(time + class_embedding)
         for block in self.blocks:
             tokens = block(tokens, condition, self.rope)
-        out = self.patches_out(self._normalised(tokens, condition))
-        return self._from_patches(out, height=x.shape[2], width=x.shape[3])
-
-    def _normalised(self, tokens: Tensor, condition: Tensor) -> Tensor:
         if self.in_context:
-            return self.norm_out(tokens[:, 2:])
-        shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
-        return modulate(tokens, shift, scale)
+            tokens = self.norm_out(tokens[:, 2:])
+        else:
+            shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
+            tokens = modulate(tokens, shift, scale)
+        return self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
 
-    def _to_patches(self, x: Tensor) -> Tensor:
+    def init_buffers(self) -> None:
+        """Compute the position tables, which no checkpoint holds, on the device of the weights."""
+        rope, pos_embed = None, None
+        if self._positions == "rope":
+            condition_tokens = 2 if self.in_context else 0
+            rope = rope_table(self._side, self._head_dim, prefix=condition_tokens)
+            rope = rope.to(self.patches_in.weight.device)
+        else:
+            pos_embed = sincos_table(self._side, self._width).to(self.patches_in.weight.device)
+        self.register_buffer("rope", rope, persistent=False)
+        self.register_buffer("pos_embed", pos_embed, persistent=False)
+
+    def _patchify(self, x: Tensor) -> Tensor:
         return F.pixel_unshuffle(x, self.patch).flatten(2).transpose(1, 2)
 
-    def _from_patches(self, tokens: Tensor, *, height: int, width: int) -> Tensor:
+    def _unpatchify(self, tokens: Tensor, *, height: int, width: int) -> Tensor:
         grid = (height // self.patch, width // self.patch)
         return F.pixel_shuffle(tokens.transpose(1, 2).unflatten(2, grid), self.patch)
 
-    def _draw_weights(self) -> None:
-        self.apply(_xavier)
-        # A condition of unit scale at any width: with the 0.02 that suits DiT-XL the gates of a
-        # narrow network open slowly, and it wants a learning rate at which rounding is amplified.
+    def _init_weights(self) -> None:
+        self.apply(_init_linear)
+        # A condition of unit scale at any width. With the std of 0.02 that suits DiT-XL, the gates
+        # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
         nn.init.zeros_(self.patches_out.weight)
         if not self.in_context:
-            # adaLN-zero: every block begins as the identity, and the output as 0.
+            # adaLN-zero: every block starts as the identity, and the output as 0.
             for block in self.blocks:
                 assert isinstance(block, AdaLNBlock)
                 nn.init.zeros_(block.modulation.weight)
             nn.init.zeros_(self.modulation_out.weight)
 
 
-def _xavier(module: nn.Module) -> None:
+class AdaLNBlock(nn.Module):
+    """Attention and MLP, each with shift, scale and gate from the condition (adaLN-zero)."""
+
+    def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:
+        super().__init__()
+        self.modulation = Linear(width, 6 * width)
+        self.attention = Attention(width=width, heads=heads, qk_norm=qk_norm)
+        self.mlp = MLPS[mlp](width=width, hidden=hidden)
+
+    def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
+        """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU."""
+        chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
+        x = torch.addcmul(x, gate_a, self.attention(modulate(x, shift_a, scale_a), rope))
+        return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
+
+
+class InContextBlock(nn.Module):
+    """Attention and MLP, each after a layer norm; the condition is among the tokens."""
+
+    def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=1e-6)
+        self.attention = Attention(width=width, heads=heads, qk_norm=qk_norm)
+        self.mlp_norm = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = MLPS[mlp](width=width, hidden=hidden)
+
+    def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
+        """Return `[B, T, d]` for `x` `[B, T, d]`; `condition` is not used."""
+        x = x + self.attention(self.attention_norm(x), rope)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class GeluMLP(nn.Module):
+    """Two linear layers with a tanh GELU between them."""
+
+    def __init__(self, *, width: int, hidden: int) -> None:
+        super().__init__()
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[..., d]` for `x` `[..., d]`."""
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class SwiGLU(nn.Module):
+    """Three linear layers, one of which gates another through a SiLU (Shazeer 2020)."""
+
+    def __init__(self, *, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate = Linear(width, hidden)
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[..., d]` for `x` `[..., d]`."""
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}
+
+
+def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Apply layer norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)
+
+
+def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -> Tensor:
+    """Return cosines and sines `[B, 256]` of `t` `[B]` in 0..1000.
+
+    The frequencies of diffusers' DiT cover a slightly wider range than those of the original.
+    """
+    half = TIME_CHANNELS // 2
+    last = half if frequencies == "dit" else half - 1
+    rates = torch.exp(-math.log(10_000) / last * torch.arange(half, device=t.device))
+    angles = t.float()[:, None] * rates
+    return torch.cat([angles.cos(), angles.sin()], dim=-1)
+
+
+def _init_linear(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
-
-
-def timestep_embedding(t: Tensor, *, spread: str = "dit") -> Tensor:
-    """`t` `[B]` in the range of 1000 steps as `[B, 256]` cosines and sines.
-
-    diffusers' DiT spreads its frequencies a little wider than the one it follows.
-    """
-    half = FREQUENCIES // 2
-    last = half if spread == "dit" else half - 1
-    frequencies = torch.exp(-math.log(10_000) / last * torch.arange(half, device=t.device))
-    angles = t.float()[:, None] * frequencies
-    return torch.cat([angles.cos(), angles.sin()], dim=-1)

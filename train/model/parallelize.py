@@ -1,7 +1,8 @@
-"""How a network is laid out over its ranks: DDP, FSDP2, HSDP, tensor parallelism, recomputation.
+"""Distribute a network over its ranks: DDP, FSDP2, HSDP and tensor parallelism.
 
-Whatever the layout, parameters, gradients, moments and their reduction are float32; sharded
-blocks gather their weights in the type that autocast would round them to.
+Also applies activation checkpointing, float8 and compilation, in the order in which they combine.
+In every layout, parameters, gradients, moments and their reduction are float32. Sharded blocks
+gather their weights in the dtype that autocast would round them to.
 """
 
 import contextlib
@@ -30,19 +31,22 @@ from torch.utils.checkpoint import (
 )
 
 from configs.checks.batch import BatchLayout
+from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
-from train.model.block import AdaLNBlock, InContextBlock
 from train.model.build import Network
-from train.model.float8 import check_float8, use_float8
+from train.model.dit import AdaLNBlock, InContextBlock
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 Forward = Callable[..., Tensor]
 
-# What selective recomputation by operation keeps: all that costs more to compute than to hold.
-_KEPT = {
+_FLOAT8_CAPABILITY = (8, 9)
+
+# The operations whose results selective checkpointing keeps: they cost more to compute again than
+# to store.
+_SAVED_OPS = {
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
     torch.ops.aten.bmm.default,
@@ -57,21 +61,22 @@ _KEPT = {
 def parallelize(
     network: nn.Module, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
 ) -> nn.Module:
-    """The network as its ranks share it, on their device; weights on `meta` stay undefined.
+    """Return the network distributed over its ranks, on their device.
 
-    The network itself is changed in place; only DDP wraps it.
+    The network is changed in place; only DDP wraps it. Weights on the `meta` device become
+    uninitialised memory.
     """
     blocks = list(cast(Network, network).blocks)
     if config.train.float8:
         check_float8(ranks.device)
-        use_float8(blocks)
+        convert_to_float8(blocks)
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
     if mesh is not None and layout.tensor > 1:
         for block in blocks:
             apply_tensor_parallel(block, mesh["tensor"])
     if mesh is not None and is_sharded(layout):
-        _shard(network, blocks, mesh["replicate", "shard"], config)
+        _apply_fsdp(network, blocks, mesh["replicate", "shard"], config)
     _materialise(network, ranks.device)
     if config.train.compile:
         for block in blocks:
@@ -86,14 +91,19 @@ def parallelize(
     )
 
 
+def is_sharded(layout: BatchLayout) -> bool:
+    """Return whether FSDP2 holds the parameters; with tensor parallelism it also replicates."""
+    return layout.shard > 1 or layout.tensor > 1
+
+
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """The arithmetic of a forward pass: autocast, but for fp32."""
-    lower = precision != "fp32"
-    return torch.autocast(device.type, DTYPES[precision if lower else "bf16"], enabled=lower)
+    """Return the autocast context of a forward pass, disabled for fp32."""
+    enabled = precision != "fp32"
+    return torch.autocast(device.type, DTYPES[precision if enabled else "bf16"], enabled=enabled)
 
 
 def gradient_sync(model: nn.Module, *, last: bool) -> contextlib.AbstractContextManager[None]:
-    """Inside the `with` a microbatch; after the `last` of a step, ranks reduce their gradients."""
+    """Return a context for one microbatch; ranks reduce gradients only in the `last` of a step."""
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     if isinstance(model, FSDPModule):
@@ -101,31 +111,28 @@ def gradient_sync(model: nn.Module, *, last: bool) -> contextlib.AbstractContext
     return contextlib.nullcontext()
 
 
-def is_sharded(layout: BatchLayout) -> bool:
-    """Whether FSDP2 holds the parameters; under tensor parallelism it does the replicas too."""
-    return layout.shard > 1 or layout.tensor > 1
-
-
-def apply_activation_checkpointing(blocks: list[nn.Module], asked: ActivationCheckpointing) -> None:
-    """Let the chosen blocks compute their forward pass again in the backward pass."""
-    if asked.mode == "none":
+def apply_activation_checkpointing(
+    blocks: list[nn.Module], checkpointing: ActivationCheckpointing
+) -> None:
+    """Make the chosen blocks recompute their forward pass during the backward pass."""
+    if checkpointing.mode == "none":
         return
     every, contexts = 1, {}
-    if asked.mode == "selective" and asked.every is not None:
-        every = asked.every
-    elif asked.mode == "selective":
+    if checkpointing.mode == "selective" and checkpointing.every is not None:
+        every = checkpointing.every
+    elif checkpointing.mode == "selective":
         contexts = {"context_fn": functools.partial(create_selective_checkpoint_contexts, _policy)}
     for block in blocks[every - 1 :: every]:
-        block.forward = _again(block.forward, contexts)
+        block.forward = _checkpointed(block.forward, contexts)
 
 
-def _again(forward: Forward, contexts: dict[str, Any]) -> Forward:
-    # Not a partial: the compiler would leave the whole block to Python, without a word.
-    def run(*arguments: Tensor) -> Tensor:
-        said: Tensor = checkpoint(
-            forward, *arguments, use_reentrant=False, preserve_rng_state=False, **contexts
+def _checkpointed(forward: Forward, contexts: dict[str, Any]) -> Forward:
+    # Not a functools.partial: the compiler would run the whole block eagerly, with no warning.
+    def run(*args: Tensor) -> Tensor:
+        output: Tensor = checkpoint(
+            forward, *args, use_reentrant=False, preserve_rng_state=False, **contexts
         )
-        return said
+        return output
 
     return run
 
@@ -133,14 +140,14 @@ def _again(forward: Forward, contexts: dict[str, Any]) -> Forward:
 def _policy(
     context: SelectiveCheckpointContext, op: object, *args: object, **kwargs: object
 ) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if op in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if op in _SAVED_OPS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
-    """Split a block's matrix products over the ranks of `mesh` (Shoeybi et al. 2019).
+    """Split the matrix products of a block over the ranks of `mesh` (Shoeybi et al. 2019).
 
-    Each rank has whole heads and a part of the hidden layer; the modulation is split by rows
-    and gathered, for it holds a third of a DiT's parameters.
+    Each rank has whole heads and a part of the hidden layer. The modulation, which holds a third
+    of a DiT's parameters, is split by rows and its output gathered.
     """
     assert isinstance(block, (AdaLNBlock, InContextBlock))
     plan: dict[str, ParallelStyle] = {
@@ -160,7 +167,9 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     parallelize_module(block, mesh, plan)
 
 
-def _shard(network: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, config: Pretrain) -> None:
+def _apply_fsdp(
+    network: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, config: Pretrain
+) -> None:
     dtype = DTYPES[config.train.precision]
     policy = MixedPrecisionPolicy()
     if dtype is not torch.float32:
@@ -178,3 +187,40 @@ def _materialise(network: nn.Module, device: torch.device) -> None:
         cast(Network, network).init_buffers()
     else:
         network.to(device)
+
+
+def check_float8(device: torch.device) -> None:
+    """Raise `ConfigError` if the device cannot multiply in float8."""
+    if device.type != "cuda":
+        raise ConfigError("train.float8 needs a GPU; this rank has none: set train.float8: false")
+    capability = torch.cuda.get_device_capability(device)
+    if capability < _FLOAT8_CAPABILITY:
+        raise ConfigError(
+            f"train.float8 needs a GPU of compute capability 8.9 (L40S, H100 and later); "
+            f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it to "
+            "false"
+        )
+
+
+def convert_to_float8(blocks: list[nn.Module], *, emulate: bool = False) -> None:
+    """Make attention and MLP multiply in float8 (Micikevicius et al. 2022), scaled per tensor.
+
+    The modulation stays as it is: it has one row per image, too few to gain. `emulate` computes
+    the same roundings on any device, slowly.
+    """
+    try:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    except ImportError as error:
+        raise ConfigError(
+            f"train.float8 needs torchao ({error}); env/create.sh installs it, or set it to false"
+        ) from None
+    for block in blocks:
+        config: Any = Float8LinearConfig(emulate=emulate)
+        convert_to_float8_training(block, config=config, module_filter_fn=_takes_float8)
+
+
+def _takes_float8(module: nn.Module, name: str) -> bool:
+    """Return whether a layer has many products, of sizes that float8 kernels accept."""
+    if not isinstance(module, nn.Linear) or "modulation" in name:
+        return False
+    return module.in_features % 16 == 0 and module.out_features % 16 == 0

@@ -1,4 +1,4 @@
-"""The U-Net of DDPM (Ho et al. 2020), diffusers' `UNet2DModel`, as a network of ours."""
+"""The U-Net of DDPM (Ho et al. 2020): diffusers' `UNet2DModel` behind our interface."""
 
 import math
 from typing import Any, cast
@@ -12,7 +12,7 @@ from configs.schema import Pretrain
 
 
 class UNet(nn.Module):
-    """Predicts a field of the shape of its input from a noisy image, a time and a label."""
+    """Predict a tensor of the input's shape from a noisy image, a time and a label."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class UNet(nn.Module):
     ) -> None:
         super().__init__()
         self.null_label = classes
-        down = ["AttnDownBlock2D" if attends else "DownBlock2D" for attends in attention]
-        up = ["AttnUpBlock2D" if attends else "UpBlock2D" for attends in reversed(attention)]
+        down = ["AttnDownBlock2D" if here else "DownBlock2D" for here in attention]
+        up = ["AttnUpBlock2D" if here else "UpBlock2D" for here in reversed(attention)]
         self.unet: Any = UNet2DModel(
             sample_size=size,
             in_channels=channels,
@@ -44,20 +44,20 @@ class UNet(nn.Module):
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """The parts that are sharded and compiled one by one."""
+        """The modules that are sharded and compiled one by one."""
         unet = self.unet
         return [*unet.down_blocks, unet.mid_block, *unet.up_blocks]
 
     def init_buffers(self) -> None:
-        """It has none."""
+        """Do nothing: a U-Net has no such buffers."""
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        """`x` `[B, C, H, W]`, `t` `[B]` in 0..1, `label` `[B]` (`null_label` for none)."""
+        """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`."""
         return cast(Tensor, self.unet(x, 1000 * t, class_labels=label, return_dict=False)[0])
 
 
 def make_unet(config: Pretrain) -> UNet:
-    """The U-Net of a config."""
+    """Return the U-Net of a config."""
     unet, data = config.model.unet, config.data
     return UNet(
         width=unet.width,
@@ -71,7 +71,7 @@ def make_unet(config: Pretrain) -> UNet:
 
 
 def unet_macs(config: Pretrain) -> dict[str, int]:
-    """Forward multiply-accumulates per image, counted by running it on the meta device."""
+    """Return the forward multiply-accumulates per image, counted on the meta device."""
     with torch.device("meta"):
         network = make_unet(config)
         data = config.data

@@ -1,3 +1,5 @@
+"""The DiT: zero at the start, shaped as its input, and as expensive as its closed forms say."""
+
 from typing import Any
 
 import pytest
@@ -7,13 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs.load import resolve, to_tree
 from configs.schema import Pretrain
-from train.model.attention import attend
-from train.model.block import AdaLNBlock
+from train.model.attention import attend, rope_table, rotate, sincos_table
 from train.model.build import build_network
-from train.model.dit import DiT
+from train.model.dit import AdaLNBlock, DiT
 from train.model.flops import dit_macs, recomputed_macs, training_flops
 from train.model.parallelize import apply_activation_checkpointing
-from train.model.positions import rope_table, rotate, sincos_table
 
 SIZES = {
     "S": {"width": 384, "depth": 12, "heads": 6},
@@ -28,14 +28,14 @@ GMACS = {
 }  # fmt: skip
 
 
-# Every way of building a DiT but the default.
+# Every choice of parts except the default.
 VARIANTS = [
     {"mlp": "swiglu"},
     {"positions": "sincos"},
     {"conditioning": "in_context"},
     {"conditioning": "in_context", "positions": "sincos", "mlp": "swiglu", "qk_norm": False},
 ]
-# Width, depth and heads of the larger flavours, with the parameters they should have.
+# Width, depth, heads and number of parameters of the larger flavours.
 FLAVOURS = {
     "0.5B": (1024, 24, 16, 0.46e9),
     "1B": (1536, 32, 32, 1.37e9),
@@ -54,8 +54,8 @@ def paper_config(name: str, *, size: int = 32) -> Pretrain:
     return config_of(size=size, channels=4, classes=1000, patch=int(patch), **SIZES[letters])
 
 
-def awake(config: Pretrain) -> DiT:
-    """A network as after some training: no weight that begins as zero is left so."""
+def perturbed(config: Pretrain) -> DiT:
+    """Return a network in which no weight is zero, as after some training."""
     network = build_network(config)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -82,13 +82,13 @@ def test_a_new_block_is_the_identity() -> None:
 
 @pytest.mark.parametrize("model", [{"patch": 1}, {"patch": 4}, *VARIANTS], ids=str)
 def test_the_output_has_the_shape_of_the_input(model: dict[str, Any]) -> None:
-    network = awake(config_of(**model))
+    network = perturbed(config_of(**model))
     assert network(*inputs()).shape == (3, 2, 8, 8)
 
 
 @pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
 def test_every_parameter_gets_a_gradient_and_no_buffer_is_saved(model: dict[str, Any]) -> None:
-    network = awake(config_of(**model))
+    network = perturbed(config_of(**model))
     network(*inputs()).square().sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in network.parameters())
     assert set(network.state_dict()) == {name for name, _ in network.named_parameters()}
@@ -96,7 +96,7 @@ def test_every_parameter_gets_a_gradient_and_no_buffer_is_saved(model: dict[str,
 
 @pytest.mark.parametrize("model", [{}, *VARIANTS], ids=str)
 def test_the_image_the_time_and_the_label_each_matter(model: dict[str, Any]) -> None:
-    network = awake(config_of(**model))
+    network = perturbed(config_of(**model))
     x, t, label = inputs()
     plain = network(x, t, label)
     null = torch.full_like(label, network.null_label)
@@ -105,7 +105,7 @@ def test_the_image_the_time_and_the_label_each_matter(model: dict[str, Any]) -> 
 
 
 def test_permuting_the_batch_permutes_the_output() -> None:
-    network = awake(config_of())
+    network = perturbed(config_of())
     x, t, label = inputs(batch=4)
     order = torch.tensor([2, 0, 3, 1])
     permuted = network(x[order], t[order], label[order])
@@ -122,7 +122,7 @@ def test_macs_at_512_pixels_are_those_of_the_paper() -> None:
 
 
 def with_variance(config: Pretrain) -> float:
-    """GMACs of a network that predicts a variance too, as the paper's do: twice the outputs."""
+    """Return the GMACs of a network with twice the outputs: the paper's also predict a variance."""
     size, channels = config.data.size, config.data.channels
     return (sum(dit_macs(config).values()) + size**2 * channels * config.model.width) / 1e9
 
@@ -139,10 +139,10 @@ def test_macs_agree_with_the_flops_that_torch_counts(config: Pretrain) -> None:
     with torch.device("meta"):
         network = build_network(config)
         arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
-        with FlopCounterMode(display=False) as counted:
+        with FlopCounterMode(display=False) as counter:
             network(*arguments)
     macs = sum(dit_macs(config).values())
-    assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
+    assert counter.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
     assert training_flops(dit_macs(config)) == 6 * macs
 
 
@@ -156,7 +156,7 @@ def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "blocks"),
+    ("checkpointing", "blocks"),
     [
         ({"mode": "none"}, 0),
         ({"mode": "full"}, 4),
@@ -166,27 +166,26 @@ def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
     ],
     ids=str,
 )
-def test_recomputed_macs_are_those_of_the_blocks_that_are_run_again(
-    asked: dict[str, Any], blocks: int
+def test_recomputed_macs_are_those_of_the_checkpointed_blocks(
+    checkpointing: dict[str, Any], blocks: int
 ) -> None:
     config = config_of(32, 4, width=64, depth=4, heads=2)
-    tree = to_tree(config) | {"activation_checkpointing": asked}
+    tree = to_tree(config) | {"activation_checkpointing": checkpointing}
     config = resolve(tree, source="test")
     with torch.device("meta"):
         network = build_network(config)
         apply_activation_checkpointing(list(network.blocks), config.activation_checkpointing)
         arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
-        with FlopCounterMode(display=False) as counted:
+        with FlopCounterMode(display=False) as counter:
             network(*arguments).square().sum().backward()
-    # The embedding of an image's values needs no gradient of its input.
-    patches = 256 * 64 * 16
-    time = 256 * 64
+    # The first layers of patches and time need no gradient of their input.
+    patches, time = 256 * 64 * 16, 256 * 64
     macs = 3 * sum(dit_macs(config).values()) + recomputed_macs(config) - patches - time
-    assert counted.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
+    assert counter.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
     assert (recomputed_macs(config) > 0) == (blocks > 0)
 
 
-def test_sinusoids_tell_every_place_from_every_other() -> None:
+def test_every_position_has_its_own_sinusoids() -> None:
     table = sincos_table(4, 32)
     assert table.shape == (16, 32)
     assert torch.cdist(table, table).add(torch.eye(16)).min() > 0.5
@@ -197,10 +196,10 @@ def test_rotated_products_depend_on_relative_position_only() -> None:
     torch.manual_seed(0)
     table = rope_table(side, head_dim)
     q, k = torch.randn(2, head_dim)
-    turned_q, turned_k = (rotate(x.expand(side * side, -1), table) for x in (q, k))
-    products = (turned_q @ turned_k.T).view(side, side, side, side)
-    moved = products[:-1, :-2, :-1, :-2] - products[1:, 2:, 1:, 2:]
-    assert moved.abs().max() < 1e-4
+    rotated_q, rotated_k = (rotate(x.expand(side * side, -1), table) for x in (q, k))
+    products = (rotated_q @ rotated_k.T).view(side, side, side, side)
+    difference = products[:-1, :-2, :-1, :-2] - products[1:, 2:, 1:, 2:]
+    assert difference.abs().max() < 1e-4
     assert products.std() > 1e-2
     torch.testing.assert_close(products[0, 0, 0, 0], q @ k)
 
@@ -211,21 +210,21 @@ def test_rotation_keeps_lengths() -> None:
 
 
 def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -> None:
-    block = awake(config_of()).blocks[0]
+    block = perturbed(config_of()).blocks[0]
     assert isinstance(block, AdaLNBlock)
-    before, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
-    plain = before(x, rope)
+    attention, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
+    plain = attention(x, rope)
     with torch.no_grad():
-        for tensor in (before.qkv.weight, before.qkv.bias):
+        for tensor in (attention.qkv.weight, attention.qkv.bias):
             tensor.view(2, 3, 16, -1)[:, :2] *= 10
-    torch.testing.assert_close(before(x, rope), plain, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(attention(x, rope), plain, rtol=1e-3, atol=1e-4)
 
 
 def test_attention_in_bf16_on_a_cpu_is_the_attention_of_float32() -> None:
     torch.manual_seed(0)
-    whole = torch.randn(3, 2, 4, 64, 16)
-    exact = whole.clone().requires_grad_()
-    rounded = whole.bfloat16().requires_grad_()
+    qkv = torch.randn(3, 2, 4, 64, 16)
+    exact = qkv.clone().requires_grad_()
+    rounded = qkv.bfloat16().requires_grad_()
     for leaf in (exact, rounded):
         attend(*leaf).square().sum().backward()
     torch.testing.assert_close(attend(*rounded).float(), attend(*exact), rtol=0.02, atol=0.02)
@@ -236,7 +235,7 @@ def test_attention_in_bf16_on_a_cpu_is_the_attention_of_float32() -> None:
 
 
 def test_bf16_autocast_is_close_to_float32() -> None:
-    network = awake(config_of())
+    network = perturbed(config_of())
     exact = network(*inputs())
     with torch.autocast("cpu", torch.bfloat16):
         rounded = network(*inputs())
@@ -245,22 +244,22 @@ def test_bf16_autocast_is_close_to_float32() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.filterwarnings("default")  # the compiler warns
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_compiled_block_equals_the_eager_one(bf16: bool) -> None:
     torch.manual_seed(0)
-    block = awake(config_of()).blocks[0]
+    block = perturbed(config_of()).blocks[0]
     x = torch.randn(3, 16, 32)
     arguments = torch.randn(3, 32), rope_table(4, 16)
     compiled = torch.compile(block, fullgraph=True)
-    found = []
+    results = []
     for run in (block, compiled):
         leaf = x.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             out = run(leaf, *arguments)
         out.float().square().sum().backward()
         assert leaf.grad is not None
-        found.append((out.detach().float(), leaf.grad))
+        results.append((out.detach().float(), leaf.grad))
     tolerance = 0.05 if bf16 else 1e-5
-    for eager, other in zip(*found, strict=True):
+    for eager, other in zip(*results, strict=True):
         assert (eager - other).norm() / eager.norm() < tolerance

@@ -1,4 +1,4 @@
-"""float8 rounds the large products of a block and nothing else, and is refused where it must be."""
+"""float8 rounds the large products of a block and nothing else, and needs a GPU that has it."""
 
 import pytest
 import torch
@@ -6,10 +6,10 @@ from torch import nn
 
 from configs.errors import ConfigError
 from tests.real_runs import TINY, trained
-from train.model.block import AdaLNBlock
-from train.model.float8 import check_float8, use_float8
+from train.model.dit import AdaLNBlock
+from train.model.parallelize import check_float8, convert_to_float8
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # torchao warns
 
 
 def make_block() -> AdaLNBlock:
@@ -20,7 +20,7 @@ def make_block() -> AdaLNBlock:
 def test_large_products_are_rounded_and_the_modulation_is_not() -> None:
     block = make_block()
     before = {name: type(module) for name, module in block.named_modules()}
-    use_float8([block], emulate=True)
+    convert_to_float8([block], emulate=True)
     changed = {name for name, module in block.named_modules() if type(module) is not before[name]}
     assert changed == {"attention.qkv", "attention.out", "mlp.gate", "mlp.up", "mlp.down"}
     assert {name for name, _ in block.named_parameters()} == {
@@ -31,17 +31,17 @@ def test_large_products_are_rounded_and_the_modulation_is_not() -> None:
 def test_the_rounded_block_is_near_the_exact_one_forward_and_backward() -> None:
     torch.manual_seed(1)
     x, condition = torch.randn(2, 16, 64), torch.randn(2, 64)
-    found = []
+    results = []
     for emulate in (False, True):
         block: nn.Module = make_block()
         if emulate:
-            use_float8([block], emulate=True)
+            convert_to_float8([block], emulate=True)
         leaf = x.clone().requires_grad_()
         out = block(leaf, condition, None)
         out.square().sum().backward()
         assert leaf.grad is not None
-        found.append((out.detach(), leaf.grad))
-    for exact, rounded in zip(*found, strict=True):
+        results.append((out.detach(), leaf.grad))
+    for exact, rounded in zip(*results, strict=True):
         assert 0 < (exact - rounded).norm() / exact.norm() < 0.1
 
 

@@ -1,4 +1,4 @@
-"""The U-Net of DDPM behind the interface of our networks."""
+"""The U-Net of DDPM has the interface and the costs that training expects."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from train.model.unet import make_unet, unet_macs
 DDPM = {"kind": "ddpm", "timesteps": "uniform"}
 
 
-def config_of(**more: Any) -> Pretrain:
+def config_of(**sections: Any) -> Pretrain:
     unet = {"width": 16, "mults": [1, 2], "layers": 1, "attention": [False, True]}
     tree: dict[str, Any] = {
         "model": {"family": "unet", "unet": unet},
@@ -23,7 +23,7 @@ def config_of(**more: Any) -> Pretrain:
         "objective": DDPM,
         "sample": {"sampler": "ddim"},
     }
-    config = resolve(tree | more, source="test")
+    config = resolve(tree | sections, source="test")
     assert isinstance(config, Pretrain)
     return config
 
@@ -40,7 +40,7 @@ def test_the_image_the_time_and_the_label_each_matter() -> None:
     assert plain.shape == x.shape
 
 
-def test_its_blocks_and_the_rest_hold_every_parameter_once() -> None:
+def test_no_parameter_is_in_two_blocks() -> None:
     network = make_unet(config_of())
     inside = [p for block in network.blocks for p in block.parameters()]
     assert len({id(p) for p in inside}) == len(inside)
@@ -53,14 +53,14 @@ def test_macs_are_what_torch_counts_of_a_forward_pass() -> None:
     config = config_of()
     macs = network_macs(config)
     assert macs == unet_macs(config)
-    with FlopCounterMode(display=False) as counted, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
         make_unet(config)(torch.randn(2, 3, 8, 8), torch.rand(2), torch.tensor([1, 2]))
-    assert counted.get_total_flops() / 2 / 2 == pytest.approx(sum(macs.values()), rel=1e-3)
+    assert counter.get_total_flops() / 2 / 2 == pytest.approx(sum(macs.values()), rel=1e-3)
     assert macs["convolutions"] > macs["rest"] > 0
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("sections", "message"),
     [
         ({"layout": {"tensor": 2}}, "layout.tensor splits transformer blocks"),
         ({"activation_checkpointing": {"mode": "full"}}, "are for transformer blocks"),
@@ -75,6 +75,6 @@ def test_macs_are_what_torch_counts_of_a_forward_pass() -> None:
         ),
     ],
 )
-def test_what_a_unet_has_not_is_refused(more: dict[str, Any], message: str) -> None:
+def test_options_that_a_unet_lacks_are_refused(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        config_of(**more)
+        config_of(**sections)
