@@ -1,11 +1,11 @@
-"""How good a run's samples of digits are: recognised by a classifier, and as varied as real ones.
+"""Score the samples of a run on digits: the share that a classifier recognises, and their variance.
 
-The classifier is trained on the digits that were held out, so it has seen none of those that
-the network was trained on; the training digits tell how good it is.
+The classifier is trained on the held-out digits, so it has seen none of the digits that the
+network was trained on. Its accuracy on the training digits shows how good it is.
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +28,9 @@ from train.model.build import build_network
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m train score RUN`: print how good a run's samples are, and record it."""
+    """Carry out `python -m train score RUN`: print the score of a run's samples and record it."""
     parser = argparse.ArgumentParser(
-        prog="python -m train score", description="Judge the samples of a run on digits."
+        prog="python -m train score", description="Score the samples of a run on digits."
     )
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("--per-class", type=int, default=50, help="samples of each digit")
@@ -40,19 +40,21 @@ def main(arguments: list[str]) -> int:
     result = score(open_run(options.run), per_class=options.per_class)
     print(
         f"{result.samples} samples after {result.step} steps: {result.recognised:.1%} recognised "
-        f"by a classifier of held-out digits (which knows {result.classifier:.1%} of real ones), "
-        f"within-class variance {result.variance:.2f} of the real"
+        f"by a classifier trained on held-out digits (its accuracy on real digits is "
+        f"{result.classifier:.1%}), within-class variance {result.variance:.2f} of that of real "
+        "digits"
     )
     return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DigitsScore:
-    """Shares between 0 and 1, and the ratio of variances.
+    """Shares between 0 and 1, and a ratio of variances.
 
-    `recognised`: samples that the classifier gives their own label. `classifier`: training
-    digits that it gives theirs. `variance`: within-class variance of the samples over that of
-    the real digits, each the trace of the covariance averaged over the classes.
+    `recognised` is the share of samples that the classifier gives the label they were drawn for,
+    `classifier` its accuracy on the training digits. `variance` is the within-class variance of
+    the samples over that of the real digits, each the trace of the covariance averaged over the
+    classes.
     """
 
     step: int
@@ -64,7 +66,7 @@ class DigitsScore:
 
 
 def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
-    """Draw `per_class` digits of each class from the newest checkpoint, judge and record them."""
+    """Draw `per_class` digits of each class from the newest checkpoint; score and record them."""
     config = expect(run.config(), Pretrain, source=run.path)
     if config.data.source != "digits" or config.data.held_out == 0:
         raise ConfigError(
@@ -81,32 +83,36 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
             objective,
             labels,
             config,
-            place=SampleShare(),
+            share=SampleShare(),
             device=ranks.device,
             seed=seed,
         )
     assert drawn is not None
-    judged = _judge(
+    scores = _score(
         drawn.clamp(-1, 1).flatten(1).numpy(),
         labels.numpy(),
-        trained=_table(training_split(open_source(config.data), config.data)),
-        held_out=_table(held_out_split(open_source(config.data), config.data)),
+        trained=_examples(training_split(open_source(config.data), config.data)),
+        held_out=_examples(held_out_split(open_source(config.data), config.data)),
     )
-    result = DigitsScore(step=step, images=images, samples=len(labels), **judged)
+    result = DigitsScore(step=step, images=images, samples=len(labels), **scores)
     _record(run, result)
     return result
 
 
-_Table = tuple[NDArray[np.float32], NDArray[np.int64]]
+_Examples = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
-def _table(source: Source) -> _Table:
+def _examples(source: Source) -> _Examples:
     pairs = [source[index] for index in range(len(source))]
     return np.stack([image.ravel() for image, _ in pairs]), np.array([label for _, label in pairs])
 
 
-def _judge(
-    drawn: NDArray[np.float32], labels: NDArray[np.int64], *, trained: _Table, held_out: _Table
+def _score(
+    drawn: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    *,
+    trained: _Examples,
+    held_out: _Examples,
 ) -> dict[str, float]:
     classifier = SVC(C=10).fit(*held_out)
     return {
@@ -122,13 +128,6 @@ def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> flo
 
 def _record(run: RunFolder, result: DigitsScore) -> None:
     writer = RecordWriter(run.path, attempt=run.attempts()[-1])
-    writer.write(
-        step=result.step,
-        images=result.images,
-        samples=result.samples,
-        recognised=result.recognised,
-        classifier=result.classifier,
-        variance=result.variance,
-    )
+    writer.write(**asdict(result))
     writer.event("evaluated", step=result.step)
     writer.close()

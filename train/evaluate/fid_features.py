@@ -1,4 +1,4 @@
-"""The network whose features FID compares, from a local file, and what it says of a set."""
+"""Load the network whose features FID compares, and compute statistics of them."""
 
 import hashlib
 import io
@@ -25,16 +25,16 @@ _INCEPTION = (
     "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
     "weights-inception-2015-12-05-6726825d.pth"
 )
-_WHERE = (
-    f"the Inception of FID is {_INCEPTION}; fetch it once where there is a network, for compute "
-    "nodes have none, and name the file"
+_HOW_TO_GET_IT = (
+    f"the Inception weights for FID are at {_INCEPTION}; download them on a machine with internet "
+    "access, which compute nodes often lack, and give the file"
 )
-_TOLD_EVERY_S = 10.0
+_PROGRESS_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """A network from images uint8 `[n, 3, H, W]` to features `[n, d]`, and its file's checksum."""
+    """A network from images uint8 `[n, 3, H, W]` to features `[n, d]`; the checksum of its file."""
 
     network: Callable[[Tensor], Tensor]
     sha256: str
@@ -43,7 +43,7 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Mean `[d]` and covariance `[d, d]`, in float64, of the features of `count` images."""
+    """Mean `[d]` and covariance `[d, d]` of the features of `count` images, in float64."""
 
     mu: NDArray[np.float64]
     sigma: NDArray[np.float64]
@@ -51,14 +51,14 @@ class Statistics:
 
 
 def open_features(file: Path | None, *, device: torch.device) -> Features:
-    """The feature network in a file: torch-fidelity's Inception weights, or TorchScript.
+    """Load the feature network from a file of torch-fidelity's Inception weights or TorchScript.
 
-    `ConfigError` where it is missing or neither; nothing is unpickled but tensors.
+    Raises `ConfigError` if the file is missing or neither of them. Only tensors are unpickled.
     """
     if file is None:
-        raise ConfigError(f"--features FILE is missing: {_WHERE}")
+        raise ConfigError(f"--features FILE is missing: {_HOW_TO_GET_IT}")
     if not file.is_file():
-        raise ConfigError(f"--features {file}: no such file; {_WHERE}")
+        raise ConfigError(f"--features {file}: no such file; {_HOW_TO_GET_IT}")
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     network = (_scripted if _is_scripted(file) else _inception)(file, device)
@@ -74,31 +74,31 @@ def _is_scripted(file: Path) -> bool:
 
 def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     with warnings.catch_warnings():
-        # Deprecated in favour of torch.export, which older files were not made with.
+        # Deprecated in favour of torch.export, but the files of FID networks are older.
         warnings.simplefilter("ignore", FutureWarning)
         network = torch.jit.load(str(file), map_location=device).eval()
-    # That of StyleGAN and EDM says classes unless it is asked for features.
+    # The file of StyleGAN and EDM returns classes unless features are requested.
     names = [argument.name for argument in network.forward.schema.arguments]
     extra = {"return_features": True} if "return_features" in names else {}
     return lambda images: network(images, **extra)
 
 
 def _inception(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
-    # Imported where wanted: it costs a second.
+    # Imported here: it takes a second.
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
     try:
         weights = torch.load(file, map_location="cpu", weights_only=True)
-        # The library unpickles whatever it is given, so it is given bytes that are known.
-        known = io.BytesIO()
-        torch.save(weights, known)
-        known.seek(0)
+        # The library unpickles its input without checks, so give it these tensors saved again.
+        trusted = io.BytesIO()
+        torch.save(weights, trusted)
+        trusted.seek(0)
         network: Any = FeatureExtractorInceptionV3(
-            "inception-v3-compat", ["2048"], feature_extractor_weights_path=known
+            "inception-v3-compat", ["2048"], feature_extractor_weights_path=trusted
         )
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError):
         raise ConfigError(
-            f"--features {file}: neither TorchScript nor the tensors of Inception; {_WHERE}"
+            f"--features {file}: neither TorchScript nor Inception weights; {_HOW_TO_GET_IT}"
         ) from None
     network.to(device)
     return lambda images: network(images)[0]
@@ -106,24 +106,24 @@ def _inception(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
 
 @torch.no_grad()
 def statistics(batches: Iterable[Pixels], features: Features, *, name: str) -> Statistics:
-    """Mean and covariance of the features of images `[n, H, W, 1 or 3]`, in one pass.
+    """Return mean and covariance of the features of images `[n, H, W, 1 or 3]`, in one pass.
 
-    A line on stderr says every ten seconds how many images of `name` are done.
+    Every ten seconds a line on stderr reports how many images of `name` are done.
     """
     count, origin = 0, torch.empty(0)
     total = squares = torch.empty(0)
-    told_at = time.monotonic()
+    reported_at = time.monotonic()
     for batch in batches:
-        said = _features_of(batch, features)
+        rows = _features_of(batch, features)
         if not count:
-            # Sums are of what is left beyond a first guess of the mean: squares keep digits.
-            origin = said.mean(dim=0)
-            total, squares = torch.zeros_like(origin), torch.zeros_like(said.T @ said)
-        count += len(said)
-        total += (said - origin).sum(dim=0)
-        squares += (said - origin).T @ (said - origin)
-        if time.monotonic() - told_at >= _TOLD_EVERY_S:
-            told_at = time.monotonic()
+            # Sum differences from a first estimate of the mean, so that the squares keep digits.
+            origin = rows.mean(dim=0)
+            total, squares = torch.zeros_like(origin), torch.zeros_like(rows.T @ rows)
+        count += len(rows)
+        total += (rows - origin).sum(dim=0)
+        squares += (rows - origin).T @ (rows - origin)
+        if time.monotonic() - reported_at >= _PROGRESS_EVERY_S:
+            reported_at = time.monotonic()
             print(f"{name}: {count} images", file=sys.stderr)
     if count < 2:
         raise ConfigError(f"{name}: a covariance needs at least 2 images, found {count}")
@@ -136,17 +136,17 @@ def _features_of(batch: Pixels, features: Features) -> Tensor:
     images = torch.from_numpy(np.array(batch)).to(features.device)
     images = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1).contiguous()
     with deterministic_cudnn():
-        said = features.network(images)
-    if said.ndim != 2 or len(said) != len(images):
+        rows = features.network(images)
+    if rows.ndim != 2 or len(rows) != len(images):
         raise ConfigError(
-            f"--features: of images {list(images.shape)} the network made {list(said.shape)}; "
+            f"--features: from images {list(images.shape)} the network made {list(rows.shape)}; "
             f"expected [{len(images)}, d]"
         )
-    return said.double()
+    return rows.double()
 
 
 def frechet_distance(one: Statistics, other: Statistics) -> float:
-    """The squared Frechet distance of two normal distributions (Dowson & Landau 1982).
+    """Return the squared Frechet distance of two normal distributions (Dowson & Landau 1982).
 
     |mu1 - mu2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)).
     """

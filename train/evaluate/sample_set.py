@@ -1,8 +1,8 @@
-"""One attempt at drawing many images from a run, for FID: from its folder to its last event.
+"""Draw many images from a run, for example for FID: one attempt, from its folder to its last event.
 
-Piece k holds the images of one batch, whichever rank draws it, so that the images are the same
-for any number of ranks, and a kill loses at most the batches under way. Every rank holds the
-whole network: one too large for a GPU cannot be sampled here.
+A shard holds the images of one batch, whichever rank draws it. The images are therefore the same
+on any number of ranks, and a kill loses at most the batches in progress. Every rank holds the
+whole network: a network that does not fit on one GPU cannot be sampled here.
 """
 
 import argparse
@@ -31,21 +31,21 @@ from train.engine.environment import versions
 from train.engine.failure import write_error
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
-from train.evaluate.drawing import RunSampler
-from train.evaluate.npz_shards import Note, NpzShards
+from train.evaluate.npz import Metadata, NpzShards
+from train.evaluate.sampler import RunSampler
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
+    """Carry out `python -m train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
     parser = argparse.ArgumentParser(
         prog="python -m train sample",
         description="Draw many images from a pretraining run into one .npz, as jobs/sample.sbatch "
-        "does; alone or under torchrun. Example: torchrun --standalone --nproc-per-node=2 "
+        "does; with or without torchrun. Example: torchrun --standalone --nproc-per-node=2 "
         "-m train sample logs/RUN --num 50000",
     )
-    parser.add_argument("run", type=Path, help="pretraining run, or the sampling run to resume")
-    parser.add_argument("--num", type=int, help="images; 50000 by default")
-    parser.add_argument("--out", type=Path, help="a new .npz file; by default in the run's folder")
+    parser.add_argument("run", type=Path, help="a pretraining run, or a sampling run to resume")
+    parser.add_argument("--num", type=int, help="number of images (default: 50000)")
+    parser.add_argument("--out", type=Path, help="a new .npz file (default: in the run folder)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="configs schema sample")
     options = parser.parse_intermixed_args(arguments)
     changes = list(options.overrides)
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at sampling; the exit code (0 whenever the run folder is in order)."""
+    """Carry out an attempt at sampling. Return 0 if it leaves the run folder in order."""
     return run_attempt(run, Sampling, _run, number=number)
 
 
@@ -73,82 +73,86 @@ def _run(attempt: Attempt[Sampling]) -> None:
         attempt.note(ranks=ranks.world, versions=versions())
         metrics = attempt.open_metrics()
         out = Path(config.out) if config.out else attempt.run.samples / "images.npz"
-        pieces = NpzShards(out=out, num=config.num, size=config.batch)
-        done: list[int] = []
+        shards = NpzShards(out=out, num=config.num, size=config.batch)
+        reported: list[int] = []
 
         def report(finished: int) -> None:
-            event = "saved" if done else "started"
-            done.append(finished)
-            metrics.event(event, **_progress(finished, pieces))
+            event = "saved" if reported else "started"
+            reported.append(finished)
+            metrics.event(event, **_progress(finished, shards))
 
         try:
             request = draw_set(
-                config, pieces, ranks, request=attempt.stop_signals.request, report=report
+                config, shards, ranks, request=attempt.stop_signals.request, report=report
             )
         except Exception as error:
-            # Before the group ends: other ranks would take the end of this one for the cause.
+            # Before the group ends, or other ranks take the end of this rank for the cause.
             write_error(attempt.folder, error, rank=ranks.rank)
             raise
-        finish(metrics, request, _progress(done[-1], pieces))
+        finish(metrics, request, _progress(reported[-1], shards))
         if request is StopRequest.GO_ON:
             log.info("%s", out)
 
 
 def draw_set(
     config: Sampling,
-    pieces: NpzShards,
+    shards: NpzShards,
     ranks: Ranks,
     *,
     request: Callable[[], StopRequest],
     report: Callable[[int], None],
 ) -> StopRequest:
-    """Draw the pieces that are missing, then join them; all ranks call it, in a process group.
+    """Draw the missing shards and join them. Collective; needs a process group.
 
-    `GO_ON` once the file is whole; else the strongest wish of any rank, heard before the next
-    batch. `report` hears how many pieces there are, first of those found. `ConfigError` where
-    the file is there already, or the run cannot be drawn from so.
+    Return `GO_ON` if the file is complete, else the strongest stop request of any rank, which is
+    checked before every batch. `report` receives the number of finished shards, at first of those
+    found. Raises `ConfigError` if the file exists already or the run cannot be sampled this way.
     """
-    drawing = RunSampler(config, device=ranks.device)
-    missing = _begin(drawing, pieces, config, rank=ranks.rank)
-    report(pieces.count - len(missing))
+    sampler = RunSampler(config, device=ranks.device)
+    missing = _begin(sampler, shards, config, rank=ranks.rank)
+    report(shards.count - len(missing))
     for begin in range(0, len(missing), ranks.world):
-        heard = StopRequest(max_over_ranks(request()))
-        if heard is not StopRequest.GO_ON:
-            return heard
-        turn = missing[begin : begin + ranks.world]
-        for piece in turn[ranks.rank : ranks.rank + 1]:
-            pieces.keep(piece, drawing.draw(pieces.numbers(piece)))
+        stop = StopRequest(max_over_ranks(request()))
+        if stop is not StopRequest.GO_ON:
+            return stop
+        batch = missing[begin : begin + ranks.world]
+        for shard in batch[ranks.rank : ranks.rank + 1]:
+            shards.write(shard, sampler.draw(shards.indices(shard)))
         dist.barrier()
-        report(pieces.count - len(missing) + begin + len(turn))
-    if ranks.rank == 0 and not pieces.is_joined():
-        pieces.join(drawing.labels())
+        report(shards.count - len(missing) + begin + len(batch))
+    if ranks.rank == 0 and not shards.is_joined():
+        shards.join(sampler.labels())
     dist.barrier()
     return StopRequest.GO_ON
 
 
-def _begin(drawing: RunSampler, pieces: NpzShards, config: Sampling, *, rank: int) -> list[int]:
-    """The pieces to draw, with the weights to draw them loaded, the same on every rank."""
-    joined, begun = cast(
-        tuple[bool, Note | None],
-        from_rank_0((pieces.is_joined(), pieces.begun()) if rank == 0 else None),
+def _begin(sampler: RunSampler, shards: NpzShards, config: Sampling, *, rank: int) -> list[int]:
+    """Load the weights and return the shards to draw, the same on every rank."""
+    joined, earlier = cast(
+        tuple[bool, Metadata | None],
+        from_rank_0((shards.is_joined(), shards.metadata()) if rank == 0 else None),
     )
-    if begun is not None:
-        wanted = drawing.note() | ({"checkpoint": config.step} if config.step else {})
-        other = [f"{name} {begun.get(name)}" for name in wanted if begun.get(name) != wanted[name]]
+    if earlier is not None:
+        expected = sampler.metadata() | ({"checkpoint": config.step} if config.step else {})
+        other = [
+            f"{name} {earlier.get(name)}"
+            for name, value in expected.items()
+            if earlier.get(name) != value
+        ]
         if other:
             raise ConfigError(
-                f"out {pieces.out}: other images were drawn there ({', '.join(other)}); name a "
+                f"out {shards.out}: other images were drawn there ({', '.join(other)}); name a "
                 "new file"
             )
     if joined:
         if rank == 0:
-            pieces.discard()
+            shards.remove()
         return []
-    note = drawing.load(begun)
+    metadata = sampler.load(earlier)
     if rank == 0:
-        pieces.begin(note)
-    return cast(list[int], from_rank_0(pieces.missing() if rank == 0 else None))
+        shards.begin(metadata)
+    return cast(list[int], from_rank_0(shards.missing() if rank == 0 else None))
 
 
-def _progress(finished: int, pieces: NpzShards) -> dict[str, int]:
-    return {"step": finished, "images": min(pieces.num, finished * pieces.size)}
+def _progress(finished: int, shards: NpzShards) -> dict[str, int]:
+    return {"step": finished, "images": min(shards.num, finished * shards.size)}

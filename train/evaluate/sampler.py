@@ -1,27 +1,45 @@
-"""Images drawn from a network, shared out over the ranks, and the grid that shows them."""
+"""Draw images from a network: sample grids during training, numbered images from a saved run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
 from configs.disk import sync_folder
-from configs.schema import Pretrain
+from configs.errors import ConfigError
+from configs.load import expect, merge, resolve, to_tree
+from configs.run.folder import RunFolder, open_run
+from configs.schema import Pretrain, Sampling
+from train.data.latents.vae import open_decoder
 from train.diffusion.objective import DiffusionObjective
-from train.diffusion.rng import sample_noise
+from train.diffusion.rng import sample_label, sample_noise
+from train.engine.checkpoint import load_weights
 from train.engine.distributed import to_rank_0
+from train.engine.metrics import log
+from train.evaluate.npz import Metadata, Pixels
+from train.model.build import build_network
+from train.model.parallelize import autocast
 
 _BATCH = 64
+
+# Keys of a sampling run that override a key of the run it draws from.
+_OVERRIDES = {
+    "sampler": "sample.sampler",
+    "steps": "sample.steps",
+    "guidance": "sample.guidance",
+    "precision": "train.precision",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleShare:
-    """This rank's share of images, one in `count`; `tensor` neighbouring ranks have the same."""
+    """Share `index` of `count` equal shares of the images; `tensor` neighbouring ranks have one."""
 
-    number: int = 0
+    index: int = 0
     count: int = 1
     tensor: int = 1
 
@@ -32,43 +50,49 @@ def sample(
     labels: Tensor,
     config: Pretrain,
     *,
-    place: SampleShare,
+    share: SampleShare,
     device: torch.device,
     seed: int,
 ) -> Tensor | None:
-    """One image for each of `labels` `[N]`, `[N, C, H, W]` on rank 0 and None elsewhere.
+    """Draw one image for each of `labels` `[N]`: `[N, C, H, W]` on rank 0, None on other ranks.
 
-    Image i depends on `seed`, i and its label alone, not on how many ranks share the work.
+    Collective: every rank must call this. Image i depends only on `seed`, i and its label, not on
+    the number of ranks.
     """
-    mine = list(range(place.number, len(labels), place.count))
+    mine = list(range(share.index, len(labels), share.count))
     shape = (config.data.channels, config.data.size, config.data.size)
     drawn: list[Tensor] = []
-    # Under FSDP every rank must call the network equally often.
-    most = len(range(0, len(labels), place.count))
-    for begin in range(0, most, _BATCH):
-        numbers = mine[begin : begin + _BATCH] or [0]
-        noise = torch.from_numpy(np.stack([sample_noise(seed, i, shape) for i in numbers]))
-        images = objective.sample(network, noise.to(device), labels[numbers].to(device))
-        drawn.append(images.cpu()[: len(mine[begin : begin + _BATCH])])
+    # Under FSDP every rank must call the network the same number of times.
+    largest_share = len(range(0, len(labels), share.count))
+    for begin in range(0, largest_share, _BATCH):
+        indices = mine[begin : begin + _BATCH]
+        some = indices or [0]
+        noise = _noise(seed, some, shape).to(device)
+        images = objective.sample(network, noise, labels[some].to(device))
+        drawn.append(images.cpu()[: len(indices)])
     parts = to_rank_0(torch.cat(drawn))
     if parts is None:
         return None
     whole = torch.empty(len(labels), *shape)
-    for number, part in enumerate(parts[:: place.tensor]):
+    for index, part in enumerate(parts[:: share.tensor]):
         assert isinstance(part, Tensor)
-        whole[number :: place.count] = part
+        whole[index :: share.count] = part
     return whole
 
 
+def _noise(seed: int, indices: list[int], shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(np.stack([sample_noise(seed, index, shape) for index in indices]))
+
+
 def grid_labels(config: Pretrain) -> Tensor:
-    """The labels of a grid, `per_class` in a row of each of the first classes."""
+    """Return the labels of a sample grid: one row of `per_class` for each of the first classes."""
     classes = min(config.data.classes, config.sample.classes)
     return torch.arange(classes).repeat_interleave(config.sample.per_class)
 
 
 def save_grid(images: Tensor, path: Path, *, columns: int) -> None:
-    """Write images in -1..1 as one PNG, small ones enlarged to be seen; one channel is grey."""
-    # Imported where wanted: it costs a second that most ranks need not spend.
+    """Write images in -1..1 as one PNG. Small images are enlarged; one channel is drawn grey."""
+    # Imported here: it takes a second, and only rank 0 needs it.
     from torchvision.utils import make_grid
 
     scale = max(1, 48 // images.shape[-1])
@@ -81,3 +105,92 @@ def save_grid(images: Tensor, path: Path, *, columns: int) -> None:
     Image.fromarray(pixels).save(temporary)
     temporary.replace(path)
     sync_folder(path.parent)
+
+
+class RunSampler:
+    """Draws numbered images from a checkpoint of a pretraining run.
+
+    Image i depends only on the seed, i and its label. Raises `ConfigError` if the run is not a
+    pretraining run or its objective does not support the sampler, and `DataError` if the VAE that
+    decodes its latents is missing.
+    """
+
+    def __init__(self, sampling: Sampling, *, device: torch.device) -> None:
+        assert sampling.run is not None
+        self._sampling, self._device = sampling, device
+        self._run = open_run(Path(sampling.run))
+        self._config = _sampled_config(self._run, sampling)
+        decoder = open_decoder(self._config)
+        self._decoder = decoder.to(device) if decoder else None
+        channels = decoder.image_channels if decoder else self._config.data.channels
+        if channels not in (1, 3):
+            raise ConfigError(
+                f"run {sampling.run}: its images have {channels} channels; only images of 1 or 3 "
+                "channels can be drawn to a file"
+            )
+        self._network = build_network(self._config).to(device).eval()
+        self._objective = DiffusionObjective(self._config, device)
+
+    def metadata(self) -> Metadata:
+        """Return all that determines the images, except the step of the checkpoint."""
+        sampling, config = self._sampling, self._config
+        return {
+            "run": sampling.run,
+            "weights": sampling.weights,
+            "num": sampling.num,
+            "batch": sampling.batch,
+            "labels": sampling.labels,
+            "seed": sampling.seed,
+            "sampler": config.sample.sampler,
+            "steps": config.sample.steps,
+            "guidance": config.sample.guidance,
+            "precision": config.train.precision,
+        }
+
+    def load(self, earlier: Metadata | None) -> Metadata:
+        """Load the weights, at the step in `earlier` if given; return the complete metadata."""
+        step = earlier["checkpoint"] if earlier else self._sampling.step
+        step, images = load_weights(
+            self._run.checkpoints, self._network, which=self._sampling.weights, step=step
+        )
+        log.info("drawing from %s, step %d", self._run.path, step)
+        return self.metadata() | {"checkpoint": step, "images": images}
+
+    @torch.no_grad()
+    def draw(self, indices: list[int]) -> Pixels:
+        """Return the images `indices`, `[n, H, W, 3]`; a grey image has three equal channels."""
+        data = self._config.data
+        noise = _noise(self._sampling.seed, indices, (data.channels, data.size, data.size))
+        labels = torch.tensor([self._label(index) for index in indices])
+        with autocast(self._config.train.precision, self._device):
+            images = self._objective.sample(
+                self._network, noise.to(self._device), labels.to(self._device)
+            ).float()
+        return to_pixels(self._decoder.decode(images) if self._decoder else images)
+
+    def labels(self) -> NDArray[np.int64]:
+        """Return the label of every image, `[num]`."""
+        labels = [self._label(index) for index in range(self._sampling.num)]
+        return np.array(labels, dtype=np.int64)
+
+    def _label(self, index: int) -> int:
+        classes = self._config.data.classes
+        if self._sampling.labels == "turn":
+            return index % classes
+        return sample_label(self._sampling.seed, index, classes)
+
+
+def _sampled_config(run: RunFolder, sampling: Sampling) -> Pretrain:
+    """Return the config of the run to draw from, with the overrides of the sampling run."""
+    config = expect(run.config(), Pretrain, source=run.path)
+    values = {key: getattr(sampling, name) for name, key in _OVERRIDES.items()}
+    changes = {key: value for key, value in values.items() if value is not None}
+    tree = merge(to_tree(config), changes)
+    return expect(resolve(tree, source=str(run.path)), Pretrain, source=run.path)
+
+
+def to_pixels(images: Tensor) -> Pixels:
+    """Convert images `[n, 1 or 3, H, W]` in -1..1 to bytes `[n, H, W, 3]`, rounded."""
+    levels = (images * 127.5 + 128).clamp(0, 255).byte().cpu()
+    pixels: Pixels = levels.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
+    return pixels

@@ -74,14 +74,14 @@ class PretrainEvaluator:
         context, train_state, attempt = self.context, self.train_state, self.context.attempt
         config, device, layout = attempt.config, attempt.ranks.device, context.layout
         number = data_rank(attempt.ranks, layout)
-        place = SampleShare(number=number, count=layout.data_ranks, tensor=layout.tensor)
+        share = SampleShare(index=number, count=layout.data_ranks, tensor=layout.tensor)
         with self.window.region("sample"), train_state.average.swapped_in(), self._autocast():
             images = sample(
                 train_state.network,
                 train_state.objective,
                 grid_labels(config),
                 config,
-                place=place,
+                share=share,
                 device=device,
                 seed=config.seed,
             )

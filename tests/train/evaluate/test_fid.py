@@ -1,4 +1,4 @@
-"""FID: the closed form, whatever the reference is, recorded with what it is of."""
+"""FID equals the closed form for every kind of reference, and its record names its inputs."""
 
 import io
 import json
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 class Net(nn.Module):
-    """Twelve features of an image."""
+    """Computes twelve features of an image."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class Net(nn.Module):
 
 
 class Styled(Net):
-    """Says classes unless it is asked for features, as the file of StyleGAN does."""
+    """Returns classes unless features are requested, like the file of StyleGAN."""
 
     def forward(self, x: torch.Tensor, return_features: bool = False) -> torch.Tensor:
-        said = torch.tanh(self.conv(x.float() / 64)).mean((2, 3))
-        return said if return_features else said.softmax(1)
+        features = torch.tanh(self.conv(x.float() / 64)).mean((2, 3))
+        return features if return_features else features.softmax(1)
 
 
 def save_scripted(net: nn.Module, file: Path) -> Path:
@@ -66,7 +66,7 @@ def save(file: Path, pixels: Pixels) -> Path:
 
 
 def closed_form(one: Pixels, other: Pixels) -> float:
-    """By numpy's mean and covariance of all features at once, and scipy's matrix root."""
+    """Return the distance by numpy's mean and covariance and scipy's matrix root."""
     with torch.no_grad():
         a, b = (
             Net()(torch.from_numpy(set_).permute(0, 3, 1, 2)).double().numpy()
@@ -88,7 +88,7 @@ def test_the_distance_is_the_closed_form(
     assert result.fid == pytest.approx(closed_form(one, other), rel=1e-4)
 
 
-def test_equal_sets_are_nowhere_apart_and_shifted_ones_ever_further(
+def test_equal_sets_have_distance_zero_and_the_distance_grows_with_a_shift(
     tmp_path: Path, net_file: Path
 ) -> None:
     base = save(tmp_path / "a.npz", images(0))
@@ -127,7 +127,7 @@ def test_a_folder_and_a_file_of_the_same_images_are_the_same_reference(
         fid(samples, Path("jobs"), features_file=net_file)
 
 
-def test_statistics_are_kept_beside_the_reference_until_it_changes(
+def test_statistics_are_cached_beside_the_reference_until_it_changes(
     tmp_path: Path, net_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples, reference = save(tmp_path / "a.npz", images(0)), tmp_path / "b.npz"
@@ -148,11 +148,11 @@ def test_statistics_are_kept_beside_the_reference_until_it_changes(
         fid(samples, cache, features_file=other)
 
 
-def test_statistics_of_an_unnamed_network_are_taken_with_a_warning(
+def test_statistics_of_an_unnamed_network_are_used_with_a_warning(
     tmp_path: Path, net_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = statistics([images(1)], open_features(net_file, device=CPU), name="reference")
-    # As ADM's reference batches are: some of the images, and the statistics of all.
+    # Like ADM's reference batches: some of the images, and the statistics of all images.
     np.savez(tmp_path / "b.npz", images(5), mu=found.mu, sigma=found.sigma)
     result = fid(save(tmp_path / "a.npz", images(0)), tmp_path / "b.npz", features_file=net_file)
     assert result.fid == pytest.approx(closed_form(images(0), images(1)), rel=1e-4)
@@ -162,7 +162,7 @@ def test_statistics_of_an_unnamed_network_are_taken_with_a_warning(
         fid(tmp_path / "a.npz", tmp_path / "b.npz", features_file=net_file)
 
 
-def test_a_net_that_says_classes_unless_asked_is_asked_for_features(tmp_path: Path) -> None:
+def test_a_network_that_returns_classes_by_default_is_asked_for_features(tmp_path: Path) -> None:
     file = save_scripted(Styled(), tmp_path / "styled.pt")
     found = statistics([images(0)], open_features(file, device=CPU), name="x")
     plain = save_scripted(Net(), tmp_path / "net.pt")
@@ -170,7 +170,7 @@ def test_a_net_that_says_classes_unless_asked_is_asked_for_features(tmp_path: Pa
     np.testing.assert_array_equal(found.mu, expected.mu)
 
 
-def test_the_weights_of_inception_are_read_from_their_file(
+def test_inception_weights_are_read_from_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
@@ -185,11 +185,11 @@ def test_the_weights_of_inception_are_read_from_their_file(
     features = open_features(tmp_path / "inception.pth", device=CPU)
     batch = torch.from_numpy(images(0, count=2)).permute(0, 3, 1, 2)
     with torch.no_grad():
-        said, (expected,) = features.network(batch), net(batch)
-    assert said.shape == (2, 2048)
-    assert said.std() > 0
-    torch.testing.assert_close(said, expected)
-    with pytest.raises(ConfigError, match="neither TorchScript nor the tensors of Inception"):
+        rows, (expected,) = features.network(batch), net(batch)
+    assert rows.shape == (2, 2048)
+    assert rows.std() > 0
+    torch.testing.assert_close(rows, expected)
+    with pytest.raises(ConfigError, match="neither TorchScript nor Inception weights"):
         open_features(tmp_path / "none.pth", device=CPU)
 
 
@@ -201,7 +201,7 @@ class Bomb:
 def test_a_missing_or_foreign_feature_file_is_refused_and_not_unpickled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = r"https://github\.com/toshas/torch-fidelity/releases/.*compute nodes have none"
+    address = r"https://github\.com/toshas/torch-fidelity/releases/.*compute nodes often lack"
     with pytest.raises(ConfigError, match=f"--features FILE is missing: .*{address}"):
         open_features(None, device=CPU)
     with pytest.raises(ConfigError, match=rf"nowhere\.pth: no such file; .*{address}"):
@@ -211,12 +211,12 @@ def test_a_missing_or_foreign_feature_file_is_refused_and_not_unpickled(
     torch.save({"weight": Bomb()}, content)
     for payload in (b"no network", pickle.dumps(Bomb(), protocol=2), content.getvalue()):
         (tmp_path / "net.pth").write_bytes(payload)
-        with pytest.raises(ConfigError, match="neither TorchScript nor the tensors of Inception"):
+        with pytest.raises(ConfigError, match="neither TorchScript nor Inception weights"):
             open_features(tmp_path / "net.pth", device=CPU)
     assert not Path("bomb-went-off").exists()
 
 
-def test_a_network_that_says_no_features_is_refused(tmp_path: Path) -> None:
+def test_a_network_whose_output_is_not_a_feature_vector_is_refused(tmp_path: Path) -> None:
     class Whole(Net):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.conv(x.float())
@@ -229,7 +229,7 @@ def test_a_network_that_says_no_features_is_refused(tmp_path: Path) -> None:
         statistics([images(0, count=1)], plain, name="x")
 
 
-def test_a_distance_is_recorded_in_the_run_that_was_drawn_from(
+def test_a_distance_is_recorded_in_the_run_that_the_samples_come_from(
     tmp_path: Path,
     net_file: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -241,8 +241,8 @@ def test_a_distance_is_recorded_in_the_run_that_was_drawn_from(
     grey = np.stack([source[index][0][0] for index in range(100)])
     pixels = np.round((grey + 1) * 127.5).astype(np.uint8)[..., None].repeat(3, axis=3)
     samples = save(tmp_path / "samples.npz", pixels)
-    note = {"run": str(run.path), "checkpoint": 40, "images": 5120, "weights": "ema"}
-    (tmp_path / "samples.json").write_text(json.dumps(note | {"guidance": 1.5}))
+    metadata = {"run": str(run.path), "checkpoint": 40, "images": 5120, "weights": "ema"}
+    (tmp_path / "samples.json").write_text(json.dumps(metadata | {"guidance": 1.5}))
     assert main([str(samples), str(run.path), "--features", str(net_file)]) == 0
     printed = capsys.readouterr()
     assert "of 100 samples" in printed.out

@@ -1,4 +1,4 @@
-"""Images in an .npz: what numpy and the evaluators read, streamed both ways."""
+"""Images in an .npz: numpy and the evaluators can read them, and both directions stream."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def images(count: int = 7, side: int = 4) -> Pixels:
     return np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
 
 
-def test_numpy_reads_what_was_written_in_parts(tmp_path: Path) -> None:
+def test_numpy_reads_a_file_written_in_parts(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     write_npz(file, iter([images()[:3], images()[3:]]), shape=(7, 4, 4, 3), labels=LABELS)
     with np.load(file, allow_pickle=False) as content:
@@ -30,7 +30,9 @@ def test_numpy_reads_what_was_written_in_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_batches_of_a_file_by_numpy_are_its_images(tmp_path: Path, save: object) -> None:
+def test_the_batches_of_a_file_written_by_numpy_are_its_images(
+    tmp_path: Path, save: object
+) -> None:
     assert callable(save)
     save(tmp_path / "a.npz", images())
     stored = open_images(tmp_path / "a.npz")
@@ -60,7 +62,7 @@ def test_neither_writing_nor_reading_holds_all_images(tmp_path: Path) -> None:
     assert peak < 8 * one.nbytes
 
 
-def test_what_holds_no_images_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_images_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     with pytest.raises(ConfigError, match="no such file"):
         open_images(file)

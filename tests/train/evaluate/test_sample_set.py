@@ -1,4 +1,4 @@
-"""Sampled sets: the same for any number of ranks, resumable, and honest about what was drawn."""
+"""Sample sets are the same on any number of ranks, can be resumed, and describe their images."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import train.evaluate.npz_shards
+import train.evaluate.npz
 from configs.errors import ConfigError, DataError
 from configs.load import resolve
 from configs.run.folder import RunFolder
@@ -22,7 +22,7 @@ from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
 from train.engine.stop import StopRequest
-from train.evaluate.npz_shards import NpzShards
+from train.evaluate.npz import NpzShards
 from train.evaluate.sample_set import draw_set
 from train.evaluate.sampler import SampleShare, sample
 from train.model.build import build_network
@@ -32,7 +32,7 @@ Arrays = dict[str, np.ndarray]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run on digits with checkpoints of steps 2 and 4, far enough from its start to say much."""
+    """A run on digits with checkpoints at steps 2 and 4, whose weights differ clearly."""
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         return trained(logs, [*TINY, *keys])
 
 
-def asked(run: RunFolder, out: Path, **keys: Any) -> Sampling:
+def sampling(run: RunFolder, out: Path, **keys: Any) -> Sampling:
     tree = {"kind": "sample", "run": str(run.path), "out": str(out), "num": 20, "batch": 6}
     config = resolve(tree | keys, source="test")
     assert isinstance(config, Sampling)
@@ -50,13 +50,13 @@ def asked(run: RunFolder, out: Path, **keys: Any) -> Sampling:
 def draw(
     config: Sampling, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
 ) -> list[int]:
-    """Draw with this process as the only rank; how many pieces there were, report by report."""
+    """Draw with this process as the only rank; return the reported numbers of shards."""
     assert config.out is not None
-    pieces = NpzShards(out=Path(config.out), num=config.num, size=config.batch)
-    ranks, heard = read_ranks(), list[int]()
+    shards = NpzShards(out=Path(config.out), num=config.num, size=config.batch)
+    ranks, reports = read_ranks(), list[int]()
     with process_group(ranks):
-        draw_set(config, pieces, ranks, request=request, report=heard.append)
-    return heard
+        draw_set(config, shards, ranks, request=request, report=reports.append)
+    return reports
 
 
 def arrays(file: Path) -> Arrays:
@@ -65,13 +65,13 @@ def arrays(file: Path) -> Arrays:
 
 
 def drawn(run: RunFolder, folder: Path, **keys: Any) -> Arrays:
-    """The arrays of a set that is drawn into an empty folder."""
+    """Draw a set into a new file of a folder and return its arrays."""
     out = folder / f"{len(list(folder.iterdir()))}.npz"
-    draw(asked(run, out, **keys))
+    draw(sampling(run, out, **keys))
     return arrays(out)
 
 
-# 20 images in batches of 3 are 7 pieces.
+# 20 images in batches of 3 are 7 shards.
 @pytest.mark.parametrize("several", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_any_number_of_ranks_writes_the_same_bytes(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int
@@ -87,7 +87,7 @@ def test_any_number_of_ranks_writes_the_same_bytes(
     assert files[1] == files[several]
 
 
-def test_images_are_those_that_the_grids_sampler_draws(run: RunFolder, tmp_path: Path) -> None:
+def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: Path) -> None:
     found = drawn(run, tmp_path, seed=5)
     config = run.config()
     assert isinstance(config, Pretrain)
@@ -100,7 +100,7 @@ def test_images_are_those_that_the_grids_sampler_draws(run: RunFolder, tmp_path:
             DiffusionObjective(config, ranks.device),
             torch.from_numpy(found["arr_1"]),
             config,
-            place=SampleShare(),
+            share=SampleShare(),
             device=ranks.device,
             seed=5,
         )
@@ -120,7 +120,7 @@ def test_an_image_does_not_depend_on_how_many_are_drawn(run: RunFolder, tmp_path
     assert len(np.unique(many["arr_0"], axis=0)) == 20
 
 
-def test_labels_are_drawn_evenly_or_come_in_turn(run: RunFolder, tmp_path: Path) -> None:
+def test_labels_are_random_or_take_turns(run: RunFolder, tmp_path: Path) -> None:
     turn = drawn(run, tmp_path, labels="turn", num=25)["arr_1"]
     assert turn.dtype == np.int64
     assert turn.tolist() == [number % 10 for number in range(25)]
@@ -131,7 +131,7 @@ def test_labels_are_drawn_evenly_or_come_in_turn(run: RunFolder, tmp_path: Path)
     assert (random != drawn(run, tmp_path, num=600, batch=200, seed=1)["arr_1"]).any()
 
 
-def test_what_is_asked_changes_the_images(run: RunFolder, tmp_path: Path) -> None:
+def test_every_key_changes_the_images(run: RunFolder, tmp_path: Path) -> None:
     own = drawn(run, tmp_path)["arr_0"]
     others: list[dict[str, Any]] = [
         {"seed": 1}, {"weights": "model"}, {"step": 2}, {"steps": 3}, {"sampler": "heun"},
@@ -139,22 +139,23 @@ def test_what_is_asked_changes_the_images(run: RunFolder, tmp_path: Path) -> Non
     ]  # fmt: skip
     for keys in others:
         assert (drawn(run, tmp_path, **keys)["arr_0"] != own).any(), keys
-    note = json.loads((tmp_path / "0.json").read_text())
-    assert (note["run"], note["checkpoint"], note["images"]) == (str(run.path), 4, 64)
-    assert (note["sampler"], note["steps"], note["num"]) == ("euler", 2, 20)
+    metadata = json.loads((tmp_path / "0.json").read_text())
+    assert (metadata["run"], metadata["checkpoint"]) == (str(run.path), 4)
+    assert (metadata["images"], metadata["num"]) == (64, 20)
+    assert (metadata["sampler"], metadata["steps"]) == ("euler", 2)
 
 
-def test_a_stopped_set_goes_on_where_it_was(run: RunFolder, tmp_path: Path) -> None:
+def test_a_stopped_set_resumes_at_the_missing_shards(run: RunFolder, tmp_path: Path) -> None:
     whole, halved = tmp_path / "whole.npz", tmp_path / "halved.npz"
-    assert draw(asked(run, whole)) == [0, 1, 2, 3, 4]
+    assert draw(sampling(run, whole)) == [0, 1, 2, 3, 4]
     requests = iter([StopRequest.GO_ON, StopRequest.GO_ON, StopRequest.STOP])
-    assert draw(asked(run, halved), request=lambda: next(requests)) == [0, 1, 2]
+    assert draw(sampling(run, halved), request=lambda: next(requests)) == [0, 1, 2]
     assert not halved.exists()
-    # Half written by a rank that was killed.
+    # Half written by a killed rank.
     (tmp_path / "halved.npz.pieces/.000003.npy.1").write_bytes(b"torn")
-    assert draw(asked(run, halved)) == [2, 3, 4]
+    assert draw(sampling(run, halved)) == [2, 3, 4]
     assert halved.read_bytes() == whole.read_bytes()
-    assert draw(asked(run, halved)) == [4]
+    assert draw(sampling(run, halved)) == [4]
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"whole.npz", "whole.json", "halved.npz", "halved.json"}
 
@@ -171,30 +172,28 @@ def test_a_set_killed_while_it_is_joined_is_joined_again(
 
     out = tmp_path / "images.npz"
     with monkeypatch.context() as patch:
-        # Before the note is written, or between it and the removal of the pieces.
+        # Before the metadata is written, or between that and the removal of the shards.
         if killed_at == "images.json":
-            patch.setattr(NpzShards, "discard", kill)
+            patch.setattr(NpzShards, "remove", kill)
         else:
-            patch.setattr(train.evaluate.npz_shards, "write_npz", kill)
+            patch.setattr(train.evaluate.npz, "write_npz", kill)
         with pytest.raises(Killed):
-            draw(asked(run, out))
-    draw(asked(run, out))
+            draw(sampling(run, out))
+    draw(sampling(run, out))
     whole = drawn(run, tmp_path)
     assert (arrays(out)["arr_0"] == whole["arr_0"]).all()
     assert not (tmp_path / "images.npz.pieces").exists()
 
 
-def test_a_set_is_finished_with_the_checkpoint_that_it_was_begun_with(
-    run: RunFolder, tmp_path: Path
-) -> None:
+def test_a_resumed_set_keeps_its_checkpoint(run: RunFolder, tmp_path: Path) -> None:
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
     (copy.checkpoints / "step-000000004").rename(tmp_path / "later")
     requests = iter([StopRequest.GO_ON, StopRequest.STOP])
     out = tmp_path / "images.npz"
-    draw(asked(copy, out), request=lambda: next(requests))
+    draw(sampling(copy, out), request=lambda: next(requests))
     (tmp_path / "later").rename(copy.checkpoints / "step-000000004")
-    draw(asked(copy, out))
+    draw(sampling(copy, out))
     assert json.loads((tmp_path / "images.json").read_text())["checkpoint"] == 2
     (tmp_path / "sets").mkdir()
     assert (arrays(out)["arr_0"] == drawn(run, tmp_path / "sets", step=2)["arr_0"]).all()
@@ -203,29 +202,29 @@ def test_a_set_is_finished_with_the_checkpoint_that_it_was_begun_with(
 def test_a_file_that_holds_something_else_is_left_alone(run: RunFolder, tmp_path: Path) -> None:
     out = tmp_path / "images.npz"
     out.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match=r"images\.npz: is there already; name a new file"):
-        draw(asked(run, out))
+    with pytest.raises(ConfigError, match=r"images\.npz: already exists; name a new file"):
+        draw(sampling(run, out))
     assert out.read_bytes() == b"mine"
     out.unlink()
-    draw(asked(run, out))
+    draw(sampling(run, out))
     with pytest.raises(ConfigError, match=r"other images were drawn there \(num 20\)"):
-        draw(asked(run, out, num=21))
+        draw(sampling(run, out, num=21))
 
 
-def test_what_cannot_be_drawn_from_is_refused(run: RunFolder, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sample\.sampler ddim does not sample .* set euler or"):
-        draw(asked(run, tmp_path / "x.npz", sampler="ddim"))
+        draw(sampling(run, tmp_path / "x.npz", sampler="ddim"))
     with pytest.raises(ConfigError, match="no checkpoint step-000000003; there are step-000000002"):
-        draw(asked(run, tmp_path / "x.npz", step=3))
+        draw(sampling(run, tmp_path / "x.npz", step=3))
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
     (torn,) = (copy.checkpoints / "step-000000004").glob("*.distcp")
     torn.write_bytes(torn.read_bytes()[:-1])
     with pytest.raises(ConfigError, match=r"step-000000004 is damaged .*delete it"):
-        draw(asked(copy, tmp_path / "x.npz"))
+        draw(sampling(copy, tmp_path / "x.npz"))
     shutil.rmtree(copy.checkpoints)
     with pytest.raises(ConfigError, match="no checkpoint yet; train the run first"):
-        draw(asked(copy, tmp_path / "x.npz"))
+        draw(sampling(copy, tmp_path / "x.npz"))
     assert not list(tmp_path.glob("x.npz*"))
 
 
@@ -265,7 +264,7 @@ def test_samples_of_latents_are_decoded_or_refused(
         load_weights(run.checkpoints, network)
         latents = sample(
             network, DiffusionObjective(config, ranks.device), labels, config,
-            place=SampleShare(), device=ranks.device, seed=0,
+            share=SampleShare(), device=ranks.device, seed=0,
         )  # fmt: skip
     assert latents is not None
     assert decoder is not None
@@ -274,4 +273,4 @@ def test_samples_of_latents_are_decoded_or_refused(
     assert np.abs(found - expected.numpy()).max() <= 0.5 + 1e-2
     shutil.rmtree(tmp_path / "vae")
     with pytest.raises(DataError, match="vae"):
-        draw(asked(run, tmp_path / "gone.npz"))
+        draw(sampling(run, tmp_path / "gone.npz"))
