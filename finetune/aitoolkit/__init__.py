@@ -1,1 +1,1 @@
-"""Fine-tuning by ai-toolkit, unmodified, as a process that this package drives."""
+"""Fine-tuning with ai-toolkit, unmodified: started as a process, monitored and controlled here."""

@@ -1,4 +1,4 @@
-"""ai-toolkit's files as checkpoints of ours: taken over when whole, checked before a resume."""
+"""Checkpoints of ai-toolkit: its files are adopted once whole, and verified before a resume."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ LORA, OPTIMIZER, PROGRESS = "lora.safetensors", "optimizer.pt", "progress.json"
 
 @dataclass(frozen=True, kw_only=True)
 class LoraSnapshot:
-    """A LoRA after `step` steps, and the run's clocks then."""
+    """A checkpoint: its folder, the steps done, and the run's clocks at that step."""
 
     folder: Path
     step: int
@@ -37,42 +37,40 @@ class LoraSnapshot:
 
 
 def metadata_step(lora: Path) -> int | None:
-    """The step that ai-toolkit wrote into a LoRA file; None where the file is not whole."""
+    """Return the step that ai-toolkit wrote into a LoRA file, or None if the file is damaged."""
     try:
-        told = json.loads(read_safetensors_header(lora).metadata.get("training_info", "{}"))
+        training = json.loads(read_safetensors_header(lora).metadata.get("training_info", "{}"))
     except (ConfigError, ValueError):
         return None
-    step = told.get("step") if isinstance(told, dict) else None
+    step = training.get("step") if isinstance(training, dict) else None
     return step if isinstance(step, int) else None
 
 
 def newest_checkpoint(folder: Path) -> LoraSnapshot | None:
-    """The newest checkpoint whose files are as they were written; None where none was saved.
+    """Return the newest checkpoint with correct checksums, or None if there is no checkpoint.
 
-    What was cut short since is set aside, and `RunFailure` says so where nothing else is left.
+    Damaged checkpoints are quarantined. Raise `RunFailure` if all are damaged.
     """
     names = newest_first(folder)
     for name in names:
         damaged = damaged_files(folder / name)
         if not damaged:
-            return read_checkpoint(folder / name)
-        log.warning("%s is damaged (%s): set aside", folder / name, ", ".join(damaged))
+            progress = json.loads((folder / name / PROGRESS).read_text(encoding="utf-8"))
+            return LoraSnapshot(
+                folder=folder / name, step=progress["step"], seconds=progress["seconds"]
+            )
+        log.warning("%s is damaged (%s): quarantined", folder / name, ", ".join(damaged))
         quarantine(folder / name)
     if names:
         raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
     return None
 
 
-def read_checkpoint(folder: Path) -> LoraSnapshot:
-    """What a checkpoint says of itself."""
-    told = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-    return LoraSnapshot(folder=folder, step=told["step"], seconds=told["seconds"])
-
-
 def lay_out(checkpoint: LoraSnapshot, root: Path) -> None:
-    """Copy a checkpoint to where ai-toolkit takes up the only files that it finds.
+    """Copy a checkpoint into ai-toolkit's folder, as the only one there.
 
-    It would take the newest by ctime, and one optimizer for whichever LoRA that is.
+    ai-toolkit resumes from the LoRA with the newest ctime, and keeps one optimizer file for
+    whichever LoRA that is.
     """
     root.mkdir(parents=True)
     shutil.copyfile(checkpoint.folder / LORA, root / f"{JOB}_{checkpoint.step:09d}.safetensors")
@@ -80,56 +78,50 @@ def lay_out(checkpoint: LoraSnapshot, root: Path) -> None:
         shutil.copyfile(checkpoint.folder / OPTIMIZER, root / OPTIMIZER)
 
 
-class Collector:
-    """Takes over what ai-toolkit saves in `root`, once per file."""
+class CheckpointCollector:
+    """Adopts what ai-toolkit saves in `root`, each file once."""
 
     def __init__(self, root: Path, run: RunFolder, *, keep: int) -> None:
         self._root, self._run, self._keep = root, run, keep
-        self._taken = set(_loras(root))
+        self._seen = set(_loras(root))
 
-    def new(self) -> list[Path]:
-        """Whole LoRA files that came since this was last asked, by their own step."""
-        found = [path for path in _loras(self._root) if path not in self._taken]
-        return sorted(
-            (path for path in found if metadata_step(path) is not None),
-            key=lambda path: metadata_step(path) or 0,
-        )
+    def new_loras(self) -> dict[Path, int]:
+        """Return the whole LoRA files since the last call with the steps of their metadata."""
+        steps = {path: metadata_step(path) for path in _loras(self._root) if path not in self._seen}
+        whole = {path: step for path, step in steps.items() if step is not None}
+        self._seen |= set(whole)
+        return whole
 
-    def tidy(self) -> None:
-        """Delete what ai-toolkit saved: what counts of it is among the checkpoints by now."""
-        for file in (*_loras(self._root), self._root / OPTIMIZER):
-            file.unlink(missing_ok=True)
-
-    def pass_over(self, lora: Path) -> None:
-        """Leave a file alone, whose optimizer a later save has overwritten."""
-        self._taken.add(lora)
-
-    def take(self, lora: Path, *, step: int, seconds: dict[str, float]) -> None:
-        """Keep a LoRA and the optimizer beside it as the checkpoint after `step` steps."""
-        self._taken.add(lora)
+    def adopt(self, lora: Path, *, step: int, seconds: dict[str, float]) -> None:
+        """Install a LoRA and the optimizer beside it as the checkpoint after `step` steps."""
         checkpoints, name = self._run.checkpoints, step_name(step)
         folder = partial_path(checkpoints, name)
         checkpoints.mkdir(exist_ok=True)
         discard_partial(checkpoints)
         folder.mkdir()
         shutil.copyfile(lora, folder / LORA)
-        self._take_optimizer(folder)
+        self._copy_optimizer(folder)
         replace_file(folder / PROGRESS, json.dumps({"step": step, "seconds": seconds}) + "\n")
         sums = {file.name: file_sum(file) for file in sorted(folder.iterdir())}
         replace_file(folder / SUMS, json.dumps(sums, indent=1) + "\n")
         install(checkpoints, name, keep=self._keep)
-        self._show(checkpoints / name / LORA, name)
+        self._publish(checkpoints / name / LORA, name)
 
-    def _take_optimizer(self, folder: Path) -> None:
+    def clean_up(self) -> None:
+        """Delete ai-toolkit's own copies of what the run's checkpoints hold."""
+        for file in (*_loras(self._root), self._root / OPTIMIZER):
+            file.unlink(missing_ok=True)
+
+    def _copy_optimizer(self, folder: Path) -> None:
         if (self._root / OPTIMIZER).is_file():
             shutil.copyfile(self._root / OPTIMIZER, folder / OPTIMIZER)
-        # A failed save of it is only printed there.
+        # ai-toolkit only prints a message if saving the optimizer fails.
         if not zipfile.is_zipfile(folder / OPTIMIZER):
             (folder / OPTIMIZER).unlink(missing_ok=True)
             log.warning("%s: no whole %s; a resume begins it anew", folder.name, OPTIMIZER)
 
-    def _show(self, lora: Path, name: str) -> None:
-        """Let the LoRA stand among those of the run, for whoever draws with it."""
+    def _publish(self, lora: Path, name: str) -> None:
+        """Copy the LoRA to the run's `lora/`, where readers look for it."""
         self._run.lora.mkdir(exist_ok=True)
         partial = self._run.lora / f".{name}.partial"
         shutil.copyfile(lora, partial)

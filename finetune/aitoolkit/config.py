@@ -1,50 +1,49 @@
-"""Our config as ai-toolkit's: what each key of ours is there, and what is theirs alone."""
+"""Translate a run's config and data set into those of ai-toolkit."""
 
 import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.checks.captions import pairs
+from configs.checks.prompts import filled, prompts_of, read_text
+from configs.disk import replace_file
 from configs.schema import Finetune
 
-# The name of its job, and so of its files.
+# The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
-# Layers of Flux by what their dotted names hold; ai-toolkit would tune adaLN's as well.
+# Substrings of the layer names that get a LoRA; without them ai-toolkit would include adaLN.
 _TARGETS = {
     "attention": [".attn."],
     "attention+mlp": [".attn.", ".ff.", ".ff_context.", ".proj_mlp", ".proj_out"],
 }
 _QTYPES = {"int8": "qint8", "float8": "qfloat8"}
-# Seeds of attempts lie so far apart that no two runs of neighbouring seeds share one soon.
+# Large, so that resumed runs with neighbouring seeds do not share a seed.
 _SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """Where an attempt at it keeps things: `output` for its results, `database` to steer it."""
+    """The paths of one attempt: results, the database that controls it, and the images."""
 
     output: Path
     database: Path
     dataset: Path
 
 
-def their_config(
-    config: Finetune,
-    desk: Workspace,
-    *,
-    prompts: list[str],
-    start: int,
-    attempt: int,
+def toolkit_config(
+    config: Finetune, workspace: Workspace, *, start: int, attempt: int
 ) -> dict[str, Any]:
-    """The config of ai-toolkit for an attempt that goes on after `start` steps.
+    """Return the config of ai-toolkit for an attempt that resumes after `start` steps.
 
-    `prompts` and the captions in the data set have their trigger word filled in already: it would
-    put the word in front of captions that lack it.
+    The trigger word is filled into prompts and captions here, because ai-toolkit would prepend
+    it to captions that lack it.
     """
+    prompts = prompts_of(config.sample.prompts, config.sample.prompts_file)
     process: dict[str, Any] = {
         "type": "diffusion_trainer",
-        "training_folder": str(desk.output),
-        "sqlite_db_path": str(desk.database),
+        "training_folder": str(workspace.output),
+        "sqlite_db_path": str(workspace.database),
         "training_seed": attempt_seed(config, start=start, attempt=attempt),
         "logging": {"log_every": 1, "use_ui_logger": True},
         "network": _network(config),
@@ -54,19 +53,19 @@ def their_config(
             "max_step_saves_to_keep": config.checkpoint.keep,
             "push_to_hub": False,
         },
-        "datasets": [_dataset(config, desk.dataset)],
+        "datasets": [_dataset(config, workspace.dataset)],
         "train": _training(config, start=start),
         "model": _model(config),
-        "sample": _samples(config, prompts),
+        "sample": _samples(config, [filled(prompt, config.data.trigger) for prompt in prompts]),
     }
     return {
         "job": "extension",
-        "config": {"name": JOB, "process": [_with_theirs(process, config.aitoolkit)]},
+        "config": {"name": JOB, "process": [_merge(process, config.aitoolkit)]},
     }
 
 
 def attempt_seed(config: Finetune, *, start: int, attempt: int) -> int:
-    """The run's seed for its first step; after a resume another, or it would replay its noise."""
+    """Return the run's seed; after a resume another one, or the same noise would be drawn again."""
     if start == 0:
         return config.seed
     return (config.seed + _SEED_STRIDE * attempt) % 2**31
@@ -96,7 +95,7 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
     train, optimizer = config.train, config.optimizer
     batch = train.micro_batch or train.global_batch
     ema = {"use_ema": train.ema_decay is not None, "ema_decay": train.ema_decay or 0.0}
-    theirs = {
+    settings = {
         "steps": train.steps,
         "batch_size": batch,
         "gradient_accumulation": train.global_batch // batch,
@@ -115,22 +114,22 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         "ema_config": ema,
         "dtype": train.precision,
     }
-    # Of a scheduled save it would do the last step again: its metadata lag by one.
-    return theirs | ({"start_step": start} if start else {})
+    # Otherwise it would repeat a step: the metadata of a scheduled save lag by one.
+    return settings | ({"start_step": start} if start else {})
 
 
 def _model(config: Finetune) -> dict[str, Any]:
     flux = config.flux
-    theirs: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "name_or_path": flux.folder,
         "is_flux": True,
         "quantize": flux.quantise != "none",
     }
     if flux.quantise != "none":
-        theirs["qtype"] = _QTYPES[flux.quantise]
+        settings["qtype"] = _QTYPES[flux.quantise]
     if flux.assistant_lora is not None:
-        theirs["assistant_lora_path"] = flux.assistant_lora
-    return theirs
+        settings["assistant_lora_path"] = flux.assistant_lora
+    return settings
 
 
 def _samples(config: Finetune, prompts: list[str]) -> dict[str, Any]:
@@ -150,10 +149,10 @@ def _samples(config: Finetune, prompts: list[str]) -> dict[str, Any]:
     }
 
 
-def _with_theirs(process: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """The process with the keys that are ai-toolkit's alone, by its groups."""
+def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the process with the keys of the `aitoolkit` section merged in, group by group."""
     merged = copy.deepcopy(process)
-    for name, value in theirs.items():
+    for name, value in extra.items():
         if name == "datasets":
             merged["datasets"][0] |= value
         elif isinstance(value, dict) and isinstance(merged.get(name), dict):
@@ -161,3 +160,21 @@ def _with_theirs(process: dict[str, Any], theirs: dict[str, Any]) -> dict[str, A
         else:
             merged[name] = value
     return merged
+
+
+def lay_out_dataset(config: Finetune, folder: Path) -> None:
+    """Fill `folder` with links to the images and with captions whose trigger is filled in.
+
+    ai-toolkit keeps its caches in the folder that it is given, and the data set's own folder may
+    be read-only or shared. Calling it again changes nothing.
+    """
+    assert config.data.folder is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    for pair in pairs(Path(config.data.folder)):
+        link = folder / pair.image.name
+        if not link.is_symlink():
+            link.symlink_to(pair.image.absolute())
+        caption = filled(read_text(pair.caption), config.data.trigger)
+        # ai-toolkit's caches depend on the modification times of captions.
+        if not (folder / pair.caption.name).is_file():
+            replace_file(folder / pair.caption.name, caption + "\n")

@@ -1,7 +1,8 @@
-"""The table through which ai-toolkit tells what it does and is told to save and to leave.
+"""The database through which ai-toolkit reports its state, and is asked to save and to leave.
 
-It is a sqlite database of ours with the one-row table `Job` of its user interface. A trigger
-notes every change with the time, in the process that makes it: no phase is missed between polls.
+ai-toolkit's user interface uses a sqlite database with a one-row table `Job`; each attempt has
+one of its own. A trigger stores every change with its time, in the process that makes the change,
+so no phase is missed between polls.
 """
 
 import sqlite3
@@ -28,21 +29,21 @@ END;
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """What the table said from `time` (seconds since 1970) on."""
+class JobUpdate:
+    """The state of the job from `time` (seconds since 1970) on."""
 
     time: float
     status: str
     info: str
     step: int
-    is_save_asked: bool
+    is_save_requested: bool
 
 
 class JobTable:
-    """The table of one attempt, in a new database."""
+    """The job table of one attempt, in a new database."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._path = path
         self._seen = 0
         with closing(sqlite3.connect(path)) as database:
             database.executescript(_SCHEMA)
@@ -51,8 +52,8 @@ class JobTable:
             )
             database.commit()
 
-    def changes(self) -> list[Change]:
-        """What changed since this was last asked, oldest first."""
+    def new_updates(self) -> list[JobUpdate]:
+        """Return the updates since the last call, oldest first."""
         with closing(self._connect()) as database:
             rows = database.execute(
                 "SELECT rowid, time, status, info, step, save_now FROM history "
@@ -62,28 +63,28 @@ class JobTable:
         if rows:
             self._seen = rows[-1][0]
         return [
-            Change(
+            JobUpdate(
                 time=time,
                 status=status or "",
                 info=info or "",
                 step=int(step or 0),
-                is_save_asked=int(save_now) == 1,
+                is_save_requested=int(save_now) == 1,
             )
             for _, time, status, info, step, save_now in rows
         ]
 
-    def ask_to_save(self) -> None:
-        """Let it save after the step that is under way."""
-        self._tell("UPDATE Job SET save_now = 1 WHERE id = ?")
+    def request_save(self) -> None:
+        """Ask it to save after the current step."""
+        self._update("UPDATE Job SET save_now = 1 WHERE id = ?")
 
-    def ask_to_leave(self) -> None:
-        """Let it leave, without a save, where it next looks: after a step, an image, a save."""
-        self._tell("UPDATE Job SET return_to_queue = 1 WHERE id = ?")
+    def request_leave(self) -> None:
+        """Ask it to leave without a save at its next check: after a step, an image, or a save."""
+        self._update("UPDATE Job SET return_to_queue = 1 WHERE id = ?")
 
-    def _tell(self, command: str) -> None:
+    def _update(self, command: str) -> None:
         with closing(self._connect()) as database:
             database.execute(command, (JOB_ID,))
             database.commit()
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=_TIMEOUT_S)
+        return sqlite3.connect(self._path, timeout=_TIMEOUT_S)

@@ -1,31 +1,67 @@
-"""ai-toolkit as a process of its own, which no signal but ours ends."""
+"""ai-toolkit as a process: its environment, versions, signals, output, and why it failed."""
 
+import ast
 import ctypes
+import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
+from types import TracebackType
 
 from configs.checks.aitoolkit_home import Home
-from finetune.aitoolkit.home import environment
+from configs.run.failures import find_reason
 from finetune.aitoolkit.job_db import JOB_ID
+from train.engine.distributed import TORCHRUN_VARIABLES
+from train.engine.failure import RunFailure
 
-_LAST_WORDS = 20_000
+# PYTHONPATH and the like would import our modules in place of its own; the variables of torchrun
+# would make its accelerate wait for peers; with HF_HUB_OFFLINE it cannot load Flux schnell even
+# from local files.
+_REMOVED = frozenset(
+    (
+        *TORCHRUN_VARIABLES,
+        "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "HF_HUB_OFFLINE", "SEED",
+    )
+)  # fmt: skip
+_PACKAGES = (
+    "torch", "diffusers", "transformers", "peft", "accelerate", "bitsandbytes", "optimum-quanto",
+    "torchao", "safetensors",
+)  # fmt: skip
+_PRINT_VERSIONS = """
+import importlib.metadata as metadata, json, platform, sys
+found = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+_TAIL_BYTES = 20_000
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _LIBC = ctypes.CDLL(None)
 
+# The reasons that the output of ai-toolkit can show.
+_REASONS = ("oom", "host_oom", "disk", "node", "nan", "data")
+_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|Error running job: .*)$", re.M)
+
 
 class Process:
-    """One start of ai-toolkit with `config`, its output appended to the file `output`."""
+    """One run of ai-toolkit with `config`; its output is appended to the file `output`.
+
+    As a context manager it kills ai-toolkit on exit if it still runs.
+    """
 
     def __init__(self, home: Home, config: Path, *, output: Path) -> None:
         self._output = output
         with output.open("ab") as file:
-            # Where it stands its own imports are found, and nothing of ours.
+            # The working directory lets it import its own modules, and none of ours.
             self._child = subprocess.Popen(
                 [str(home.python), "run.py", str(config)],
                 cwd=home.folder,
-                env=environment() | {"AITK_JOB_ID": JOB_ID},
+                env=_environment() | {"AITK_JOB_ID": JOB_ID},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -33,25 +69,91 @@ class Process:
                 preexec_fn=_prepare,
             )
 
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
     def status(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
+        """Return the exit status, negative for a signal, or None while it runs."""
         return self._child.poll()
 
     def kill(self) -> None:
-        """End it and its workers at once."""
+        """Kill it and its workers, if it still runs."""
         if self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()
 
-    def last_words(self) -> str:
-        """The end of its output."""
+    def output_tail(self) -> str:
+        """Return the end of its output."""
         with self._output.open("rb") as file:
-            file.seek(max(0, self._output.stat().st_size - _LAST_WORDS))
+            file.seek(max(0, self._output.stat().st_size - _TAIL_BYTES))
             return file.read().decode("utf-8", "replace")
 
 
 def _prepare() -> None:
-    """Run in the child: the signals that Slurm sends to all processes would kill it unsaved."""
+    """Run in the child: ignore the signals that Slurm sends to all processes.
+
+    They would end ai-toolkit before it saves.
+    """
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def failure(status: int, *, info: str, output: str) -> RunFailure:
+    """Return the failure for an exit `status`, the last `info` of the job table, and the output."""
+    if status == -signal.SIGKILL:
+        return RunFailure(
+            "host_oom", "ai-toolkit was killed, most often because host memory ran out"
+        )
+    errors = _ERROR.findall(output)
+    # The table has only the text of an exception; the traceback also ends with its type.
+    message = (errors[-1] if errors else info) or f"it exited with status {status}"
+    text = "\n".join([info, message, *errors])
+    return RunFailure(find_reason(text, among=_REASONS) or "crash", f"ai-toolkit: {message}")
+
+
+def versions(home: Home) -> dict[str, str]:
+    """Return the versions of ai-toolkit (with its git commit, if known) and of its packages."""
+    printed = _run([str(home.python), "-c", _PRINT_VERSIONS, *_PACKAGES])
+    found: dict[str, str] = json.loads(printed) if printed else {}
+    # Without its own .git, git would report the commit of a checkout around it.
+    git = ["git", "-C", str(home.folder), "rev-parse", "--short=10", "HEAD"]
+    commit = _run(git) if (home.folder / ".git").exists() else None
+    version = " ".join(filter(None, (_version_number(home.folder / "version.py"), commit)))
+    return found | ({"ai-toolkit": version} if version else {})
+
+
+def _version_number(file: Path) -> str | None:
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
+    return None
+
+
+def _run(command: list[str]) -> str | None:
+    done = subprocess.run(
+        command, env=_environment(), capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _environment() -> dict[str, str]:
+    """Return this environment without the variables that would mislead ai-toolkit."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _REMOVED and not name.startswith("TORCHELASTIC_")
+    }
+    return kept | {"PYTHONUNBUFFERED": "1"}

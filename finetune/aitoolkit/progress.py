@@ -1,58 +1,104 @@
-"""Step records from two sources: the clocks from the status table, the losses from its log."""
+"""Step records from two sources: clocks from the job table, losses from ai-toolkit's loss log."""
 
+import sqlite3
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from finetune.aitoolkit.losses import Logged
-from finetune.aitoolkit.timeline import Moment
+from finetune.aitoolkit.timeline import ClockReading
+
+_LOSS, _RATE = "loss/loss", "learning_rate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedStep:
+    """One optimizer step, counted from 1; `loss` is None if the step ran out of memory."""
+
+    step: int
+    loss: float | None
+    lr: float | None
+
+
+class LossLog:
+    """Reads ai-toolkit's `loss_log.db` while it is written.
+
+    ai-toolkit counts steps from 0 and never logs the first step of an attempt.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._newest = -1
+
+    def new_steps(self) -> list[LoggedStep]:
+        """Return the steps logged since the last call, in order."""
+        if not self._path.is_file():
+            return []
+        try:
+            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as database:
+                rows = database.execute(
+                    "SELECT steps.step, metrics.key, metrics.value_real FROM steps "
+                    "LEFT JOIN metrics ON metrics.step = steps.step "
+                    "WHERE steps.step > ? ORDER BY steps.step",
+                    (self._newest,),
+                ).fetchall()
+        except sqlite3.OperationalError:
+            # The tables appear a moment after the file, and a writer may hold the lock.
+            return []
+        found: dict[int, dict[str, float]] = {}
+        for step, name, value in rows:
+            found.setdefault(int(step), {})[str(name)] = value
+        self._newest = max(found, default=self._newest)
+        return [
+            LoggedStep(step=step + 1, loss=values.get(_LOSS), lr=values.get(_RATE))
+            for step, values in sorted(found.items())
+        ]
 
 
 class StepRecords:
-    """Sums up `every` steps in a record, as soon as the losses of its last one are known."""
+    """Combines every `every` steps into a record, once the loss of the last one is known."""
 
     def __init__(self, *, every: int, last: int, images_per_step: int) -> None:
         self._every, self._last, self._images = every, last, images_per_step
-        self._waiting: deque[Moment] = deque()
-        self._logged: dict[int, Logged] = {}
+        self._waiting: deque[ClockReading] = deque()
+        self._logged: dict[int, LoggedStep] = {}
         self._newest = 0
         self._losses: list[float] = []
         self._skipped = 0
 
-    def end_of_step(self, moment: Moment) -> None:
-        """A step has ended: the clocks at its end."""
-        self._waiting.append(moment)
+    def end_step(self, reading: ClockReading) -> None:
+        """Add a step that has ended, with the clocks at its end."""
+        self._waiting.append(reading)
 
-    def log(self, logged: list[Logged]) -> None:
-        """Take in what the log says of steps."""
-        self._logged |= {one.step: one for one in logged}
+    def add_logged(self, steps: list[LoggedStep]) -> None:
+        """Add steps of the loss log."""
+        self._logged |= {logged.step: logged for logged in steps}
         self._newest = max(self._newest, max(self._logged, default=0))
 
     def records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
-        """Records that are complete by now; those of unlogged steps too where all `is_over`."""
+        """Yield the records that are complete; if `is_over`, also those of unlogged steps."""
         while self._waiting and (is_over or self._waiting[0].step <= self._newest):
-            moment = self._waiting.popleft()
-            logged = self._logged.pop(moment.step, None)
+            reading = self._waiting.popleft()
+            logged = self._logged.pop(reading.step, None)
             if logged is not None:
-                self._count(logged)
-            if moment.step % self._every == 0 or moment.step == self._last:
-                yield self._record(moment, lr=logged.lr if logged else None)
+                if logged.loss is None:
+                    self._skipped += 1
+                else:
+                    self._losses.append(logged.loss)
+            if reading.step % self._every == 0 or reading.step == self._last:
+                yield self._record(reading, lr=logged.lr if logged else None)
 
-    def _count(self, logged: Logged) -> None:
-        if logged.loss is None:
-            self._skipped += 1
-        else:
-            self._losses.append(logged.loss)
-
-    def _record(self, moment: Moment, *, lr: float | None) -> dict[str, Any]:
+    def _record(self, reading: ClockReading, *, lr: float | None) -> dict[str, Any]:
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         fields = {
-            "step": moment.step,
-            "images": moment.step * self._images,
+            "step": reading.step,
+            "images": reading.step * self._images,
             "loss": loss,
             "lr": lr or None,
             "skipped_images": self._skipped * self._images or None,
-            **moment.fields(),
+            **reading.fields(),
         }
         self._losses, self._skipped = [], 0
         return fields

@@ -1,9 +1,9 @@
-"""What ai-toolkit was doing when, from what its status table said, on cumulative clocks."""
+"""Cumulative clocks by phase, and sampling times, from the updates of ai-toolkit's job table."""
 
 import re
 from dataclasses import dataclass
 
-from finetune.aitoolkit.job_db import Change
+from finetune.aitoolkit.job_db import JobUpdate
 
 CLOCKS = ("setup", "load", "quantise", "cache", "train", "save", "sample")
 _IMAGES = re.compile(r"Generating images - (\d+)/(\d+)")
@@ -18,7 +18,7 @@ _PHASES = (
 
 
 def phase_of(info: str) -> str:
-    """The phase that a status text stands for; the many texts of loading have no pattern."""
+    """Return the phase of a status text; any text without a pattern belongs to `load`."""
     for pattern, phase in _PHASES:
         if pattern.match(info):
             return phase
@@ -27,9 +27,8 @@ def phase_of(info: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingTime:
-    """Samples that were all drawn: how many, when, and in which time; the first one's apart."""
+    """The time of a complete set of samples, and of its first image."""
 
-    time: float
     step: int
     images: int
     seconds: float
@@ -37,20 +36,19 @@ class SamplingTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """What the clocks show, over all attempts, at one time."""
+class ClockReading:
+    """The clocks, cumulative over all attempts, at one step."""
 
-    time: float
     step: int
     seconds: dict[str, float]
 
     def fields(self) -> dict[str, float]:
-        """The clocks as fields of a record, `train_s` and so on."""
+        """Return the clocks as fields of a record, `train_s` and so on."""
         return {f"{name}_s": round(seconds, 6) for name, seconds in self.seconds.items()}
 
 
 class Timeline:
-    """Books the time between changes of the table to phases; `before` is what the clocks show."""
+    """Adds the time between updates to the phase's clock; `before` are the clocks at the start."""
 
     def __init__(self, *, began: float, before: dict[str, float]) -> None:
         self._seconds = {name: before.get(name, 0.0) for name in CLOCKS}
@@ -59,47 +57,48 @@ class Timeline:
         self.info = "Starting"
         self.step = 0
         self._images: list[float] = []
-        self.drawn: list[SamplingTime] = []
+        self._sampled: list[SamplingTime] = []
 
-    def take(self, change: Change) -> Moment:
-        """The clocks at a change, which ends what went on until then."""
-        spent = max(0.0, change.time - self._mark)
+    def add(self, update: JobUpdate) -> ClockReading:
+        """Add an update, which ends the phase before it, and return the clocks at it."""
+        spent = max(0.0, update.time - self._mark)
         self._seconds[self.phase] += spent
-        self._mark = max(self._mark, change.time)
-        self._count_images(change)
-        # An end, well or badly, is no phase of its own.
-        if change.status == "running":
-            self.phase, self.info = phase_of(change.info), change.info
-        self.step = max(self.step, change.step)
-        return Moment(time=change.time, step=change.step, seconds=dict(self._seconds))
+        self._mark = max(self._mark, update.time)
+        self._count_images(update)
+        # The end of a job, with or without an error, is no phase.
+        if update.status == "running":
+            self.phase, self.info = phase_of(update.info), update.info
+        self.step = max(self.step, update.step)
+        return ClockReading(step=update.step, seconds=dict(self._seconds))
 
     @property
     def trained_s(self) -> float:
         """Seconds of training steps in this attempt."""
         return self._seconds["train"] - self._before
 
-    def now(self) -> Moment:
-        """The clocks at the last change."""
-        return Moment(time=self._mark, step=self.step, seconds=dict(self._seconds))
+    def now(self) -> ClockReading:
+        """Return the clocks at the last update."""
+        return ClockReading(step=self.step, seconds=dict(self._seconds))
 
-    def _count_images(self, change: Change) -> None:
-        match = _IMAGES.match(change.info)
+    def new_samples(self) -> list[SamplingTime]:
+        """Return the sets of samples completed since the last call."""
+        sampled, self._sampled = self._sampled, []
+        return sampled
+
+    def _count_images(self, update: JobUpdate) -> None:
+        match = _IMAGES.match(update.info)
         if match is None:
             self._images = []
             return
         number, total = int(match[1]), int(match[2])
         if number == 0:
-            self._images = [change.time]
+            self._images = [update.time]
         elif len(self._images) == number:
-            self._images.append(change.time)
+            self._images.append(update.time)
             if number == total:
                 begin, first, last = self._images[0], self._images[1], self._images[-1]
-                self.drawn.append(
+                self._sampled.append(
                     SamplingTime(
-                        time=last,
-                        step=change.step,
-                        images=total,
-                        seconds=last - begin,
-                        first_s=first - begin,
+                        step=update.step, images=total, seconds=last - begin, first_s=first - begin
                     )
                 )

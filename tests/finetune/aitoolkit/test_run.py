@@ -164,7 +164,7 @@ def test_running_out_of_memory_is_the_reason_and_a_skipped_step_is_counted(
     assert error_of(run)["reason"] == "oom"
     assert str(error_of(run)["message"]).startswith("ai-toolkit: RuntimeError: OOM during")
     said = (run.attempt(1) / "ranks" / "rank-00000.log").read_text()
-    assert "its last words:" in said
+    assert "its output ends:" in said
     assert "Traceback" in said
     monkeypatch.setenv("STAND_IN_FAILURE", "skip 6")
     assert carry_on(run) == 0
@@ -189,7 +189,7 @@ def test_a_start_that_ignores_the_checkpoint_is_ended(here: Path) -> None:
     kit = here / "kit" / "run.py"
     kit.write_text(kit.read_text().replace('TRAIN.get("start_step", step)', "0"))
     assert carry_on(run, "train.steps=8") == 1
-    assert "goes on from step 0, in place of 6" in str(error_of(run)["message"])
+    assert "resumes from step 0 instead of 6" in str(error_of(run)["message"])
 
 
 def test_more_than_one_rank_is_refused_with_the_reason(
