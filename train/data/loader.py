@@ -80,7 +80,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             images[number], label, tries = self._drawn(index, variant)
             noises[number] = chance.noise
             skipped += tries
-            times.append(self._sampler.time(chance.u, drawn=chance.t, position=position))
+            times.append(self._sampler.time(chance.u, t=chance.t, position=position))
             labels.append(config.data.classes if chance.drop_label else label)
         weighted = config.objective.sampler == "variance"
         weights = torch.tensor([time.weight for time in times]) if weighted else None

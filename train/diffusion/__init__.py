@@ -1,1 +1,1 @@
-"""Diffusion objectives, timesteps and the randomness of examples."""
+"""Diffusion objectives, times, and the random numbers of examples."""

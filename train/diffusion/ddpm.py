@@ -1,20 +1,19 @@
-"""DDPM over 1,000 steps (Ho et al. 2020): schedules, targets, weights, and DDIM sampling."""
+"""DDPM with 1,000 steps (Ho et al. 2020): noise schedules, targets, loss weights and DDIM."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from train.diffusion.guidance import Denoiser, guided
-
 STEPS = 1000
 Prediction = Literal["eps", "v"]
 
 
 def alphas_cumprod(schedule: Literal["linear", "cosine"]) -> Tensor:
-    """The share of signal after each step, abar `[1000]` in float64.
+    """Return the share of signal after each step, alpha_bar `[1000]` in float64.
 
     Linear: beta from 1e-4 to 0.02. Cosine (Nichol & Dhariwal 2021): beta is at most 0.999.
     """
@@ -27,62 +26,59 @@ def alphas_cumprod(schedule: Literal["linear", "cosine"]) -> Tensor:
 
 
 def discrete_steps(t: Tensor) -> Tensor:
-    """The step 0..999 of a time `[B]` in 0..1."""
+    """Return the step 0..999 of each time `[B]` in 0..1."""
     return (t.double() * STEPS).long().clamp(max=STEPS - 1)
 
 
 def add_noise(
-    image: Tensor, noise: Tensor, share: Tensor, prediction: Prediction
+    image: Tensor, noise: Tensor, alpha_bar: Tensor, prediction: Prediction
 ) -> tuple[Tensor, Tensor]:
-    """What the network sees and what it should say, both `[B, C, H, W]`; `share` is abar `[B]`.
+    """Return the network's input and its target, both `[B, C, H, W]`; `alpha_bar` is `[B]`.
 
-    x = sqrt(abar) image + sqrt(1 - abar) noise; v = sqrt(abar) noise - sqrt(1 - abar) image.
+    x = sqrt(alpha_bar) image + sqrt(1 - alpha_bar) noise. The target is the noise (eps), or
+    v = sqrt(alpha_bar) noise - sqrt(1 - alpha_bar) image (Salimans & Ho 2022).
     """
-    signal, rest = _roots(share, image)
-    x = signal * image + rest * noise
-    return x, noise if prediction == "eps" else signal * noise - rest * image
+    alpha_bar = alpha_bar.view(-1, 1, 1, 1)
+    signal, sigma = alpha_bar.sqrt().to(image.dtype), (1 - alpha_bar).sqrt().to(image.dtype)
+    x = signal * image + sigma * noise
+    return x, noise if prediction == "eps" else signal * noise - sigma * image
 
 
-def min_snr_weight(share: Tensor, cap: float, prediction: Prediction) -> Tensor:
-    """The weight `[B]` of Hang et al. 2023, min(SNR, cap) over SNR (eps) or SNR + 1 (v)."""
-    snr = share / (1 - share)
+def min_snr_weight(alpha_bar: Tensor, cap: float, prediction: Prediction) -> Tensor:
+    """Return min(SNR, cap) / SNR for eps, min(SNR, cap) / (SNR + 1) for v, `[B]` in float32.
+
+    The min-SNR weight of Hang et al. 2023.
+    """
+    snr = alpha_bar / (1 - alpha_bar)
     return (snr.clamp(max=cap) / (snr if prediction == "eps" else snr + 1)).float()
 
 
 def ddim(
-    network: Denoiser,
+    predict: Callable[[Tensor, Tensor], Tensor],
     noise: Tensor,
-    label: Tensor,
     *,
-    shares: Tensor,
+    alpha_bar: Tensor,
     prediction: Prediction,
-    null_label: int,
     steps: int,
-    guidance: float,
     clamp: bool,
 ) -> Tensor:
-    """Images from `noise` `[B, C, H, W]` in `steps` steps, without fresh noise (Song et al. 2021).
+    """Return images from `noise` `[B, C, H, W]` in `steps` deterministic steps (Song et al. 2021).
 
-    The steps are spread evenly and end the range (`trailing`); `clamp` keeps the image that
-    each step foresees within -1..1.
+    `predict` is a function of `x` and `t` `[B]`; `alpha_bar` is `[1000]`. The steps are evenly
+    spaced and include the last of the 1,000 (`trailing`). `clamp` limits the image predicted at
+    each step to -1..1.
     """
-    places = torch.round(torch.arange(STEPS, 0, -STEPS / steps, dtype=torch.float64)).long() - 1
+    visited = torch.round(torch.arange(STEPS, 0, -STEPS / steps, dtype=torch.float64)).long() - 1
     x = noise
-    for number, place in enumerate(places.tolist()):
-        t = torch.full((len(x),), place / STEPS, device=x.device)
-        said = guided(network, x, t, label, null_label=null_label, guidance=guidance)
-        signal, rest = math.sqrt(shares[place]), math.sqrt(1 - shares[place])
+    for number, step in enumerate(visited.tolist()):
+        output = predict(x, torch.full((len(x),), step / STEPS, device=x.device))
+        signal, sigma = math.sqrt(alpha_bar[step]), math.sqrt(1 - alpha_bar[step])
         if prediction == "eps":
-            image, eps = (x - rest * said) / signal, said
+            image, eps = (x - sigma * output) / signal, output
         else:
-            image, eps = signal * x - rest * said, signal * said + rest * x
+            image, eps = signal * x - sigma * output, signal * output + sigma * x
         if clamp:
             image = image.clamp(-1, 1)
-        after = float(shares[places[number + 1]]) if number + 1 < len(places) else 1.0
+        after = float(alpha_bar[visited[number + 1]]) if number + 1 < len(visited) else 1.0
         x = math.sqrt(after) * image + math.sqrt(1 - after) * eps
     return x
-
-
-def _roots(share: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    share = share.view(-1, 1, 1, 1)
-    return share.sqrt().to(like.dtype), (1 - share).sqrt().to(like.dtype)

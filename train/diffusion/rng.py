@@ -1,8 +1,8 @@
 """Order, noise, times, dropped labels and flips as a pure function of (seed, epoch, index).
 
-Each example has a counter of its own in numpy's Philox (Salmon et al. 2011), so what is drawn
-for it does not depend on which rank, worker or microbatch carries it, nor on where the run was
-resumed, and a CPU draws the bits that an A40 and an A100 train on.
+Each example has its own counter in numpy's Philox (Salmon et al. 2011). Its random numbers do not
+depend on the rank, worker or microbatch that loads it, nor on where the run was resumed. They are
+drawn on the CPU, so an A40 and an A100 train on the same bits.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ _LABEL, _STRATA, _PROBE = 8, 9, 10
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleRandomness:
-    """What chance decides for one example: `t` in 0..1, noise of the image's shape.
+    """The random numbers of one example: `t` in 0..1, and noise of the image's shape.
 
-    `u` is uniform in 0..1, for samplers that draw another time.
+    `u` is uniform in 0..1, for samplers that choose `t` in another way.
     """
 
     t: float
@@ -32,7 +32,7 @@ class ExampleRandomness:
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """Which variant of an example an epoch shows: mirrored or not, and noise of its own."""
+    """The augmentation of an example in one epoch: mirrored or not, and noise of its own."""
 
     flip: bool
     seed: int
@@ -40,7 +40,7 @@ class Augmentation:
     index: int
 
     def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Standard normal; a source of latents draws from the VAE's posterior with it."""
+        """Return standard normal noise, with which latents are sampled from the VAE's posterior."""
         generator = _generator(self.seed, _POSTERIOR, self.index, self.epoch)
         return generator.standard_normal(shape, dtype=np.float32)
 
@@ -50,7 +50,7 @@ def _generator(seed: int, stream: int, index: int, epoch: int) -> np.random.Gene
 
 
 def epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
-    """The order in which epoch `epoch` visits `size` examples."""
+    """Return the order in which epoch `epoch` visits `size` examples."""
     return _generator(seed, _ORDER, 0, epoch).permutation(size)
 
 
@@ -63,7 +63,7 @@ def example_randomness(
     objective: Objective,
     shift: float = 1.0,
 ) -> ExampleRandomness:
-    """The draw of example `index` in epoch `epoch`; `shift` is a of t' = a t / (1 + (a-1) t)."""
+    """Return the random numbers of example `index` in `epoch`; see `flow_time` for `shift`."""
     generator = _generator(seed, _EXAMPLE, index, epoch)
     u, drop, flip = generator.random(3)
     normal = generator.standard_normal()
@@ -77,10 +77,10 @@ def example_randomness(
 
 
 def flow_time(u: float, normal: float, objective: Objective, *, shift: float) -> float:
-    """A time of the objective's density (Esser et al. 2024) from a uniform and a normal draw.
+    """Return a time of the objective's density from a uniform and a normal random number.
 
-    Where u rises with the normal draw, from one quantile to the next, so does the time (but for
-    `mode`, where it falls).
+    The densities are those of Esser et al. 2024; `shift` is a of t' = a t / (1 + (a - 1) t). The
+    time rises with `u` and `normal`, except that it falls with `u` for `mode`.
     """
     if objective.timesteps == "logit_normal":
         t = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
@@ -92,42 +92,42 @@ def flow_time(u: float, normal: float, objective: Objective, *, shift: float) ->
 
 
 def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:
-    """Which of `strata` parts of the density each image of a group of as many gets."""
+    """Return the stratum of each of the `strata` images of a group: a permutation."""
     return _generator(seed, _STRATA, 0, group).permutation(strata)
 
 
 def probe_generator(seed: int, step: int, number: int) -> np.random.Generator:
-    """What chance decides for microbatch `number` of a measurement of the gradient at `step`."""
+    """Return the generator for microbatch `number` of a gradient noise measurement at `step`."""
     return _generator(seed, _PROBE, number, step)
 
 
 def sample_noise(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The noise that sample `index` starts from, for any number of ranks."""
+    """Return the initial noise of sample `index`, the same for any number of ranks."""
     return _generator(seed, _SAMPLE, index, 0).standard_normal(shape, dtype=np.float32)
 
 
 def sample_label(seed: int, index: int, classes: int) -> int:
-    """The label of sample `index` where labels are drawn evenly."""
+    """Return the label of sample `index` if labels are drawn uniformly."""
     return int(_generator(seed, _LABEL, index, 0).integers(classes))
 
 
 def held_out_indices(size: int, share: float) -> NDArray[np.int64]:
-    """The examples that no run trains on, the same for every seed, in rising order."""
+    """Return the indices that no run trains on, sorted; the same for every seed."""
     chosen = _generator(0, _SPLIT, 0, 0).permutation(size)[: round(size * share)]
     return np.sort(chosen)
 
 
 def dummy_latent(index: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The `index`-th of as many different random latents as are asked for."""
+    """Return a random latent that differs for every index."""
     return _generator(0, _DUMMY, index, 0).standard_normal(shape, dtype=np.float32)
 
 
 def validation_order(size: int) -> NDArray[np.int64]:
-    """The order in which held-out examples are taken for validation, the same for every seed."""
+    """Return the order in which validation takes held-out examples, the same for every seed."""
     return _generator(0, _VALIDATION, 0, 0).permutation(size)
 
 
 def validation_noise(index: int, stratum: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The noise that held-out example `index` is always judged with at time `stratum`."""
+    """Return the noise for held-out example `index` at time `stratum`, the same at every step."""
     generator = _generator(1, _VALIDATION, index, stratum)
     return generator.standard_normal(shape, dtype=np.float32)

@@ -39,7 +39,7 @@ def all_times(config: Pretrain) -> Times:
     shift, seed = time_shift(config), config.seed
     density = Density(objective=config.objective, shift=shift)
     sampler = TimeSampler(config.objective, shift=shift, seed=seed)
-    return lambda u, position: sampler.time(u, drawn=density.quantile(u), position=position)
+    return lambda u, position: sampler.time(u, t=density.quantile(u), position=position)
 
 
 @dataclass(frozen=True, kw_only=True)

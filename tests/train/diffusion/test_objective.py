@@ -1,5 +1,6 @@
-"""Losses and samplers against diffusers' schedulers, and against what they must do on toys."""
+"""Losses and samplers agree with diffusers' schedulers, and with closed forms on toy networks."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
-from configs.schema.objective import Objective as Asked
+from configs.schema.objective import Objective
 from train.diffusion.ddpm import (
     STEPS,
     add_noise,
@@ -22,7 +23,7 @@ from train.diffusion.ddpm import (
     min_snr_weight,
 )
 from train.diffusion.flow import interpolate, shift_time, solve_ode
-from train.diffusion.objective import DiffusionObjective, time_shift
+from train.diffusion.objective import DiffusionObjective, guided, time_shift
 from train.diffusion.rng import flow_time
 
 DDPM = ["objective.kind=ddpm", "objective.timesteps=uniform", "sample.sampler=ddim"]
@@ -35,9 +36,13 @@ def config_of(*overrides: str) -> Pretrain:
     return config
 
 
-def bent(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-    """A network that depends on everything, and not linearly."""
+def nonlinear(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+    """Stand in for a network: a nonlinear function of all three inputs."""
     return torch.sin(2 * x) + t.view(-1, 1, 1, 1) * torch.cos(label.float().view(-1, 1, 1, 1) + x)
+
+
+def unguided(label: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return guided(nonlinear, label, null_label=NULL, guidance=1)
 
 
 def noise_and_label() -> tuple[Tensor, Tensor]:
@@ -45,7 +50,7 @@ def noise_and_label() -> tuple[Tensor, Tensor]:
     return torch.randn(4, 2, 4, 4), torch.tensor([0, 3, 5, 9])
 
 
-def test_the_flow_is_a_straight_line_and_its_target_the_velocity() -> None:
+def test_flow_inputs_lie_on_a_straight_line_and_the_target_is_its_velocity() -> None:
     image, noise = torch.randn(3, 1, 4, 4), torch.randn(3, 1, 4, 4)
     x, target = interpolate(image, noise, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(target, noise - image)
@@ -59,11 +64,13 @@ def test_the_loss_is_the_mean_error_of_each_image(error: str) -> None:
     config = config_of(f"objective.error={error}")
     image, noise = torch.randn(3, 1, 8, 8), torch.randn(3, 1, 8, 8)
     t, label = torch.tensor([0.1, 0.5, 0.9]), torch.tensor([1, 2, 3])
-    losses = DiffusionObjective(config, torch.device("cpu")).losses(bent, image, noise, t, label)
+    losses = DiffusionObjective(config, torch.device("cpu")).losses(
+        nonlinear, image, noise, t, label
+    )
     x, target = interpolate(image, noise, t)
-    off = bent(x, t, label) - target
-    wanted = off**2 if error == "l2" else off.abs()
-    torch.testing.assert_close(losses, wanted.mean(dim=(1, 2, 3)))
+    difference = nonlinear(x, t, label) - target
+    expected = difference**2 if error == "l2" else difference.abs()
+    torch.testing.assert_close(losses, expected.mean(dim=(1, 2, 3)))
 
 
 @pytest.mark.parametrize("heun", [False, True])
@@ -71,44 +78,42 @@ def test_the_loss_is_the_mean_error_of_each_image(error: str) -> None:
 def test_solvers_are_exact_on_a_straight_flow_and_guidance_extrapolates(
     guidance: float, heun: bool
 ) -> None:
-    wanted, free = torch.full((2, 1, 2, 2), 2.0), torch.full((2, 1, 2, 2), 1.0)
+    conditional, unconditional = torch.full((2, 1, 2, 2), 2.0), torch.full((2, 1, 2, 2), 1.0)
 
     def network(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        return torch.where((label == NULL).view(-1, 1, 1, 1), free[:1], wanted[:1]).expand_as(x)
+        is_null = (label == NULL).view(-1, 1, 1, 1)
+        return torch.where(is_null, unconditional[:1], conditional[:1]).expand_as(x)
 
     noise = torch.randn(2, 1, 2, 2)
-    images = solve_ode(
-        network, noise, torch.tensor([1, 2]), null_label=NULL, steps=7, guidance=guidance, heun=heun
-    )
-    velocity = free + guidance * (wanted - free)
+    predict = guided(network, torch.tensor([1, 2]), null_label=NULL, guidance=guidance)
+    images = solve_ode(predict, noise, steps=7, heun=heun)
+    velocity = unconditional + guidance * (conditional - unconditional)
     torch.testing.assert_close(images, noise - velocity, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shift", [1.0, 3.0])
-def test_euler_is_that_of_diffusers(shift: float) -> None:
+def test_euler_agrees_with_diffusers(shift: float) -> None:
     noise, label = noise_and_label()
-    ours = solve_ode(bent, noise, label, null_label=NULL, steps=9, guidance=1, shift=shift)
+    ours = solve_ode(unguided(label), noise, steps=9, shift=shift)
     scheduler = FlowMatchEulerDiscreteScheduler()
     sigmas = shift_time(torch.linspace(1, 0, 10)[:-1], shift).tolist()
     scheduler.set_timesteps(sigmas=sigmas)
     x = noise
     for t in scheduler.timesteps:
-        x = scheduler.step(bent(x, (t / 1000).expand(4), label), t, x).prev_sample
+        x = scheduler.step(nonlinear(x, (t / 1000).expand(4), label), t, x).prev_sample
     torch.testing.assert_close(ours, x, rtol=1e-4, atol=1e-4)
 
 
-def test_heun_is_of_second_order_and_euler_of_first() -> None:
-    noise, label = noise_and_label()
+def test_heun_has_second_order_and_euler_first() -> None:
+    noise, _ = noise_and_label()
 
-    def smooth(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+    def smooth(x: Tensor, t: Tensor) -> Tensor:
         return torch.cos(3 * t).view(-1, 1, 1, 1) * x
 
     exact = noise * np.exp(-np.sin(3) / 3)
 
     def error(steps: int, *, heun: bool) -> float:
-        images = solve_ode(
-            smooth, noise, label, null_label=NULL, steps=steps, guidance=1, heun=heun
-        )
+        images = solve_ode(smooth, noise, steps=steps, heun=heun)
         return float((images - exact).abs().max())
 
     assert error(20, heun=False) / error(40, heun=False) == pytest.approx(2, rel=0.1)
@@ -118,28 +123,25 @@ def test_heun_is_of_second_order_and_euler_of_first() -> None:
 @pytest.mark.parametrize("prediction", ["eps", "v"])
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 @pytest.mark.parametrize("clamp", [False, True])
-def test_ddim_is_that_of_diffusers(prediction: Any, schedule: Any, clamp: bool) -> None:
+def test_ddim_agrees_with_diffusers(prediction: Any, schedule: Any, clamp: bool) -> None:
     noise, label = noise_and_label()
     scheduler = diffusers_ddim(schedule, prediction, clamp=clamp)
     torch.testing.assert_close(
         alphas_cumprod(schedule).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7
     )
     ours = ddim(
-        bent,
+        unguided(label),
         noise,
-        label,
-        shares=scheduler.alphas_cumprod.double(),
+        alpha_bar=scheduler.alphas_cumprod.double(),
         prediction=prediction,
-        null_label=NULL,
         steps=25,
-        guidance=1,
         clamp=clamp,
     )
     scheduler.set_timesteps(25)
     x = noise
     for t in scheduler.timesteps:
-        x = scheduler.step(bent(x, (t / STEPS).expand(4), label), t, x).prev_sample
-    # The first step divides by a signal of 0.6 %, and roots of float32 and float64 differ.
+        x = scheduler.step(nonlinear(x, (t / STEPS).expand(4), label), t, x).prev_sample
+    # The first step divides by a signal of 0.6 %, where roots in float32 and float64 differ.
     torch.testing.assert_close(ours, x, rtol=1e-2, atol=1e-2)
 
 
@@ -155,7 +157,7 @@ def diffusers_ddim(schedule: str, prediction: str, *, clamp: bool = False) -> DD
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_the_noised_image_and_v_are_those_of_diffusers(schedule: Any) -> None:
+def test_noisy_images_and_v_agree_with_diffusers(schedule: Any) -> None:
     image, _ = noise_and_label()
     noise, step = torch.randn_like(image), torch.tensor([0, 10, 500, 990])
     scheduler = diffusers_ddim(schedule, "v")
@@ -165,37 +167,37 @@ def test_the_noised_image_and_v_are_those_of_diffusers(schedule: Any) -> None:
     assert torch.equal(add_noise(image, noise, alphas_cumprod(schedule)[step], "eps")[1], noise)
 
 
-def test_every_time_is_one_of_the_thousand_steps() -> None:
+def test_every_time_maps_to_one_of_the_thousand_steps() -> None:
     t = torch.tensor([0.0, 0.00099, 0.001, 0.5, 0.99999, 1.0])
     assert discrete_steps(t).tolist() == [0, 0, 1, 500, 999, 999]
 
 
 def test_min_snr_weighs_as_the_paper_does() -> None:
-    share = torch.tensor([0.5, 0.9, 0.99], dtype=torch.float64)  # SNR 1, 9, 99
-    assert min_snr_weight(share, 5.0, "eps").tolist() == pytest.approx([1, 5 / 9, 5 / 99])
-    assert min_snr_weight(share, 5.0, "v").tolist() == pytest.approx([1 / 2, 5 / 10, 5 / 100])
+    alpha_bar = torch.tensor([0.5, 0.9, 0.99], dtype=torch.float64)  # SNR 1, 9, 99
+    assert min_snr_weight(alpha_bar, 5.0, "eps").tolist() == pytest.approx([1, 5 / 9, 5 / 99])
+    assert min_snr_weight(alpha_bar, 5.0, "v").tolist() == pytest.approx([1 / 2, 5 / 10, 5 / 100])
 
 
-def test_the_weight_of_min_snr_reaches_the_loss() -> None:
+def test_the_loss_is_weighted_by_min_snr() -> None:
     image, noise = torch.randn(2, 1, 8, 8), torch.randn(2, 1, 8, 8)
     t, label = torch.tensor([0.001, 0.9]), torch.tensor([1, 2])
-    plain, weighed = (
-        DiffusionObjective(config_of(*DDPM, *more), torch.device("cpu")).losses(
-            bent, image, noise, t, label
+    plain, weighted = (
+        DiffusionObjective(config_of(*DDPM, *overrides), torch.device("cpu")).losses(
+            nonlinear, image, noise, t, label
         )
-        for more in ([], ["objective.min_snr=5"])
+        for overrides in ([], ["objective.min_snr=5"])
     )
     weight = min_snr_weight(alphas_cumprod("linear")[discrete_steps(t)], 5.0, "eps")
-    torch.testing.assert_close(weighed, plain * weight)
+    torch.testing.assert_close(weighted, plain * weight)
     assert weight[0] < 0.01
 
 
-def test_times_of_mode_sampling_follow_the_formula_and_cover_everything() -> None:
-    asked = Asked(timesteps="mode", mode_scale=0.8)
+def test_mode_times_follow_their_formula_and_cover_0_to_1() -> None:
+    objective = Objective(timesteps="mode", mode_scale=0.8)
     u = np.linspace(0, 1, 11)
-    found = [flow_time(x, 0, asked, shift=1) for x in u]
-    assert found == pytest.approx(1 - u - 0.8 * (np.cos(np.pi / 2 * u) ** 2 - 1 + u))
-    assert (found[0], found[-1]) == pytest.approx((1, 0))
+    times = [flow_time(x, 0, objective, shift=1) for x in u]
+    assert times == pytest.approx(1 - u - 0.8 * (np.cos(np.pi / 2 * u) ** 2 - 1 + u))
+    assert (times[0], times[-1]) == pytest.approx((1, 0))
 
 
 def test_more_tokens_shift_times_and_the_sampler_towards_noise() -> None:
@@ -215,6 +217,6 @@ def test_more_tokens_shift_times_and_the_sampler_towards_noise() -> None:
         ([*DDPM, "objective.shift_tokens=4"], "objective.shift_tokens is for flow"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(overrides: list[str], message: str) -> None:
+def test_keys_that_do_not_fit_each_other_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(*overrides)

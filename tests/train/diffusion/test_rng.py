@@ -1,4 +1,4 @@
-"""What chance decides is a pure function of seed, epoch and index."""
+"""Random numbers are a pure function of seed, epoch and index."""
 
 import numpy as np
 import pytest
@@ -9,25 +9,25 @@ from train.diffusion.rng import epoch_order, example_randomness, held_out_indice
 SHAPE = (1, 8, 8)
 
 
-def test_the_same_place_draws_the_same_and_another_place_something_else() -> None:
+def test_the_same_key_gives_the_same_numbers_and_another_key_gives_others() -> None:
     first = example_randomness(1, 2, 3, shape=SHAPE, objective=Objective())
     again = example_randomness(1, 2, 3, shape=SHAPE, objective=Objective())
     assert first.t == again.t
     assert np.array_equal(first.noise, again.noise)
-    for place in [(2, 2, 3), (1, 3, 3), (1, 2, 4), (1, 3, 2)]:
-        other = example_randomness(*place, shape=SHAPE, objective=Objective())
+    for key in [(2, 2, 3), (1, 3, 3), (1, 2, 4), (1, 3, 2)]:
+        other = example_randomness(*key, shape=SHAPE, objective=Objective())
         assert other.t != first.t
         assert not np.array_equal(other.noise, first.noise)
 
 
-def test_an_epoch_visits_every_example_once_in_an_order_of_its_own() -> None:
+def test_each_epoch_visits_every_example_once_in_its_own_order() -> None:
     first, second = epoch_order(0, 0, 100), epoch_order(0, 1, 100)
     assert sorted(first) == sorted(second) == list(range(100))
     assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("timesteps", ["uniform", "logit_normal"])
-def test_times_have_the_density_that_was_asked_for(timesteps: str) -> None:
+def test_times_have_the_density_of_the_config(timesteps: str) -> None:
     objective = Objective(timesteps=timesteps, logit_mean=0.5, logit_std=0.8)
     times = np.array(
         [
@@ -44,13 +44,13 @@ def test_times_have_the_density_that_was_asked_for(timesteps: str) -> None:
     assert abs(found.std() / std - 1) < 0.06
 
 
-def test_labels_are_dropped_and_images_flipped_as_often_as_asked() -> None:
+def test_labels_are_dropped_at_the_configured_rate_and_half_the_images_flipped() -> None:
     objective = Objective(label_dropout=0.25)
     draws = [
         example_randomness(0, 0, index, shape=(1,), objective=objective) for index in range(4000)
     ]
-    assert np.mean([chance.drop_label for chance in draws]) == pytest.approx(0.25, abs=0.035)
-    assert np.mean([chance.flip for chance in draws]) == pytest.approx(0.5, abs=0.04)
+    assert np.mean([draw.drop_label for draw in draws]) == pytest.approx(0.25, abs=0.035)
+    assert np.mean([draw.flip for draw in draws]) == pytest.approx(0.5, abs=0.04)
 
 
 def test_noise_is_standard_normal_and_not_shared_between_examples_and_samples() -> None:
@@ -61,7 +61,7 @@ def test_noise_is_standard_normal_and_not_shared_between_examples_and_samples() 
     assert abs(np.corrcoef(example.ravel(), noise[0].ravel())[0, 1]) < 0.08
 
 
-def test_what_is_held_out_is_the_same_for_every_seed_and_of_the_asked_size() -> None:
+def test_held_out_examples_are_the_same_every_time_and_as_many_as_configured() -> None:
     assert len(held_out_indices(1797, 0.25)) == 449
     assert np.array_equal(held_out_indices(100, 0.1), held_out_indices(100, 0.1))
     assert len(held_out_indices(100, 0.0)) == 0

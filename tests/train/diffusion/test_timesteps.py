@@ -1,4 +1,4 @@
-"""Times fall into bins without gaps, and however they are drawn, losses keep their mean."""
+"""Bins of times have no gaps, and losses keep their mean with every time sampler."""
 
 from statistics import NormalDist
 
@@ -28,14 +28,14 @@ def density(request: pytest.FixtureRequest) -> Density:
     return Density(objective=objective, shift=shift)
 
 
-def test_the_share_below_a_time_is_the_inverse_of_the_quantile(density: Density) -> None:
+def test_the_cdf_is_the_inverse_of_the_quantile(density: Density) -> None:
     for u in (0.001, 0.1, 0.5, 0.93, 0.999):
         assert density.cdf(density.quantile(u)) == pytest.approx(u, abs=1e-9)
     assert density.cdf(0.0) == 0
     assert density.cdf(1.0) == 1
 
 
-def test_the_weights_of_bins_are_what_is_drawn_of_them(density: Density) -> None:
+def test_bin_weights_are_the_shares_of_times_drawn_in_them(density: Density) -> None:
     drawn = [
         example_randomness(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
         for n in range(4000)
@@ -46,23 +46,23 @@ def test_the_weights_of_bins_are_what_is_drawn_of_them(density: Density) -> None
     assert np.abs(found - weights).max() < 4 * np.sqrt(0.25 / 4000)
 
 
-def test_a_known_density_has_its_known_weights() -> None:
+def test_a_known_density_has_known_bin_weights() -> None:
     weights = Bins(count=10).weights(Density(objective=Objective()))
     ends = [NormalDist().cdf(np.log(k / (10 - k))) for k in range(1, 10)]
     assert np.allclose(weights, np.diff([0, *ends, 1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fault_bins_leave_out_their_ends(dtype: torch.dtype) -> None:
+def test_fault_bins_leave_out_their_edges(dtype: torch.dtype) -> None:
     """Study C's bins were open at t = 100, 200, ... of 1,000, which no bin held."""
     steps = torch.arange(1000, dtype=torch.float64)
     found = bin_indices(steps / 1000, EDGES)
     assert torch.equal(found, (steps // 100).long())
     assert torch.equal(torch.bincount(found), torch.full((10,), 100))
-    ends = bin_indices(torch.tensor([0.0, 1.0, np.nextafter(1, 0)], dtype=dtype), EDGES)
-    assert ends.tolist() == [0, 9, 9]
-    between = torch.rand(10_000, dtype=dtype)
-    k, t = bin_indices(between, EDGES), between.double()
+    at_ends = bin_indices(torch.tensor([0.0, 1.0, np.nextafter(1, 0)], dtype=dtype), EDGES)
+    assert at_ends.tolist() == [0, 9, 9]
+    random = torch.rand(10_000, dtype=dtype)
+    k, t = bin_indices(random, EDGES), random.double()
     assert bool(((EDGES[k] <= t) & (t < EDGES[k + 1])).all())
 
 
@@ -71,7 +71,7 @@ def times(objective: Objective, n: int, *, shift: float = 1.0) -> list:
     draws = (
         example_randomness(3, 0, i, shape=(1,), objective=objective, shift=shift) for i in range(n)
     )
-    return [sampler.time(one.u, drawn=one.t, position=i) for i, one in enumerate(draws)]
+    return [sampler.time(one.u, t=one.t, position=i) for i, one in enumerate(draws)]
 
 
 def test_each_group_has_one_time_of_every_stratum(density: Density) -> None:
@@ -82,7 +82,7 @@ def test_each_group_has_one_time_of_every_stratum(density: Density) -> None:
     assert [int(u * 8) for u in found[:8]] != [int(u * 8) for u in found[8:16]]
 
 
-def test_by_variance_bins_have_their_shares_and_weights_undo_them(density: Density) -> None:
+def test_bins_get_their_shares_and_loss_weights_undo_them(density: Density) -> None:
     shares = [4.0, 1.0, 2.0, 1.0]
     objective = density.objective.model_copy(update={"sampler": "variance", "bin_shares": shares})
     n = 6000
@@ -96,21 +96,21 @@ def test_by_variance_bins_have_their_shares_and_weights_undo_them(density: Densi
         assert abs(each.mean() - f(plain).mean()) < 4 * each.std() / np.sqrt(n)
 
 
-def test_a_bin_that_the_density_leaves_empty_is_never_drawn() -> None:
+def test_no_time_is_drawn_from_a_bin_without_density() -> None:
     objective = Objective(sampler="variance", bin_shares=[1.0] * 50, logit_mean=0.0, logit_std=0.05)
     found = times(objective, 300)
     assert all(np.isfinite(one.weight) and 0.3 < one.t < 0.7 for one in found)
 
 
 @pytest.mark.parametrize(("world", "micro"), [(2, "null"), (1, 4), (2, 2)])
-def test_any_division_draws_the_strata_of_one_rank(world: int, micro: object) -> None:
+def test_strata_do_not_depend_on_ranks_or_microbatches(world: int, micro: object) -> None:
     keys = {"objective__sampler": "stratified", "objective__strata": 16}
     assert same(
         batches(1, steps=3, **keys), batches(world, steps=3, train__micro_batch=micro, **keys)
     )
 
 
-def test_samplers_change_times_alone() -> None:
+def test_time_samplers_change_nothing_but_times() -> None:
     [plain], [other] = batches(1, steps=1), batches(1, steps=1, objective__sampler="stratified")
     assert torch.equal(plain.noise, other.noise)
     assert torch.equal(plain.image, other.image)
@@ -126,6 +126,6 @@ def test_samplers_change_times_alone() -> None:
         (["objective.sampler=stratified", "objective.strata=12"], "does not divide"),
     ],
 )
-def test_samplers_that_cannot_be_are_refused(keys: list[str], word: str) -> None:
+def test_impossible_samplers_are_refused(keys: list[str], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         load(CONFIG, keys)
