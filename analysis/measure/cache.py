@@ -1,7 +1,8 @@
-"""A cache of what `runs` says of run folders, kept in the folder of logs: never wrong.
+"""Cache the rows of `runs` in the folder of logs, without ever returning a stale one.
 
-An entry holds for the very files it was made of (size, inode and both times of each) and the very
-code. A file touched moments ago is not trusted to show its next change in its times.
+An entry is valid for the files it was made of (size, inode, mtime and ctime of each) and for the
+code that made it. A file changed moments ago is not cached: its next change may leave the same
+times.
 """
 
 import hashlib
@@ -18,36 +19,36 @@ from configs.run.folder import RunFolder
 
 NAME = ".analysis-runs.json"
 SETTLED_S = 3.0
-LARGEST = 1 << 28
+MAX_BYTES = 1 << 28
 Entry = dict[str, Any]
 
 
 def cached_entries(
     folder: Path, runs: Sequence[RunFolder], make: Callable[[RunFolder], Entry]
 ) -> list[Entry]:
-    """The entry of each run: from the cache in `folder` where its files are the same, else made."""
-    known = _load(folder / NAME)
+    """Return the entry of each run from the cache in `folder`, or from `make` if files changed."""
+    cached = _load(folder / NAME)
     entries: list[Entry] = []
     kept: dict[str, Any] = {}
     changed = False
     for run in runs:
         key = os.path.relpath(run.path, folder)
-        mark = _mark(run)
-        told = known.get(key)
-        if mark is not None and isinstance(told, dict) and told.get("mark") == mark:
-            entry = dict(told["entry"])
+        state = _file_state(run)
+        old = cached.get(key)
+        if state is not None and isinstance(old, dict) and old.get("files") == state:
+            entry = dict(old["entry"])
         else:
             entry, changed = make(run), True
-        if mark is not None and mark == _mark(run):
-            kept[key] = {"mark": mark, "entry": entry}
+        if state is not None and state == _file_state(run):
+            kept[key] = {"files": state, "entry": entry}
         entries.append(entry)
     if changed:
         _save(folder / NAME, kept)
     return entries
 
 
-def _mark(run: RunFolder) -> list[list[Any]] | None:
-    """What identifies the files of a run; None where one was touched too lately to tell."""
+def _file_state(run: RunFolder) -> list[list[Any]] | None:
+    """Return the stat fields of a run's files, or None if one changed within `SETTLED_S`."""
     overrides = [run.attempt(number) / "overrides.yaml" for number in run.attempts()]
     found: list[list[Any]] = []
     for path in (run.config_file, run.manifest_file, run.metrics_file, *overrides):
@@ -67,23 +68,23 @@ def _mark(run: RunFolder) -> list[list[Any]] | None:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """The entries of this very code; none where there is no sound cache."""
+    """Return the entries that this code wrote, or none if the cache is missing or damaged."""
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_BYTES:
             return {}
         tree = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    sound = isinstance(tree, dict) and tree.get("code") == code()
-    entries = tree.get("runs") if sound else None
+    is_valid = isinstance(tree, dict) and tree.get("code") == code_hash()
+    entries = tree.get("runs") if is_valid else None
     return entries if isinstance(entries, dict) else {}
 
 
 def _save(path: Path, entries: dict[str, Any]) -> None:
-    """Keep the entries where the folder may be written to: a cache is never a reason to fail."""
+    """Write the entries, and ignore a folder that cannot be written: a cache must never fail."""
     mask = os.umask(0o077)
     try:
-        replace_file(path, json.dumps({"code": code(), "runs": entries}) + "\n")
+        replace_file(path, json.dumps({"code": code_hash(), "runs": entries}) + "\n")
     except OSError:
         return
     finally:
@@ -91,8 +92,8 @@ def _save(path: Path, entries: dict[str, Any]) -> None:
 
 
 @cache
-def code() -> str:
-    """A hash of the code, and of the peaks, that make entries: one of other code says nothing."""
+def code_hash() -> str:
+    """Return a hash of the code and of the GPU peaks, which entries depend on."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[2]
     for folder in (root / "analysis", root / "configs"):

@@ -9,11 +9,11 @@ import numpy as np
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 
-# In the order of preference where a person names none.
+# In the order of preference if the user names none.
 CLOCKS = {
-    "train": "training steps, their waits for data included",
-    "bar": "what a progress bar counts: steps, without what its trainer does outside of it",
-    "wall": "everything, but intervals with a save, a sampling or an evaluation",
+    "train": "training steps, including their waits for data",
+    "bar": "a progress bar's own time: steps, without what the trainer does outside of it",
+    "wall": "wall time, without intervals that hold a save, a sampling or an evaluation",
     "printed": "rates as the log prints them",
     "compute": "training steps without their waits for data",
 }
@@ -23,12 +23,12 @@ MIN_INTERVAL_S, MAX_INTERVAL_S, TARGET_INTERVALS = 20.0, 200.0, 100
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
-    """`m` stretches between two records in a row of one attempt, in order.
+    """`m` intervals between successive records of one attempt, in order.
 
-    `seconds` per step [m], `images` per step [m] (NaN where not recorded), `attempt` [m], the
-    `row` of the log that each ends with [m], and `left_out`, how many stretches held a pause or a
-    clock that did not move on. Where a log prints only tokens per second and device, `unit` is
-    `token/device` and stands for the step.
+    `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
+    `row` [m] are those of the record that ends an interval. `left_out` counts the intervals with a
+    pause or with a clock that stood still. If a log prints only tokens per second and device,
+    `unit` is `token/device` and replaces the step.
     """
 
     clock: str
@@ -41,27 +41,27 @@ class Intervals:
 
 
 def available_clocks(log: RunLog) -> list[str]:
-    """The clocks that a log can be measured on, the preferred one first."""
+    """Return the clocks that a log can be measured on, in order of preference."""
     least = {clock: 1 if clock == "printed" else 2 for clock in CLOCKS}
     return [c for c in CLOCKS if (~np.isnan(_reading(log, c))).sum() >= least[c]]
 
 
 def choose_clocks(logs: Sequence[RunLog]) -> list[str]:
-    """A clock for each log: the best that all have, else the best of each."""
-    having = [available_clocks(log) for log in logs]
-    shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in having if clocks)]
+    """Return a clock for each log: the best that all share, otherwise the best of each."""
+    available = [available_clocks(log) for log in logs]
+    shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in available if clocks)]
     if len({log.format for log in logs}) > 1 and "printed" in shared:
         shared.remove("printed")
-    return [shared[0] if shared and clocks else (clocks or ["train"])[0] for clocks in having]
+    return [shared[0] if shared and clocks else (clocks or ["train"])[0] for clocks in available]
 
 
 def intervals(log: RunLog, *, clock: str) -> Intervals:
-    """The intervals of a run. What stands before an attempt's first record is its warm-up's."""
+    """Return the intervals of a run. Time before an attempt's first record is in none of them."""
     if clock == "printed":
         return _printed(log)
     reading = _reading(log, clock).copy()
     reading[np.isin(log.attempt, list(log.otherwise))] = np.nan
-    rows = _readable(reading, log.attempt)
+    rows = _rows_to_read(reading, log.attempt)
     start, end = rows[:-1], rows[1:]
     same = log.attempt[start] == log.attempt[end]
     start, end = start[same], end[same]
@@ -70,7 +70,7 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         seconds = (reading[end] - reading[start]) / steps
         images = (log.column("images")[end] - log.column("images")[start]) / steps
     kept = (steps > 0) & (seconds > 0)
-    # Profiled steps are slow, and on no other clock: an interval with some has no rate at all.
+    # Profiled steps are slow and on no other clock, so an interval with some of them has no rate.
     for pause in PAUSES if clock == "wall" else ("profile_s",):
         spent = np.nan_to_num(log.column(pause))
         kept &= spent[end] == spent[start]
@@ -85,7 +85,7 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
 
 
 def _reading(log: RunLog, clock: str) -> Floats:
-    """What the clock showed at each row, in seconds (for `printed`, the seconds of a unit)."""
+    """Return the clock's reading at each row, in seconds (for `printed`, the seconds of a unit)."""
     if clock == "wall":
         return log.column("time") if "time" in log.values else log.column("elapsed_s")
     if clock == "bar":
@@ -93,17 +93,15 @@ def _reading(log: RunLog, clock: str) -> Floats:
     if clock == "printed":
         return _seconds_printed(log)[0]
     train = log.column("train_s")
-    if clock == "compute":
-        return train - log.column("data_s")
-    return train
+    return train - log.column("data_s") if clock == "compute" else train
 
 
-def _readable(reading: Floats, attempt: Ints) -> Ints:
-    """The rows to read a clock at.
+def _rows_to_read(reading: Floats, attempt: Ints) -> Ints:
+    """Return the rows to read a clock at.
 
-    A clock that shows whole seconds is read every so many rows that a stretch has many seconds,
-    and its readings are spread (in place) over the second that each stands for: so the median is
-    not one of a few values.
+    A clock of whole seconds is read at every k-th row, so that an interval has many seconds, and
+    each reading is moved (in place) by a random fraction of its second, so that the median is not
+    one of a few values.
     """
     rows = np.flatnonzero(~np.isnan(reading))
     if len(rows) < 2 or (reading[rows] != np.floor(reading[rows])).any():
@@ -114,7 +112,7 @@ def _readable(reading: Floats, attempt: Ints) -> Ints:
 
 
 def _every(rows: Ints, reading: Floats) -> Ints:
-    """Every k-th row, for about `TARGET_INTERVALS` intervals of bounded length."""
+    """Return every k-th row, for about `TARGET_INTERVALS` intervals of bounded length."""
     per_row = max(float(np.median(np.diff(reading[rows]))) if len(rows) > 1 else 0.0, 0.0)
     typical = (reading[rows[-1]] - reading[rows[0]]) / max(1, len(rows) - 1)
     length = min(max(typical * len(rows) / TARGET_INTERVALS, MIN_INTERVAL_S), MAX_INTERVAL_S)
@@ -122,7 +120,7 @@ def _every(rows: Ints, reading: Floats) -> Ints:
 
 
 def _seconds_printed(log: RunLog) -> tuple[Floats, str]:
-    """Seconds per unit as printed, and the unit: a step, or a token of one device."""
+    """Return printed seconds per unit, and the unit: a step, or a token of one device."""
     if "step_s" in log.values:
         return log.column("step_s"), "step"
     unit = "step" if "steps_per_s" in log.values else "token/device"

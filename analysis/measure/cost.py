@@ -1,7 +1,7 @@
-"""What runs cost: GPU-hours, money by a file of rates, energy where it was recorded."""
+"""The cost of runs: GPU-hours, money by a file of rates, and energy if it was recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ JOULES_PER_KWH = 3.6e6
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One run's bill; absent values are None. `front`: no other run is both faster and cheaper."""
+    """One run's cost, None for unknown values. `front`: no other run is both faster and cheaper."""
 
     log: RunLog
     gpu: str | None
@@ -29,67 +29,66 @@ class Cost:
 
     @property
     def gpu_hours(self) -> float | None:
-        """Devices times the time for which the run had them."""
+        """GPUs times the hours for which the run had them."""
         if self.gpus is None or self.allocated_s is None:
             return None
         return self.gpus * self.allocated_s / 3600
 
 
 def read_rates(path: Path) -> dict[str, float]:
-    """{GPU: money per GPU-hour} of a small YAML file; a name matches any model that holds it."""
+    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name."""
     try:
         tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path}: cannot be read: {error}") from None
-    good = isinstance(tree, dict) and all(
+    is_valid = isinstance(tree, dict) and all(
         type(rate) in (int, float) and rate >= 0 for rate in tree.values()
     )
-    if not good or not tree:
+    if not is_valid or not tree:
         raise Unreadable(f"{path}: expected lines such as `A100: 1.80`, the price of a GPU-hour")
     return {str(name): float(rate) for name, rate in tree.items()}
 
 
 def rate_of(model: str | None, rates: Mapping[str, float]) -> float | None:
-    """The rate of the longest name that the model holds."""
+    """Return the rate of the longest name that is part of the model's name."""
     fits = [name for name in rates if model and name.lower() in model.lower()]
     return rates[max(fits, key=len)] if fits else None
 
 
 def costs(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[Cost]:
-    """The bill of each run, with the front of time against money (GPU-hours without rates)."""
+    """Return each run's cost and the front of time against money (GPU-hours without rates)."""
     found = [_cost(log, rates) for log in logs]
     front = _front([(one.wall_s, one.money if rates else one.gpu_hours) for one in found])
-    return [Cost(**{**vars(one), "front": number in front}) for number, one in enumerate(found)]
+    return [replace(one, front=number in front) for number, one in enumerate(found)]
 
 
 def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
-    accounting, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
-    wall = accounting.wall_s if accounting else None
-    held = accounting.allocated_s if accounting else None
-    rate = rate_of(model, rates)
-    known = rate is not None and count is not None and held is not None
-    joules = log.last("energy_j")
+    breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
+    held = breakdown.allocated_s if breakdown else None
+    rate, joules = rate_of(model, rates), log.last("energy_j")
     return Cost(
         log=log,
         gpu=model,
         gpus=count,
-        wall_s=wall,
+        wall_s=breakdown.wall_s if breakdown else None,
         allocated_s=held,
-        money=rate * count * held / 3600 if known and rate and count and held else None,
+        money=rate * count * held / 3600 if rate and count and held else None,
         energy_kwh=None if joules is None else joules / JOULES_PER_KWH,
     )
 
 
 def _front(points: Sequence[tuple[float | None, float | None]]) -> set[int]:
-    """The points that none beats in one coordinate without losing in the other."""
-    told = [(t, c, i) for i, (t, c) in enumerate(points) if t is not None and c is not None]
+    """Return the points that no other beats in one coordinate without losing in the other."""
+    known = [(t, c, i) for i, (t, c) in enumerate(points) if t is not None and c is not None]
     return {
-        i for t, c, i in told if not any(s <= t and d <= c and (s < t or d < c) for s, d, _ in told)
+        i
+        for t, c, i in known
+        if not any(s <= t and d <= c and (s < t or d < c) for s, d, _ in known)
     }
 
 
 def cost_row(cost: Cost) -> dict[str, Any]:
-    """One row; absent values are None."""
+    """Return one row; unknown values are None."""
     images = cost.log.last("images")
     return {
         "run": cost.log.name,
@@ -105,19 +104,17 @@ def cost_row(cost: Cost) -> dict[str, Any]:
 
 
 def hours_row(log: RunLog) -> dict[str, Any] | None:
-    """Where a run's hours went; the parts but `queue` and `hold` sum to `allocated`."""
-    accounting = time_breakdown(log)
-    if accounting is None or not accounting.seconds:
+    """Return a run's hours by purpose; all but `queue` and `hold` sum to `allocated`."""
+    breakdown = time_breakdown(log)
+    if breakdown is None or not breakdown.seconds:
         return None
-    hours = {name: seconds / 3600 for name, seconds in accounting.seconds.items()}
+    hours = {name: seconds / 3600 for name, seconds in breakdown.seconds.items()}
     hold = hours.pop("between")
-    allocated = accounting.allocated_s / 3600
-    shown = {f"{name}_h": value for name, value in hours.items() if value}
-    useful = hours["train"] / allocated if allocated else None
+    allocated = breakdown.allocated_s / 3600
     return {
         "run": log.name,
         "allocated_h": allocated,
-        "useful": useful,
-        **shown,
+        "useful": hours["train"] / allocated if allocated else None,
+        **{f"{name}_h": value for name, value in hours.items() if value},
         **({"hold_h": hold} if hold else {}),
     }

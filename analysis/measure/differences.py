@@ -1,4 +1,4 @@
-"""What else differs between two runs: their configs by the schema's tags, and their machines."""
+"""Differences between two runs: their configs, by the schema's tags, and their machines."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from configs.schema import KINDS, keys
 
-# A fact of the machine that only follows from a key of the config.
-FOLLOWS = {"dtypes": "train.precision", "dtypes.gather": "layout", "engine": "engine"}
+# Facts in the manifest that follow from a key of the config.
+DERIVED_FACTS = {"dtypes": "train.precision", "dtypes.gather": "layout", "engine": "engine"}
 CLOCK = frozenset(["clock"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One key or fact that two runs do not share, and what a change of it can change."""
+    """One key or fact that differs between two runs, and what it affects: loss, clock, ..."""
 
     name: str
     a: Any
@@ -28,13 +28,13 @@ class Difference:
 
 
 def yaml_text(value: Any) -> str:
-    """A value of a config as its YAML would spell it."""
+    """Return a config value as YAML writes it."""
     words = {None: "null", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def differences(a: RunLog, b: RunLog) -> list[Difference]:
-    """Everything known that differs from run `a` to run `b`."""
+    """Return every known difference from run `a` to run `b`."""
     found = []
     if a.config is not None and b.config is not None:
         tags = _tags(a.config) | _tags(b.config)
@@ -50,10 +50,10 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
 
 
 def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Difference]:
-    """Those that can have changed the clock (or the loss), each thing once.
+    """Return the differences that can have changed the clock (or the loss), each cause once.
 
-    What was asked of the cluster does not count, since what was given stands among the facts;
-    a fact that follows from a key that differs does not count beside it.
+    Requested resources do not count, because the machine's facts hold what was allocated. A fact
+    that follows from a differing key does not count either.
     """
     configured = [item.name for item in found if item.source == "config"]
     return [
@@ -66,9 +66,9 @@ def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Dif
 
 
 def follows(fact: str, configured: Iterable[str]) -> bool:
-    """Whether a fact of the machine only follows from one of the keys that differ."""
-    causes_of = tuple(cause for prefix, cause in FOLLOWS.items() if fact.startswith(prefix))
-    return bool(causes_of) and any(name.startswith(causes_of) for name in configured)
+    """Whether a fact follows from one of the keys `configured`."""
+    sources = tuple(key for prefix, key in DERIVED_FACTS.items() if fact.startswith(prefix))
+    return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
@@ -84,20 +84,21 @@ def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, 
 
 
 def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
-    """What can have changed loss or clock, but for keys and facts that begin with `without`.
+    """Return all keys and facts that affect loss or clock, except those that begin with `without`.
 
-    Runs of one signature differ in nothing else that is known; None where configs are unknown.
+    Runs with the same signature differ in nothing else that is known. Return None if the config is
+    unknown.
     """
     if log.config is None:
         return None
     tags = _tags(log.config)
-    asked = {
+    config = {
         name: value
         for name, value in log.config.items()
         if (affects := tags.get(name, CLOCK)) and "resources" not in affects
     }
     return tuple(
         (name, yaml_text(value))
-        for name, value in sorted((asked | machine(log.facts)).items())
+        for name, value in sorted((config | machine(log.facts)).items())
         if not name.startswith(tuple(without))
     )

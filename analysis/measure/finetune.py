@@ -1,4 +1,4 @@
-"""Fine-tuning runs compared as people ask: by GPU and number of steps, on one named clock."""
+"""Compare fine-tuning runs by device and number of steps, on one named clock."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
@@ -15,32 +15,33 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
+# Seconds before the first image of an inference run, and of that image.
+_STARTUP = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
 
 
 def of_kind(logs: Sequence[RunLog], kind: str) -> list[RunLog]:
-    """The runs of a kind of config."""
+    """Return the runs whose config is of a kind."""
     return [log for log in logs if (log.config or {}).get("kind") == kind]
 
 
 def device(log: RunLog) -> str | None:
-    """What a run was computed on: the GPU as its driver reports it, else the processor."""
+    """Return the GPU model as the driver reports it, or the CPU model."""
     cpus = dict.fromkeys(str(place["cpu"]) for place in placement(log.facts) if "cpu" in place)
     return gpu(log.facts) or " + ".join(cpus) or None
 
 
 def planned_steps(log: RunLog) -> int | None:
-    """The steps that a run was to take."""
+    """Return the steps that the config asks for."""
     steps = (log.config or {}).get("train.steps")
     return steps if isinstance(steps, int) else None
 
 
 def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
-    """A row per run, by device and steps: rate on the one clock, and seconds by phase."""
-    clocks = choose_clocks(logs)
+    """Return a row per run, by device and steps: rate on one clock, and seconds by phase."""
     hours = {one.log.name: one.gpu_hours for one in costs(logs, {})}
     found = []
-    for log, clock in zip(logs, clocks, strict=True):
-        rate = measure_rate(log, clock=clock).steps_per_s
+    for log, clock in zip(logs, choose_clocks(logs), strict=True):
+        image_s = seconds_per_image(log)
         found.append(
             {
                 "device": device(log),
@@ -49,31 +50,33 @@ def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
                 "run": log.name,
                 "engine": log.facts.get("engine"),
                 "clock": clock,
-                "steps_per_s": rate.value if rate else None,
-                "low": rate.low if rate else None,
-                "high": rate.high if rate else None,
+                **_estimate("steps_per_s", measure_rate(log, clock=clock).steps_per_s),
                 **_phases(log),
-                "image_s": _value(seconds_per_image(log)),
+                "image_s": image_s.value if image_s else None,
                 "device_hours": hours[log.name],
             }
         )
     return sorted(found, key=lambda row: (str(row["device"]), row["steps"] or 0, row["run"]))
 
 
-def _value(estimate: Estimate | None) -> float | None:
-    return estimate.value if estimate else None
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    return {
+        name: estimate.value if estimate else None,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+    }
 
 
 def _phases(log: RunLog) -> dict[str, float | None]:
-    """Seconds by phase, those that a run has; a row has a column of each."""
-    told = time_breakdown(log)
-    seconds: Mapping[str, float] = told.seconds if told else {}
+    """Return seconds by phase; a phase that the run lacks is None."""
+    breakdown = time_breakdown(log)
+    seconds: Mapping[str, float] = breakdown.seconds if breakdown else {}
     spent = {f"{name}_s": round(seconds.get(name, 0.0), 3) or None for name in PHASES}
-    return {"wall_s": round(told.wall_s, 3) if told else None, **spent}
+    return {"wall_s": round(breakdown.wall_s, 3) if breakdown else None, **spent}
 
 
 def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
-    """Each arm against the first of as many steps on another device, never across step counts."""
+    """Return each arm against the first one of equally many steps, if their devices differ."""
     measured = [
         measure_rate(log, clock=clock) for log, clock in zip(logs, choose_clocks(logs), strict=True)
     ]
@@ -82,66 +85,59 @@ def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
         base, *others = group_arms(
             [run for run in measured if (planned_steps(run.log) or 0) == steps]
         )
-        elsewhere = [arm for arm in others if _device(arm) != _device(base)]
-        found += [_speedup_row(steps, base, arm) for arm in elsewhere]
+        found += [
+            _speedup_row(steps, base, arm)
+            for arm in others
+            if device(arm.runs[0].log) != device(base.runs[0].log)
+        ]
     return found
-
-
-def _device(arm: Arm) -> str | None:
-    return device(arm.runs[0].log)
 
 
 def _speedup_row(steps: int, base: Arm, arm: Arm) -> dict[str, Any]:
     ratio = speedup(base, arm)
     return {
         "steps": steps,
-        "base": f"{_device(base)}: {base.name}",
-        "against": f"{_device(arm)}: {arm.name}",
+        "base": f"{device(base.runs[0].log)}: {base.name}",
+        "against": f"{device(arm.runs[0].log)}: {arm.name}",
         "clock": arm.runs[0].clock,
-        "speedup": ratio.value if ratio else None,
-        "low": ratio.low if ratio else None,
-        "high": ratio.high if ratio else None,
+        **_estimate("speedup", ratio),
         "verdict": verdict(base, arm, ratio),
         "of": attribution(base, arm),
     }
 
 
 def seconds_per_image(log: RunLog) -> Estimate | None:
-    """The median seconds of an image, the first of each start left out; None where none is told.
+    """Return the median seconds of an image, without the first image of each start.
 
-    A run that draws tells of every image, ai-toolkit of each set of samples on the way.
+    An inference run records every image, a fine-tuning run each set of samples.
     """
-    told = [record["image_s"] for record in log.evaluations if _is_number(record.get("image_s"))]
+    seconds = [r["image_s"] for r in log.evaluations if _is_number(r.get("image_s"))]
     for record in log.evaluations:
-        images, seconds, first = (
+        images, drawn_s, first_s = (
             record.get(name) for name in ("drawn_images", "drawn_s", "first_image_s")
         )
-        if _is_number(images) and _is_number(seconds) and _is_number(first) and images > 1:
-            told.append((seconds - first) / (images - 1))
-    return median_interval(np.array(told)) if told else None
+        if _is_number(images) and _is_number(drawn_s) and _is_number(first_s) and images > 1:
+            seconds.append((drawn_s - first_s) / (images - 1))
+    return median_interval(np.array(seconds)) if seconds else None
 
 
 def image_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
-    """A row per run that drew images: seconds per image, and what comes before apart."""
-    found = []
-    for log in logs:
-        each = seconds_per_image(log)
-        found.append(
-            {
-                "device": device(log),
-                "run": log.name,
-                "images": sum("image_s" in record for record in log.evaluations) or None,
-                "image_s": each.value if each else None,
-                "low": each.low if each else None,
-                "high": each.high if each else None,
-                **{name: _newest(log, name) for name in _BEFORE},
-            }
-        )
+    """Return a row per run that generated images: seconds per image, and start-up separately."""
+    found = [
+        {
+            "device": device(log),
+            "run": log.name,
+            "images": sum("image_s" in record for record in log.evaluations) or None,
+            **_estimate("image_s", seconds_per_image(log)),
+            **{name: _newest(log, name) for name in _STARTUP},
+        }
+        for log in logs
+    ]
     return sorted(found, key=lambda row: (str(row["device"]), row["run"]))
 
 
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with its interval in one column."""
+    """Return a row for people, with its interval in one column."""
     found = {}
     for name, value in row.items():
         if name == "low":
@@ -151,12 +147,9 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-_BEFORE = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
-
-
 def _newest(log: RunLog, name: str) -> float | None:
-    told = [record[name] for record in log.evaluations if _is_number(record.get(name))]
-    return float(told[-1]) if told else None
+    values = [record[name] for record in log.evaluations if _is_number(record.get(name))]
+    return float(values[-1]) if values else None
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

@@ -1,4 +1,4 @@
-"""The samples of fine-tuning runs by device and step, one run a row and never two in one."""
+"""Grids of the samples of fine-tuning runs: a row per run, a column per step."""
 
 import io
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from analysis.read.run_log import RunLog
 from configs.run.folder import RunFolder
 
 TILE, LABEL, HEAD = 160, 220, 18
-MOST_STEPS, MOST_PROMPTS = 12, 8
-# What must be the same for two images to differ by device and step alone.
+MAX_STEPS, MAX_PROMPTS = 12, 8
+# Keys that must be equal for two images to differ by device and step alone.
 ALIKE = (
     "sample.prompts", "sample.prompts_file", "sample.seed", "sample.width", "sample.height",
     "sample.steps", "sample.guidance", "data.trigger", "flux.folder", "flux.variant",
@@ -22,7 +22,7 @@ ALIKE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRow:
-    """One run's samples of one prompt: a file by step."""
+    """One run's samples of one prompt, files by step."""
 
     label: str
     files: dict[int, Path]
@@ -30,7 +30,7 @@ class SampleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleGrid:
-    """The samples of one prompt, a row per run; `steps` are the columns."""
+    """The samples of one prompt: a row per run, `steps` as columns."""
 
     prompt: int
     text: str
@@ -40,17 +40,17 @@ class SampleGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleGrids:
-    """A grid per prompt, and what is not shown, with the reason."""
+    """A grid per prompt, and a sentence on each run that is not shown."""
 
     grids: tuple[SampleGrid, ...] = ()
     refusals: tuple[str, ...] = ()
 
 
 def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
-    """The grids of runs that drew the same prompts in the same way; the first says which way.
+    """Return the grids of runs that sampled the same prompts with the first run's settings.
 
-    A run that drew otherwise is left out with the reason, and a cell without an image is empty:
-    no row ever takes an image of another run.
+    A run with other settings is left out with the reason. A cell without an image stays empty, so
+    a row never shows another run's image.
     """
     shown: list[RunLog] = []
     refusals = []
@@ -63,37 +63,34 @@ def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
             )
         elif not _steps(log, 0):
             refusals.append(f"{log.name} is not in the grid: it has no samples")
-        elif stranger := _stranger(log):
-            refusals.append(f"{log.name} is not in the grid: {stranger}")
+        elif foreign := _foreign_image(log):
+            refusals.append(f"{log.name} is not in the grid: {foreign}")
         else:
             shown.append(log)
     if not shown:
         return SampleGrids(refusals=tuple(refusals))
     ordered = sorted(shown, key=lambda log: (str(device(log)), planned_steps(log) or 0, log.name))
-    numbers = [number for number in range(MOST_PROMPTS) if _steps(shown[0], number)]
+    numbers = [number for number in range(MAX_PROMPTS) if _steps(shown[0], number)]
     return SampleGrids(grids=tuple(_grid(ordered, n) for n in numbers), refusals=tuple(refusals))
 
 
 def _unlike(a: RunLog, b: RunLog) -> list[str]:
-    return [
-        name
-        for name in ALIKE
-        if _settled(a, name) != _settled(b, name)
-    ]  # fmt: skip
+    one, other = a.config or {}, b.config or {}
+    return [name for name in ALIKE if one.get(name) != other.get(name)]
 
 
-def _stranger(log: RunLog) -> str | None:
-    """An image in a run's folder that says itself that another run drew it."""
-    for prompt in range(MOST_PROMPTS):
+def _foreign_image(log: RunLog) -> str | None:
+    """Return a sentence on an image in a run's folder whose metadata name another run."""
+    for prompt in range(MAX_PROMPTS):
         for file in _steps(log, prompt).values():
-            drawn_by = _opened(file).get("run", log.name)
+            drawn_by = _metadata(file).get("run", log.name)
             if drawn_by != log.name:
-                return f"{file.parent.name}/{file.name} in it was drawn by {drawn_by}"
+                return f"{file.parent.name}/{file.name} was drawn by {drawn_by}"
     return None
 
 
-def _opened(file: Path) -> dict[str, object]:
-    """What an image says of itself; nothing where it cannot be read."""
+def _metadata(file: Path) -> dict[str, object]:
+    """Return an image's metadata, or nothing if it cannot be read."""
     try:
         with Image.open(file) as image:
             image.load()
@@ -102,15 +99,11 @@ def _opened(file: Path) -> dict[str, object]:
         return {}
 
 
-def _settled(log: RunLog, name: str) -> object:
-    return (log.config or {}).get(name)
-
-
 def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
     folder = RunFolder(log.path).prompt_sample(prompt, 0).parent
     files = folder.glob("step-*.png") if folder.is_dir() else iter(())
-    told = {file: file.stem.removeprefix("step-") for file in files}
-    return {int(step): file for file, step in sorted(told.items()) if step.isdigit()}
+    steps = {file: file.stem.removeprefix("step-") for file in files}
+    return {int(step): file for file, step in sorted(steps.items()) if step.isdigit()}
 
 
 def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
@@ -127,35 +120,34 @@ def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
 
 
 def _columns(rows: Sequence[SampleRow]) -> tuple[int, ...]:
-    """The steps that any run has, thinned to `MOST_STEPS` with the first and the last kept."""
+    """Return the steps of all runs, thinned to `MAX_STEPS` including the first and the last."""
     every = sorted({step for row in rows for step in row.files})
-    if len(every) <= MOST_STEPS:
+    if len(every) <= MAX_STEPS:
         return tuple(every)
-    places = [round(n * (len(every) - 1) / (MOST_STEPS - 1)) for n in range(MOST_STEPS)]
-    return tuple(every[place] for place in places)
+    return tuple(every[round(n * (len(every) - 1) / (MAX_STEPS - 1))] for n in range(MAX_STEPS))
 
 
 def render_png(grid: SampleGrid) -> bytes:
-    """The grid as a PNG: device and run beside each row, the step over each column."""
+    """Return the grid as a PNG, with labels for runs and steps."""
     width = LABEL + TILE * len(grid.steps)
-    sheet = Image.new("RGB", (width, HEAD + TILE * len(grid.rows)), "white")
-    pen = ImageDraw.Draw(sheet)
+    canvas = Image.new("RGB", (width, HEAD + TILE * len(grid.rows)), "white")
+    draw = ImageDraw.Draw(canvas)
     for column, step in enumerate(grid.steps):
-        pen.text((LABEL + TILE * column + 4, 3), f"step {step}", fill="black")
-    for place, row in enumerate(grid.rows):
-        top = HEAD + TILE * place
-        pen.multiline_text((4, top + 4), _wrapped(row.label), fill="black")
+        draw.text((LABEL + TILE * column + 4, 3), f"step {step}", fill="black")
+    for number, row in enumerate(grid.rows):
+        top = HEAD + TILE * number
+        draw.multiline_text((4, top + 4), _wrap(row.label), fill="black")
         for column, step in enumerate(grid.steps):
             tile = _tile(row.files.get(step))
             if tile is not None:
-                sheet.paste(tile, (LABEL + TILE * column + 1, top + 1))
+                canvas.paste(tile, (LABEL + TILE * column + 1, top + 1))
     out = io.BytesIO()
-    sheet.save(out, format="PNG", optimize=True)
+    canvas.save(out, format="PNG", optimize=True)
     return out.getvalue()
 
 
-def _wrapped(label: str, *, most: int = 34) -> str:
-    lines = [line[n : n + most] for line in label.splitlines() for n in range(0, len(line), most)]
+def _wrap(label: str, *, width: int = 34) -> str:
+    lines = [line[n : n + width] for line in label.splitlines() for n in range(0, len(line), width)]
     return "\n".join(lines)
 
 

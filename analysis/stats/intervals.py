@@ -1,4 +1,4 @@
-"""Intervals for noisy, autocorrelated series: of a median, of a mean, and of a ratio."""
+"""Confidence intervals of medians, means and ratios of noisy, autocorrelated series."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ Floats = NDArray[np.float64]
 
 SOKAL_WINDOW = 5.0
 MIN_VALUES = 10
-# How many terms of the trend are taken out of how many values: each widens the interval.
+# (least values, terms of the trend that are removed): each term widens the interval.
 TREND_TERMS = ((100, 4), (30, 2), (0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value and its 95 % interval; no interval where there is too little to say one."""
+    """A value and its 95 % interval, which is None if there are too few data for one."""
 
     value: float
     low: float | None = None
@@ -25,17 +25,17 @@ class Estimate:
 
     @property
     def is_determined(self) -> bool:
-        """Whether it has an interval."""
+        """Whether the estimate has an interval."""
         return self.low is not None
 
 
 def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
-    """How many values in a row count as one: 1 + 2 (sum of the autocorrelations), at least 1.
+    """Return the number of values that count as one: 1 + 2 (sum of autocorrelations), at least 1.
 
     The sum stops at the first lag that exceeds `SOKAL_WINDOW` times the running result (Sokal
     1997, "Monte Carlo methods in statistical mechanics", section 3). Each of the `fitted`
-    coefficients taken out of the series (its mean, most often) lowers every lag by about
-    result/n, which is put back.
+    coefficients removed from the series (usually the mean alone) lowers every lag by about
+    result/n; the result corrects for that.
     """
     n = len(series)
     centred = series - series.mean()
@@ -53,28 +53,28 @@ def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
 
 
 def median_interval(series: Floats, *, wider: float = 1.0) -> Estimate:
-    """The median and its interval by order statistics, widened by the autocorrelation.
+    """Return the median and its interval by order statistics, widened for autocorrelation.
 
-    Ranks n/2 +- t sqrt(n tau) / 2, where tau is the autocorrelation time of being above the
-    median: no shape of the distribution is assumed. Of a series that wanders so much that few
-    of its values are independent the interval is its whole range. It is `wider` than that of a
-    whole series where the series has been cut.
+    The ranks are n/2 +- t sqrt(n tau) / 2, with tau the autocorrelation time of being above the
+    median, so no shape of the distribution is assumed. The interval is the whole range if the
+    series drifts so much that few of its values are independent. `wider` scales the interval of a
+    series from which values have been cut.
     """
-    middle = float(np.median(series))
+    median = float(np.median(series))
     if len(series) < MIN_VALUES:
-        return Estimate(value=middle)
-    effective = len(series) / autocorrelation_time((series > middle).astype(np.float64))
+        return Estimate(value=median)
+    effective = len(series) / autocorrelation_time((series > median).astype(np.float64))
     half = wider * _student(effective) / math.sqrt(effective) / 2
     low, high = np.quantile(series, [max(0.0, 0.5 - half), min(1.0, 0.5 + half)])
-    return Estimate(value=middle, low=float(low), high=float(high))
+    return Estimate(value=median, low=float(low), high=float(high))
 
 
 def mean_interval(series: Floats) -> Estimate:
-    """The mean of a series that may drift smoothly, with Student's interval from its noise.
+    """Return the mean of a series that may drift smoothly, with Student's interval from its noise.
 
-    Noise is what scatters about a trend in 1, t, t^2 and log t (a constant gap, a gap that grows,
-    and one that shrinks as a loss does; the first terms only where values are few): a drift of
-    the series is not mistaken for noise.
+    Noise is the scatter about a trend in 1, t, t^2 and log t (a constant difference, one that
+    grows, and one that shrinks as a loss does), so that drift does not count as noise. Short series
+    use the first terms only.
     """
     n, mean = len(series), float(series.mean())
     if n < MIN_VALUES:
@@ -91,15 +91,15 @@ def mean_interval(series: Floats) -> Estimate:
 
 
 def _student(effective: float) -> float:
-    """The 97.5 % quantile for so many independent values, at least two."""
+    """Return Student's 97.5 % quantile for `effective` independent values, at least two."""
     return float(stdtrit(max(effective - 1, 1.0), 0.975))
 
 
 def ratio_interval(above: Estimate, below: Estimate) -> Estimate:
-    """The interval of the ratio of two independent positive estimates.
+    """Return the ratio of two independent positive estimates, with its interval.
 
-    Their intervals on the log scale are combined by squares, each side with the side that
-    matters (Zou and Donner 2008, "method of variance estimates recovery").
+    On the log scale the distances to opposite ends of the two intervals add in squares (Zou and
+    Donner 2008, "method of variance estimates recovery").
     """
     value = above.value / below.value
     if above.low is None or above.high is None or below.low is None or below.high is None:
@@ -110,7 +110,7 @@ def ratio_interval(above: Estimate, below: Estimate) -> Estimate:
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """An estimate times a known positive number."""
+    """Return an estimate times a known positive number."""
     return Estimate(
         value=estimate.value * factor,
         low=None if estimate.low is None else estimate.low * factor,
@@ -119,9 +119,10 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 
 
 def repeats_ratio(above: Floats, below: Floats) -> Estimate:
-    """The ratio of two arms of repeated runs, from the scatter between the runs.
+    """Return the ratio of two arms of repeated runs, from the scatter between the runs.
 
-    Student's t on the logs with one variance for both arms; one arm may be a single run.
+    The interval is Student's t on the logs with one variance for both arms. One arm may be a
+    single run.
     """
     a, b = np.log(above), np.log(below)
     difference = float(a.mean() - b.mean())
@@ -139,10 +140,8 @@ def repeats_ratio(above: Floats, below: Floats) -> Estimate:
 
 
 def repeats_mean(values: Floats) -> Estimate:
-    """The geometric mean of repeated runs, with Student's interval from their scatter."""
+    """Return the geometric mean of repeated runs, with Student's interval from their scatter."""
     logs = np.log(values)
-    middle, n = float(logs.mean()), len(logs)
+    mean, n = float(logs.mean()), len(logs)
     half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
-    return Estimate(
-        value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half)
-    )
+    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))

@@ -1,4 +1,4 @@
-"""The steady rate of a run: where warm-up ends, which intervals are outliers, and the median."""
+"""The steady rate of a run: find the end of warm-up, drop outliers, take the median."""
 
 from dataclasses import dataclass
 
@@ -7,26 +7,27 @@ from numpy.typing import NDArray
 
 from analysis.stats.intervals import Estimate, Floats, autocorrelation_time, median_interval
 
-MIN_SEGMENT = 10
-CHANGE = 4.0
-CLIP = 3.0
-GUARD = 4
-LONGEST_WARMUP = 0.4
-MOST_CORRELATED = 2.0
+# Warm-up: fewer intervals are never cut, a step must be this significant, scores are clipped at
+# CLIP, and 1/GUARD of the cut is added to it.
+MIN_SEGMENT, MIN_STRENGTH, CLIP, GUARD = 10, 4.0, 3.0, 4
+MAX_WARMUP_SHARE = 0.4
+MAX_AUTOCORRELATION = 2.0
+# Outliers: robust deviations on the fast side, on the slow side, and on both when crowded.
 OUTLIER, SLOW, CLOSE = 5.0, 3.5, 2.5
 CROWDED = 0.05
-# Of few intervals the spread is itself uncertain: with n of them noise goes (1 + FEW / n) as far.
-# What lies around more than `MOST_OUTLIERS` is no outlier, but the run.
-FEW, MOST_OUTLIERS = 12, 0.5
-# The density of a normal at its middle over the difference of it and that at `CLOSE` deviations:
-# how much less a value on the edge says of the median when the cut moves with it.
+# With n intervals the spread is uncertain, so the bounds are (1 + FEW / n) as wide.
+FEW = 12
+# If more than this share lies outside, it is the run and not outliers.
+MAX_OUTLIER_SHARE = 0.5
+# The density of a normal at its centre over its difference from that at `CLOSE` deviations: a
+# value at the edge says this much less about the median if the cut moves with it.
 CUT_CLOSE = 1 / (1 - float(np.exp(-(CLOSE**2) / 2)))
 SIGMA_OF_MAD = 1.4826
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steady:
-    """What was kept of a series of interval durations, and its median."""
+    """The median of interval durations, and which intervals it is taken over."""
 
     seconds: Estimate
     kept: NDArray[np.bool_]
@@ -35,9 +36,9 @@ class Steady:
 
 
 def steady(seconds: Floats, segment: NDArray[np.int64]) -> Steady:
-    """The median of `seconds` (per step, in order) without warm-ups and outliers.
+    """Return the median of `seconds` (per step, in order) without warm-up and outliers.
 
-    Each segment (the intervals of one attempt) warms up for itself.
+    Each segment (the intervals of one attempt) has its own warm-up.
     """
     kept = np.ones(len(seconds), dtype=bool)
     for number in np.unique(segment):
@@ -55,72 +56,72 @@ def steady(seconds: Floats, segment: NDArray[np.int64]) -> Steady:
 
 
 def warmup_end(seconds: Floats) -> int:
-    """How many leading intervals are slower than the steady ones: at most `LONGEST_WARMUP`.
+    """Return how many leading intervals are slower than the steady ones.
 
-    The second half says what is steady. Logs, clipped at `CLIP` robust deviations so that
+    The second half defines the steady state. Logs, clipped at `CLIP` robust deviations so that
     outliers weigh little, are searched for the most significant step (a CUSUM against the
-    long-run deviation); what stands before it is cut, until no step is left: a compile, then a
-    slower plateau, then a ramp are each found.
+    long-run deviation). Everything before it is cut, and the search repeats until no step is
+    left, so a compile, a slower plateau and a ramp are each found. At most `MAX_WARMUP_SHARE` of
+    the intervals are cut.
     """
     n = len(seconds)
     if n < MIN_SEGMENT:
         return 0
     logs = np.log(seconds)
-    middle, sigma = _robust(logs[n // 2 :])
-    scores = np.clip((logs - middle) / sigma, -CLIP, CLIP) if sigma else np.sign(logs - middle)
+    median, sigma = _robust(logs[n // 2 :])
+    scores = np.clip((logs - median) / sigma, -CLIP, CLIP) if sigma else np.sign(logs - median)
     tail = scores[n // 2 :]
     above = (tail > np.median(tail)).astype(np.float64)
-    deviation = (
-        max(float(tail.std()), 0.5) * min(autocorrelation_time(above), MOST_CORRELATED) ** 0.5
-    )
-    cut, most = 0, int(LONGEST_WARMUP * n)
+    correlation = min(autocorrelation_time(above), MAX_AUTOCORRELATION)
+    deviation = max(float(tail.std()), 0.5) * correlation**0.5
+    cut, most = 0, int(MAX_WARMUP_SHARE * n)
     while (more := _slow_head(scores[cut:], most - cut, deviation)) > 0:
         cut += more
     return min(cut + cut // GUARD, most)
 
 
 def _slow_head(scores: Floats, most: int, deviation: float) -> int:
-    """The length, up to `most`, of the head that is most surely slower than the rest, else 0."""
+    """Return the length, up to `most`, of the most significantly slow head; 0 if there is none."""
     if most < 1:
         return 0
     n = len(scores)
     heads = np.arange(1, most + 1)
     sums = np.cumsum(scores)
-    gap = sums[: len(heads)] / heads - (sums[-1] - sums[: len(heads)]) / (n - heads)
-    strength = gap * np.sqrt(heads * (n - heads) / n) / deviation
+    step = sums[: len(heads)] / heads - (sums[-1] - sums[: len(heads)]) / (n - heads)
+    strength = step * np.sqrt(heads * (n - heads) / n) / deviation
     best = int(np.argmax(strength))
-    return int(heads[best]) if strength[best] > CHANGE else 0
+    return int(heads[best]) if strength[best] > MIN_STRENGTH else 0
 
 
 def outliers(seconds: Floats) -> NDArray[np.bool_]:
-    """Which intervals are surely slower, or faster, than the steady ones.
+    """Return which intervals are significantly slower or faster than the steady ones.
 
-    Slow ones shift and widen the middle, so that the faster half says how far noise goes
-    (`SLOW` deviations on the log scale, `OUTLIER` to the fast side), again and again until none is
-    left: each round judges by what the last one kept. Where many are slow, some of these hide
-    within `SLOW`: then both sides are cut at `CLOSE`, which leaves the median in its place. Where
-    that would leave less than half of all, none is an outlier.
+    Slow intervals shift and widen the centre, so the spread is that of the faster half: the bounds
+    are `SLOW` deviations on the log scale, and `OUTLIER` to the fast side. Rounds repeat on what
+    the last one kept until nothing more is cut. If many are slow, some of them hide within `SLOW`;
+    both sides are then cut at `CLOSE`, which leaves the median in place. If that would leave less
+    than half of all intervals, none is an outlier.
     """
     logs = np.log(seconds)
     none = np.zeros(len(logs), dtype=bool)
     out = _beyond(logs, none, slow=SLOW, fast=OUTLIER)
     if is_crowded(out):
         out = _beyond(logs, out, slow=CLOSE, fast=CLOSE)
-    return out if out.sum() <= MOST_OUTLIERS * len(out) else none
+    return out if out.sum() <= MAX_OUTLIER_SHARE * len(out) else none
 
 
 def is_crowded(out: NDArray[np.bool_]) -> bool:
-    """Whether so many are outliers that more of them hide in the noise."""
+    """Whether there are so many outliers that more of them hide in the noise."""
     return bool(out.mean() > CROWDED) if len(out) else False
 
 
 def _beyond(logs: Floats, out: NDArray[np.bool_], *, slow: float, fast: float) -> NDArray[np.bool_]:
     wider = 1 + FEW / max(len(logs), 1)
     while not out.all():
-        middle = float(np.median(logs[~out]))
-        below = logs[~out & (logs <= middle)]
-        sigma = wider * SIGMA_OF_MAD * float(np.median(middle - below))
-        found = (logs - middle > slow * sigma) | (middle - logs > fast * sigma) if sigma else out
+        median = float(np.median(logs[~out]))
+        below = logs[~out & (logs <= median)]
+        sigma = wider * SIGMA_OF_MAD * float(np.median(median - below))
+        found = (logs - median > slow * sigma) | (median - logs > fast * sigma) if sigma else out
         if (found == out).all() or found.sum() < out.sum():
             break
         out = found
@@ -128,6 +129,6 @@ def _beyond(logs: Floats, out: NDArray[np.bool_], *, slow: float, fast: float) -
 
 
 def _robust(values: Floats) -> tuple[float, float]:
-    """Median and standard deviation by the median absolute deviation."""
-    middle = float(np.median(values))
-    return middle, SIGMA_OF_MAD * float(np.median(np.abs(values - middle)))
+    """Return the median, and the standard deviation by the median absolute deviation."""
+    median = float(np.median(values))
+    return median, SIGMA_OF_MAD * float(np.median(np.abs(values - median)))

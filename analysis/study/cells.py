@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.measure.differences import FOLLOWS, follows, signature
+from analysis.measure.differences import DERIVED_FACTS, follows, signature
 from analysis.measure.speed import measure_rate
 from analysis.read.run_log import RunLog
 
@@ -75,7 +75,7 @@ def _varying(
     names = dict.fromkeys(name for pairs in known for name in pairs)
     columns = {name: tuple(pairs.get(name, "") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
-    asked = [name for name in unlike if not name.startswith(tuple(FOLLOWS))]
+    asked = [name for name in unlike if not name.startswith(tuple(DERIVED_FACTS))]
     varying = {name: column for name, column in unlike.items() if not follows(name, asked)}
     groups = _in_step(varying)
     # Of names that go together, the one with the shortest values tells its runs apart best.

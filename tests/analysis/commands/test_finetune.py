@@ -158,7 +158,7 @@ def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
     found = sample_grids(read_logs(grid_of_runs))
     assert [row.label.splitlines()[1] for row in found.grids[0].rows] == ["A100-500", "A40-2000"]
     assert "differs from A100-500 in sample.seed" in found.refusals[0]
-    assert "step-000000500.png in it was drawn by somebody-elses" in found.refusals[1]
+    assert "step-000000500.png was drawn by somebody-elses" in found.refusals[1]
 
 
 def drawn(folder: Path) -> Path:

@@ -77,7 +77,7 @@ def test_new_changes_of_an_attempt_and_new_manifests_are_seen(runs, logs):
 
 def test_other_code_trusts_nothing(runs, monkeypatch):
     runs()
-    monkeypatch.setattr(cache, "code", lambda: "other")
+    monkeypatch.setattr(cache, "code_hash", lambda: "other")
     assert runs()[1] == 3
 
 
