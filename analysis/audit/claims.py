@@ -170,7 +170,7 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
 def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
     rate = run.steps_per_s
     if quantity == "end_to_end_steps_per_s":
-        whole = run.accounting.steps_per_s if run.accounting else None
+        whole = run.breakdown.steps_per_s if run.breakdown else None
         exact = None if whole is None else Estimate(value=whole, low=whole, high=whole)
         return exact, "wall time from the first start to the last record"
     if rate is None:

@@ -1,4 +1,4 @@
-"""Loss curves of two runs, laid over each other: the same within a margin, or different."""
+"""Compare the loss curves of two runs: the same within a margin, or different."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,13 @@ AXES = {
     "wall": "seconds since the first start",
     "gpu_hours": "hours of training steps times ranks",
 }
-SCALE_TOLERANCE = 0.02
-LARGEST_SCALE = 4096
+FACTOR_TOLERANCE = 0.02
+MAX_FACTOR = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossCurve:
-    """The losses of a run [n] over one axis [n], ascending."""
+    """The losses of a run [n] over one ascending axis `x` [n], with the steps [n]."""
 
     log: RunLog
     x: Floats
@@ -33,7 +33,7 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePair:
-    """Two curves on their common range; `difference` is b - a in units of the loss."""
+    """Two curves on their common range; `difference` is the mean of b - a."""
 
     a: RunLog
     b: RunLog
@@ -44,12 +44,12 @@ class CurvePair:
 
     @property
     def ratio(self) -> float | None:
-        """The mean loss of b over the mean loss of a; None where that is 0."""
-        below = float(self.loss_a.mean())
-        return float(self.loss_b.mean()) / below if below else None
+        """The mean loss of b over the mean loss of a, None if the latter is 0."""
+        mean_a = float(self.loss_a.mean())
+        return float(self.loss_b.mean()) / mean_a if mean_a else None
 
     def verdict(self, *, margin: float) -> str:
-        """The same within `margin` (a share of a's mean loss), different beyond it, or neither."""
+        """Return whether the losses agree within `margin`, a share of a's mean loss."""
         low, high = self.difference.low, self.difference.high
         if low is None or high is None:
             return "undetermined"
@@ -60,9 +60,9 @@ class CurvePair:
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
-    """The loss of a run over an axis, or what else was evaluated under the name `of`.
+    """Return the training loss of a run over an axis, or the evaluation `of`.
 
-    `Unreadable` where the run has no such axis.
+    Raise `Unreadable` if the run does not record them.
     """
     if of != "loss":
         return _evaluated(log, by, of)
@@ -70,24 +70,27 @@ def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     loss = log.column("loss")
     kept = ~np.isnan(x) & ~np.isnan(loss)
     if not kept.any():
-        what = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
-        raise Unreadable(f"{log.path}: records no {what}")
+        missing = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
+        raise Unreadable(f"{log.path}: records no {missing}")
     order = np.flatnonzero(kept)
     order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
     return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
 
 
 def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
-    """An evaluation's values; the last stands where a resume did a step again."""
-    told = [e for e in log.evaluations if all(type(e.get(k)) in (int, float) for k in (of, "step"))]
-    latest = {int(record["step"]): record for record in told}
+    """Return an evaluation's curve; after a resume the newest value of a step counts."""
+    latest = {
+        int(e["step"]): e
+        for e in log.evaluations
+        if all(type(e.get(key)) in (int, float) for key in (of, "step"))
+    }
     if not latest:
         known = sorted({name for record in log.evaluations for name in record})
-        raise Unreadable(f"{log.path}: evaluates no {of}; {', '.join(known) or 'nothing'} it does")
-    # Where a step was recorded too, the record says how far along the axis it is.
-    places = dict(zip(log.step.tolist(), _axis(log, by).tolist(), strict=True))
+        raise Unreadable(f"{log.path}: evaluates no {of}; it has {', '.join(known) or 'none'}")
+    # Evaluations take their place on the axis from the training record of the same step.
+    axis = dict(zip(log.step.tolist(), _axis(log, by).tolist(), strict=True))
     step = np.array(sorted(latest), dtype=float)
-    x = np.array([places.get(int(at), np.nan) for at in step]) if by != "step" else step
+    x = np.array([axis.get(int(at), np.nan) for at in step]) if by != "step" else step
     loss = np.array([latest[int(at)][of] for at in step], dtype=float)
     kept = ~np.isnan(x)
     if not kept.any():
@@ -109,17 +112,17 @@ def _axis(log: RunLog, by: str) -> Floats:
 def pair_curves(
     a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss"
 ) -> CurvePair:
-    """Two runs on the common range of an axis, from `after` on.
+    """Pair two runs on the common range of an axis, from `after` on.
 
-    Where they were recorded at the same points those are taken; else b is interpolated linearly
-    at the points of a.
+    The pairs are the points that both recorded if these are at least half of a curve's; otherwise
+    b is interpolated linearly at the points of a.
     """
     one, other = loss_curve(a, by=by, of=of), loss_curve(b, by=by, of=of)
     low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
     common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     inside = (common >= low) & (common <= high)
-    wanted = min(((c.x >= low) & (c.x <= high)).sum() for c in (one, other))
-    if inside.sum() * 2 >= wanted and inside.any():
+    points = min(((c.x >= low) & (c.x <= high)).sum() for c in (one, other))
+    if inside.sum() * 2 >= points and inside.any():
         x, loss_a, loss_b = common[inside], one.loss[at_a[inside]], other.loss[at_b[inside]]
     else:
         here = (one.x >= low) & (one.x <= high)
@@ -127,36 +130,32 @@ def pair_curves(
         loss_b = np.interp(x, other.x, other.loss)
     if not len(x):
         raise Unreadable(f"{a.name} and {b.name}: no common range of {by} from {after:g} on")
-    return CurvePair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=_gap(loss_b - loss_a))
-
-
-def _gap(gap: Floats) -> Estimate:
-    if not gap.any():
-        return Estimate(value=0.0, low=0.0, high=0.0)
-    return mean_interval(gap)
+    gap = loss_b - loss_a
+    difference = mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
+    return CurvePair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=difference)
 
 
 def whole_factor(found: CurvePair) -> int | None:
-    """k where b's loss is k times a's (-k where a's is k times b's) throughout; None if neither.
+    """Return k if b's loss is k times a's throughout, -k if a's is k times b's, otherwise None.
 
-    A loss that was summed, or divided, over ranks or microbatches differs by a whole factor.
+    A loss that was summed or divided over ranks or microbatches differs by a whole factor.
     """
     if (found.loss_a <= 0).any() or (found.loss_b <= 0).any():
         return None
     ratios = found.loss_b / found.loss_a
     sign = 1 if np.median(ratios) > 1 else -1
-    whole = median_interval(ratios**sign)
-    factor = round(whole.value)
-    if not 2 <= factor <= LARGEST_SCALE or whole.low is None or whole.high is None:
+    median = median_interval(ratios**sign)
+    factor = round(median.value)
+    if not 2 <= factor <= MAX_FACTOR or median.low is None or median.high is None:
         return None
     halves = [float(np.median(half)) for half in np.array_split(ratios**sign, 2)]
-    said = [whole.low, whole.high, *halves]
-    tight = all(abs(value / factor - 1) < SCALE_TOLERANCE for value in said)
-    return sign * factor if tight else None
+    values = [median.low, median.high, *halves]
+    is_whole = all(abs(value / factor - 1) < FACTOR_TOLERANCE for value in values)
+    return sign * factor if is_whole else None
 
 
 def factor_remark(found: CurvePair, factor: int) -> str:
-    """A sentence on a whole-number scale, with the counts of the runs that could explain it."""
+    """Return a sentence on a whole factor, with the rank counts that could explain it."""
     k = abs(factor)
     large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
     counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log.facts) == k]
@@ -168,7 +167,7 @@ def factor_remark(found: CurvePair, factor: int) -> str:
 
 
 def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
-    """Whether the losses at common steps are the same numbers; where not, where and how much."""
+    """Return whether the losses at common steps are equal, and where and how much they differ."""
     one, other = loss_curve(a, by="step", of=of), loss_curve(b, by="step", of=of)
     step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
     if not len(step):
@@ -189,7 +188,7 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
 
 
 def pair_row(found: CurvePair, *, margin: float) -> dict[str, Any]:
-    """One row of the comparison; absent values are None."""
+    """Return one row of the comparison; absent values are None."""
     return {
         "a": found.a.name,
         "b": found.b.name,

@@ -1,9 +1,9 @@
-"""Model FLOPs utilisation: what a run computes against what its reported GPUs can do at best.
+"""Model FLOPs utilisation (MFU) and hardware FLOPs utilisation (HFU) of the reported GPUs.
 
-MFU = 6 x MACs per image x images/s over (dense peak of the GPU x devices), with the MACs that the
-manifest carries: adaLN is counted once per image. HFU (Korthikanti et al. 2022, "Reducing
-activation recomputation in large transformer models", section 6.3) adds what checkpointing
-computes again. Of an unknown device there is neither.
+MFU = 6 x MACs per image x images/s / (dense peak of the GPU x devices), with the MACs from the
+manifest, which count adaLN once per image. HFU (Korthikanti et al. 2022, "Reducing activation
+recomputation in large transformer models", section 6.3) adds recomputation by activation
+checkpointing. An unknown device has neither.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,14 @@ from typing import Any
 
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
+from configs.gpus import find_gpu
 
-# What a manifest calls the types that are computed in, and what `configs/gpus.yaml` does.
+# Names of compute dtypes in the manifest, and in `configs/gpus.yaml`.
 TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
-def peak_flops(facts: Mapping[str, Any]) -> float | None:
-    """The dense peak of all devices of a run, FLOP/s; None where any of it is not known."""
-    from configs.gpus import find_gpu
-
+def _peak_flops(facts: Mapping[str, Any]) -> float | None:
+    """Return the dense peak of all devices of a run in FLOP/s, or None if any part is unknown."""
     model, count, dtypes = gpu(facts), ranks(facts), facts.get("dtypes")
     compute = dtypes.get("compute") if isinstance(dtypes, Mapping) else None
     known = find_gpu(model) if model else None
@@ -29,26 +28,20 @@ def peak_flops(facts: Mapping[str, Any]) -> float | None:
 
 
 def mfu(log: RunLog, images_per_s: float | None) -> float | None:
-    """The share of the peak that the model's own arithmetic comes to (1 = all of it)."""
+    """Return the model's own FLOP/s as a share of the peak (1 = all of it)."""
     return _share(log, _count(log.facts.get("training_flops_per_image")), images_per_s)
 
 
 def hfu(log: RunLog, images_per_s: float | None) -> float | None:
-    """The share with the forward MACs that are done twice; None where these are not recorded."""
-    model, again = _count(log.facts.get("training_flops_per_image")), _recomputed(log)
-    if model is None or again is None:
-        return None
-    return _share(log, model + 2 * again, images_per_s)
-
-
-def _recomputed(log: RunLog) -> float | None:
-    """Forward MACs per image that activation checkpointing does again; 0 is known, too."""
-    again = log.facts.get("recomputed_macs_per_image")
-    return 0.0 if type(again) is int and again == 0 else _count(again)
+    """Return MFU plus recomputed forward MACs, or None if these are not recorded."""
+    model = _count(log.facts.get("training_flops_per_image"))
+    recomputed = log.facts.get("recomputed_macs_per_image")
+    macs = 0.0 if type(recomputed) is int and recomputed == 0 else _count(recomputed)
+    return _share(log, None if model is None or macs is None else model + 2 * macs, images_per_s)
 
 
 def naive_mfu(log: RunLog, images_per_s: float | None) -> float | None:
-    """The same by 6 x parameters x tokens, as papers on language models count.
+    """Return the utilisation by 6 x parameters x tokens, the count of language-model papers.
 
     It counts adaLN's parameters, a third of a DiT's, for every token.
     """
@@ -59,7 +52,7 @@ def naive_mfu(log: RunLog, images_per_s: float | None) -> float | None:
 
 
 def _tokens(log: RunLog) -> float | None:
-    """Tokens per image: as recorded, else the patches that the config cuts an image into."""
+    """Return the recorded tokens per image, or the patches per image from the config."""
     if "tokens_per_image" in log.facts:
         return _count(log.facts["tokens_per_image"])
     config = log.config or {}
@@ -68,12 +61,12 @@ def _tokens(log: RunLog) -> float | None:
 
 
 def _share(log: RunLog, per_image: float | None, images_per_s: float | None) -> float | None:
-    peak = peak_flops(log.facts)
+    peak = _peak_flops(log.facts)
     if peak is None or per_image is None or images_per_s is None:
         return None
     return per_image * images_per_s / peak
 
 
 def _count(value: Any) -> float | None:
-    """A fact that can be counted with: a number above 0."""
+    """Return a recorded value if it is a number above 0."""
     return float(value) if type(value) in (int, float) and 0 < value < 1e30 else None

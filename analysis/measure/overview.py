@@ -1,4 +1,4 @@
-"""One row per run: how far it is, how it does, and where it ran."""
+"""One row per run: state, progress, loss, rate, and the machine."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from configs.run.folder import RunFolder
 
 
 def overview(paths: list[str]) -> list[dict[str, Any]]:
-    """A row and remarks of every run under `paths`; rows of our folders come through a cache."""
+    """Return a row and remarks of every run under `paths`; run folders come through a cache."""
     found: list[tuple[dict[str, Any], Path]] = []
     for place in places(paths):
         entries = cached_entries(place.path, place.ours, _entry_of) if place.ours else []
@@ -49,7 +49,7 @@ def _unreadable(name: str, why: str) -> dict[str, Any]:
 
 
 def run_row(log: RunLog) -> dict[str, Any]:
-    """What is known of a run; absent values are None."""
+    """Return one row; unknown values are None."""
     state = log.state or {}
     rate = measure_rate(log, clock=None)
     reason = state.get("reason")
@@ -73,13 +73,13 @@ def run_row(log: RunLog) -> dict[str, Any]:
 
 
 def _printed(log: RunLog, name: str) -> float | None:
-    """The median of a throughput as a log prints it: images are global, tokens of one device."""
-    told = log.column(name)[~np.isnan(log.column(name))]
-    return float(np.median(told)) if len(told) else None
+    """Return the median of a printed throughput: images of all devices, tokens of one."""
+    values = log.column(name)[~np.isnan(log.column(name))]
+    return float(np.median(values)) if len(values) else None
 
 
 def ledger_row(ledger: Ledger) -> dict[str, Any]:
-    """What became of the lines of one file."""
+    """Return how many lines of a file were metrics, events, known noise and unknown."""
     return {
         "file": str(ledger.path),
         "format": ledger.format,

@@ -1,4 +1,4 @@
-"""How a rate grows with the number of ranks: efficiency with intervals, and Amdahl's fit."""
+"""Speedup and efficiency over the number of ranks, with intervals and a fit of Amdahl's law."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, scaled
 
-# What may differ between the points of one curve.
+# Keys and facts that may differ between the points of one curve.
 FREE = frozenset([
     "seed", "train.steps", "train.global_batch", "train.micro_batch", "layout.", "ranks", "nodes",
     "threads of all ranks",
 ])  # fmt: skip
-FEWEST_POINTS = 3
+MIN_POINTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """The runs of one rank count; speedup and efficiency against the curve's smallest."""
+class ScalingPoint:
+    """The runs of one rank count; speedup and efficiency are relative to the smallest count."""
 
     ranks: int
     global_batch: int | None
@@ -36,15 +36,15 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingCurve:
-    """`strong`: the same global batch over more ranks; `weak`: the same batch per rank."""
+    """A curve over ranks: `strong` (one global batch) or `weak` (one batch per rank)."""
 
     kind: str
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
     serial: Estimate | None
 
 
 def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
-    """Every curve of at least two rank counts, and remarks on the runs that are in none."""
+    """Return every curve of at least two rank counts, and remarks on the runs in none of them."""
     families: dict[object, list[RunLog]] = {}
     remarks = []
     for log in logs:
@@ -63,12 +63,12 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
 
 
 def _family(logs: list[RunLog]) -> list[ScalingCurve]:
-    """The curves among runs that differ in ranks, batch and layout only."""
+    """Return the curves of runs that differ in ranks, batch and layout only."""
     found = []
-    for kind, held in (("strong", _global_batch), ("weak", _rank_batch)):
+    for kind, fixed in (("strong", _global_batch), ("weak", _rank_batch)):
         groups: dict[object, list[RunLog]] = {}
         for log in logs:
-            groups.setdefault(held(log), []).append(log)
+            groups.setdefault(fixed(log), []).append(log)
         for key, group in groups.items():
             if key is not None and len({ranks(log.facts) for log in group}) >= 2:
                 found.append(_curve(kind, group))
@@ -96,30 +96,32 @@ def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
     )
 
 
-def _point(count: int, arm: Arm, base: Arm, least: int) -> Point:
+def _point(count: int, arm: Arm, base: Arm, least: int) -> ScalingPoint:
     ratio = Estimate(value=1.0, low=1.0, high=1.0) if arm is base else speedup(base, arm)
-    share = least / count
-    return Point(
+    return ScalingPoint(
         ranks=count,
         global_batch=_global_batch(arm.runs[0].log),
         arm=arm,
         speedup=ratio,
-        efficiency=None if ratio is None else scaled(ratio, share),
+        efficiency=None if ratio is None else scaled(ratio, least / count),
     )
 
 
-def amdahl(points: Sequence[Point]) -> Estimate | None:
-    """The serial share s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967), with its interval."""
-    told = [point for point in points if point.speedup is not None]
-    if len(told) < FEWEST_POINTS:
+def amdahl(points: Sequence[ScalingPoint]) -> Estimate | None:
+    """Fit the serial share s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967), with its interval.
+
+    Return None for fewer than `MIN_POINTS` points.
+    """
+    known = [(point.ranks, point.speedup.value) for point in points if point.speedup]
+    if len(known) < MIN_POINTS:
         return None
-    share = np.array([told[0].ranks / point.ranks for point in told])
-    time = np.array([1 / point.speedup.value for point in told if point.speedup])
+    share = np.array([known[0][0] / count for count, _ in known])
+    time = np.array([1 / ratio for _, ratio in known])
     return fit_serial(share[1:], time[1:])
 
 
 def fit_serial(share: Floats, time: Floats) -> Estimate:
-    """s of time = s + (1 - s) share, by least squares on the logs; one coefficient."""
+    """Fit s of time = s + (1 - s) share by least squares on the logs."""
 
     def model(x: Floats, serial: float) -> Floats:
         return np.log(np.maximum(serial + (1 - serial) * x, 1e-9))
@@ -130,8 +132,8 @@ def fit_serial(share: Floats, time: Floats) -> Estimate:
     return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
 
 
-def point_row(curve: ScalingCurve, point: Point) -> dict[str, Any]:
-    """One row of the table; absent values are None."""
+def point_row(curve: ScalingCurve, point: ScalingPoint) -> dict[str, Any]:
+    """Return one row of the table; absent values are None."""
     runs = point.arm.runs
     rates = [run.images_per_s for run in runs if run.images_per_s]
     images_per_s = float(np.mean(rates)) if rates else None
@@ -152,7 +154,7 @@ def point_row(curve: ScalingCurve, point: Point) -> dict[str, Any]:
 
 
 def curve_dict(curve: ScalingCurve) -> dict[str, Any]:
-    """A curve for JSON."""
+    """Return a curve as JSON fields."""
     return {
         "kind": curve.kind,
         "points": [point_row(curve, point) for point in curve.points],

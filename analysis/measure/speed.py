@@ -1,8 +1,7 @@
-"""Steady rates of runs and the ratios of arms: how fast, by how much, and how sure."""
+"""Steady rates of runs, and speedups between arms with their intervals and verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -10,32 +9,39 @@ from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.differences import causes, differences
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, ratio_interval, repeats_mean, repeats_ratio, scaled
+from analysis.stats.intervals import (
+    Estimate,
+    Floats,
+    ratio_interval,
+    repeats_mean,
+    repeats_ratio,
+    scaled,
+)
 from analysis.stats.steady_state import Steady, steady
 
-WITHIN = "within-run only"
+WITHIN_RUN = "within-run only"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRate:
-    """The steady rate of one run on one clock; `steady` is None where it has no interval."""
+    """The steady rate of one run on one clock; `steady` is None if no interval can be timed."""
 
     log: RunLog
     clock: str
     unit: str
     steady: Steady | None
     images_per_step: float | None
-    accounting: TimeBreakdown | None
+    breakdown: TimeBreakdown | None
     remarks: tuple[str, ...]
 
     @property
     def steps_per_s(self) -> Estimate | None:
-        """Steps per second, where steps are what the clock counts."""
+        """Steps per second, None if the clock counts another unit."""
         return self.rate if self.unit == "step" else None
 
     @property
     def rate(self) -> Estimate | None:
-        """Units (steps, most often) per second, the inverse of the median duration."""
+        """Units (usually steps) per second, the inverse of the median duration."""
         if self.steady is None:
             return None
         seconds = self.steady.seconds
@@ -55,43 +61,40 @@ class MeasuredRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """Runs alike but for their seed, measured on one clock; most often a single one."""
+    """Repeats that differ in their seed only, measured on one clock; often a single run."""
 
     runs: tuple[MeasuredRate, ...]
 
     @property
     def name(self) -> str:
-        """The first run's name, with the number of its repeats."""
-        more = len(self.runs) - 1
-        return self.runs[0].log.name + (f" (+{more} alike)" if more else "")
+        """The first run's name, and the number of further repeats."""
+        repeats = len(self.runs) - 1
+        return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
 
 
 def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
-    """The steady rate of a run, on a clock or (None) on the best that it has."""
+    """Measure the steady rate of a run on a clock, or on its best one if that is None."""
     clock = clock or choose_clocks([log])[0]
     found = intervals(log, clock=clock)
-    remarks = list(log.remarks)
-    if not len(found.seconds):
-        remarks.append(f"{log.name}: no two steps in one attempt with the {clock} clock")
-        result = None
-        per_step = None
-    else:
+    if len(found.seconds):
         result = steady(found.seconds, found.attempt)
-        images = found.images[~np.isnan(found.images)]
-        per_step = float(np.median(images)) if len(images) else None
-        remarks.append(_kept(log.name, result, left_out=found.left_out))
+        remark = _kept_remark(log.name, result, left_out=found.left_out)
+    else:
+        result = None
+        remark = f"{log.name}: no two steps in one attempt with the {clock} clock"
+    images = found.images[~np.isnan(found.images)]
     return MeasuredRate(
         log=log,
         clock=clock,
         unit=found.unit,
         steady=result,
-        images_per_step=per_step,
-        accounting=time_breakdown(log),
-        remarks=tuple(remarks),
+        images_per_step=float(np.median(images)) if len(images) else None,
+        breakdown=time_breakdown(log),
+        remarks=(*log.remarks, remark),
     )
 
 
-def _kept(name: str, result: Steady, *, left_out: int) -> str:
+def _kept_remark(name: str, result: Steady, *, left_out: int) -> str:
     parts = [f"{int(result.kept.sum())} of {len(result.kept)} intervals"]
     parts += [f"{result.warmup} cut as warm-up"] if result.warmup else []
     parts += [f"{result.outliers} as outliers"] if result.outliers else []
@@ -100,7 +103,7 @@ def _kept(name: str, result: Steady, *, left_out: int) -> str:
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
-    """Runs grouped: those that differ in nothing but seed, length and names are one arm's."""
+    """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
     grouped: list[list[MeasuredRate]] = []
     for run in runs:
         for group in grouped:
@@ -113,7 +116,7 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
 
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:
-    """Whether two runs asked for the same on the same machine, their seed aside."""
+    """Whether two runs differ only in seed and in keys that affect nothing."""
     if a.config is None or b.config is None:
         return False
     found = differences(a, b)
@@ -121,45 +124,45 @@ def is_repeat(a: RunLog, b: RunLog) -> bool:
 
 
 def speedup(base: Arm, arm: Arm) -> Estimate | None:
-    """The ratio of rates: of images per second where both know it, else of steps per second.
+    """Return the ratio of images per second, or of steps per second if either lacks images.
 
-    One run per arm: from the intervals within the runs. Repeats: from the scatter between runs.
+    The interval comes from the scatter between repeats, or from the intervals within two single
+    runs. Return None if the arms cannot be compared.
     """
-    scale = _images_ratio(base, arm)
-    firsts = [one.runs[0].rate for one in (arm, base)]
-    if firsts[0] is None or firsts[1] is None or why_not_comparable(base, arm):
+    above, below = arm.runs[0], base.runs[0]
+    if above.rate is None or below.rate is None or why_not_comparable(base, arm):
         return None
-    if len(base.runs) == len(arm.runs) == 1:
-        found = ratio_interval(firsts[0], firsts[1])
+    if _is_single(base, arm):
+        found = ratio_interval(above.rate, below.rate)
     else:
         found = repeats_ratio(_rates(arm), _rates(base))
-    return scaled(found, scale)
+    images = (above.images_per_step, below.images_per_step)
+    return scaled(found, images[0] / images[1] if images[0] and images[1] else 1.0)
 
 
-def _rates(arm: Arm) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _is_single(base: Arm, arm: Arm) -> bool:
+    return len(base.runs) == len(arm.runs) == 1
+
+
+def _rates(arm: Arm) -> Floats:
     return np.array([run.rate.value for run in arm.runs if run.rate])
 
 
 def why_not_comparable(base: Arm, arm: Arm) -> str | None:
-    """Why no ratio is taken of two arms: one across clocks would measure the clocks."""
+    """Return why two arms have no ratio, or None: across clocks it would measure the clocks."""
     a, b = base.runs[0], arm.runs[0]
     if a.clock != b.clock:
-        silent = next((run for run in (a, b) if run.steady is None), None)
-        if silent is not None:
-            return f"not compared: {silent.log.name} tells no time"
+        untimed = next((run for run in (a, b) if run.steady is None), None)
+        if untimed is not None:
+            return f"not compared: {untimed.log.name} records no time"
         return f"not compared: {b.clock} clock against {a.clock} clock"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
     return f"not compared: {b.unit}s against {a.unit}s" if a.unit != b.unit else None
 
 
-def _images_ratio(base: Arm, arm: Arm) -> float:
-    above, below = arm.runs[0].images_per_step, base.runs[0].images_per_step
-    return above / below if above and below else 1.0
-
-
 def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
-    """What may be said of a ratio."""
+    """Return `faster`, `slower`, `no detectable difference`, or why there is no verdict."""
     if refusal := why_not_comparable(base, arm):
         return refusal
     if ratio is None or ratio.low is None or ratio.high is None:
@@ -168,26 +171,25 @@ def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
         word = "no detectable difference"
     else:
         word = "faster" if ratio.low > 1 else "slower"
-    single = len(base.runs) == len(arm.runs) == 1
-    return f"{word}, {WITHIN}" if single else word
+    return f"{word}, {WITHIN_RUN}" if _is_single(base, arm) else word
 
 
 def attribution(base: Arm, arm: Arm) -> str:
-    """A sentence on what a ratio is of: one thing, several, or nothing that is known."""
+    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
     a, b = base.runs[0].log, arm.runs[0].log
     if a.config is None or b.config is None:
-        return "configs unknown: not a speedup of anything named"
+        return "configs unknown: the ratio cannot be attributed"
     found = causes(differences(a, b), of="clock")
     if not found:
         return "nothing known to affect the clock differs"
     if len(found) == 1:
         return f"speedup of {found[0]}"
     names = ", ".join(item.name for item in found)
-    return f"{len(found)} things differ ({names}): no speedup of any one of them"
+    return f"{len(found)} things differ ({names}): not the speedup of any one of them"
 
 
 def pooled_rate(arm: Arm) -> Estimate | None:
-    """The arm's steps per second: its run's own interval, or one from the scatter of its runs."""
+    """Return an arm's steps per second, with the run's own interval or that between repeats."""
     if len(arm.runs) == 1:
         return arm.runs[0].steps_per_s
     rates = _rates(arm)

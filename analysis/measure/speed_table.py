@@ -1,33 +1,30 @@
-"""The tables of a comparison of speed: rates, where the time went, and what differs."""
+"""Tables of a speed comparison: rates, utilisation, time by purpose, and differences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.measure.differences import Difference, differences, yaml_text
+from analysis.measure.differences import differences, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
-from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Estimate
 
 
 def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """One row per arm, the first the baseline; absent values are None."""
-    base = compared[0]
-    return [_row(base, arm) for arm in compared]
+    """Return one row per arm, the first being the baseline; absent values are None."""
+    return [_speed_row(compared[0], arm) for arm in compared]
 
 
-def _row(base: Arm, arm: Arm) -> dict[str, Any]:
+def _speed_row(base: Arm, arm: Arm) -> dict[str, Any]:
     ratio = None if arm is base else speedup(base, arm)
     rate = pooled_rate(arm)
-    per_step = arm.runs[0].images_per_step
-    images_per_s = rate.value * per_step if rate and per_step else None
     return {
         "run": arm.name,
         "clock": arm.runs[0].clock,
         "steps_per_s": rate.value if rate else None,
         "steps_per_s_low": rate.low if rate else None,
         "steps_per_s_high": rate.high if rate else None,
-        "images_per_s": images_per_s,
-        **utilisation(arm.runs[0].log, images_per_s),
+        "images_per_s": _images_per_s(arm, rate),
+        **_utilisation(arm, rate),
         "speedup": ratio.value if ratio else None,
         "speedup_low": ratio.low if ratio else None,
         "speedup_high": ratio.high if ratio else None,
@@ -40,8 +37,14 @@ def _base_verdict(arm: Arm) -> str:
     return "baseline" if rate is not None and rate.is_determined else "undetermined"
 
 
-def utilisation(log: RunLog, images_per_s: float | None) -> dict[str, float | None]:
-    """The share of the peak, counted in three ways."""
+def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
+    per_step = arm.runs[0].images_per_step
+    return rate.value * per_step if rate and per_step else None
+
+
+def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
+    """Return the share of the peak, counted in three ways."""
+    log, images_per_s = arm.runs[0].log, _images_per_s(arm, rate)
     return {
         "mfu": mfu(log, images_per_s),
         "hfu": hfu(log, images_per_s),
@@ -50,41 +53,35 @@ def utilisation(log: RunLog, images_per_s: float | None) -> dict[str, float | No
 
 
 def flops_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """What a run computes per image, and its utilisation counted in three ways."""
-    found = []
-    for arm in compared:
-        log, rate = arm.runs[0].log, pooled_rate(arm)
-        per_step = arm.runs[0].images_per_step
-        images_per_s = rate.value * per_step if rate and per_step else None
-        row: dict[str, Any] = {
-            "run": arm.name,
-            "training_flops_per_image": log.facts.get("training_flops_per_image"),
-            "recomputed_macs_per_image": log.facts.get("recomputed_macs_per_image"),
-        }
-        found.append(row | utilisation(log, images_per_s))
-    return found
+    """Return the FLOPs per image of each arm, and its utilisation counted in three ways."""
+    counts = ("training_flops_per_image", "recomputed_macs_per_image")
+    return [
+        {"run": arm.name}
+        | {name: arm.runs[0].log.facts.get(name) for name in counts}
+        | _utilisation(arm, pooled_rate(arm))
+        for arm in compared
+    ]
 
 
 def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Where the time of each run went, in seconds, and its end-to-end rate."""
+    """Return the seconds of each run by purpose, and its end-to-end rate."""
     found = []
     for run in (run for arm in compared for run in arm.runs):
-        if run.accounting is None:
+        if run.breakdown is None:
             continue
-        parts = run.accounting.seconds.items()
+        parts = run.breakdown.seconds.items()
         spent = {f"{name}_s": round(value, 3) for name, value in parts if value >= 0.0005}
         row: dict[str, Any] = {
             "run": run.log.name,
-            "end_to_end_steps_per_s": run.accounting.steps_per_s,
-            "wall_s": run.accounting.wall_s,
+            "end_to_end_steps_per_s": run.breakdown.steps_per_s,
+            "wall_s": run.breakdown.wall_s,
         }
         found.append(row | spent)
     return found
 
 
 def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
-    """What else differs between an arm and the baseline."""
-    found: list[Difference] = differences(base.runs[0].log, arm.runs[0].log)
+    """Return a row per difference between an arm and the baseline."""
     return [
         {
             "differs": item.name,
@@ -92,12 +89,12 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
             "from": yaml_text(item.a),
             "to": yaml_text(item.b),
         }
-        for item in found
+        for item in differences(base.runs[0].log, arm.runs[0].log)
     ]
 
 
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of figures as a person reads it."""
+    """Return a row of `speed_rows` for people."""
     return {
         "run": row["run"],
         "clock": row["clock"],
@@ -107,28 +104,22 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "MFU": percent_text(row["mfu"]),
         "HFU": percent_text(row["hfu"]),
         "by 6N": percent_text(row["mfu_naive_6n"]),
-        "speedup": _speedup(row),
+        "speedup": "" if row["speedup"] is None else speedup_text(row),
         "verdict": row["verdict"],
     }
 
 
 def percent_text(share: float | None) -> str | None:
-    """A share as a person reads it."""
+    """Return a share as percent: `24.5%`."""
     return None if share is None else f"{share:.1%}"
 
 
-def _speedup(row: Mapping[str, Any]) -> str:
-    if row["speedup"] is None:
-        return ""
-    return speedup_text(row)
-
-
 def speedup_text(row: Mapping[str, Any]) -> str:
-    """`1.93x [1.90, 1.96]`."""
+    """Return `1.93x [1.90, 1.96]`."""
     between = interval_text(row["speedup_low"], row["speedup_high"], ".2f")
     return f"{row['speedup']:.2f}x {between}".rstrip()
 
 
 def interval_text(low: float | None, high: float | None, form: str) -> str:
-    """`[low, high]`, or nothing where an end is not known."""
+    """Return `[low, high]`, or an empty string if an end is unknown."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

@@ -1,4 +1,4 @@
-"""Where the time of a run went, from its first start to its last record."""
+"""The time of a run by purpose, from its first start to its last record."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,24 +8,25 @@ import numpy as np
 
 from analysis.read.run_log import RunLog
 
+END_EVENTS = ("paused", "stopped", "done", "failed")
+# Cumulative clocks of the records.
+CLOCKED = (
+    "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
+    "eval_s", "profile_s",
+)  # fmt: skip
 PARTS = (
     "queue", "setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval",
     "profile", "lost", "between", "other",
-)  # fmt: skip
-ENDS = ("paused", "stopped", "done", "failed")
-COUNTED = (
-    "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
-    "eval_s", "profile_s",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeBreakdown:
-    """Seconds by purpose; `began` (since 1970) and `wall_s` leave out the queue.
+    """Seconds by purpose; `began` (since 1970) and `wall_s` exclude the queue.
 
-    `setup` begins with the job where the run tells it. `train` is without waits for data, `lost`
-    is training that a later attempt did again, `between` the gaps between attempts, `other` what
-    no clock of the run was running for.
+    `setup` includes the start of the job if it is recorded. `train` excludes waits for data.
+    `lost` is training that a later attempt repeated, `between` the time between attempts, and
+    `other` the time that no clock of the run covers.
     """
 
     began: float
@@ -35,52 +36,52 @@ class TimeBreakdown:
 
     @property
     def allocated_s(self) -> float:
-        """Seconds for which the run had its devices: all but the gaps between its attempts."""
+        """Seconds for which the run had its devices: all but the time between attempts."""
         return self.wall_s - self.seconds.get("between", 0.0)
 
     @property
     def steps_per_s(self) -> float | None:
-        """The end-to-end rate: steps that stand, over all the time but the queue."""
+        """The end-to-end rate: steps without repeated ones, over all time but the queue."""
         return self.steps / self.wall_s if self.wall_s > 0 and self.steps > 0 else None
 
 
 def time_breakdown(log: RunLog) -> TimeBreakdown | None:
-    """The accounting of a run; None where its records do not tell when it began and ended."""
-    rows, starts = _rows(log), _starts(log)
+    """Return a run's time by purpose, or None if its records have no start and end times."""
+    rows, starts = _all_rows(log), _starts(log)
     if not rows or not starts:
-        return _from_stamps(log)
+        return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
     began, ended = float("inf"), float("-inf")
     for number, start in sorted(starts.items()):
-        inside = [row for row in rows if row["attempt"] == number]
-        base = _before(rows, number, start["step"])
-        begin = _begin(start["time"], inside, base)
+        own = [row for row in rows if row["attempt"] == number]
+        base = _row_before(rows, number, start["step"])
+        begin = _clock_start(start["time"], own, base)
         job_began, job_ended = log.allocated.get(number, (begin, None))
         seconds["setup"] += max(0.0, begin - job_began)
         begin = min(begin, job_began)
         if number > min(starts):
             seconds["between"] += max(0.0, begin - ended)
-        # What follows the last step, its save and its samples, only the end tells.
-        told = [*inside, *_ends(log, number)]
-        for name in COUNTED:
-            seconds[name.removesuffix("_s")] += _grown(told, name, base.get(name, 0.0))
+        # The end events hold the clocks of what follows the last step: its save and samples.
+        records = [*own, *_end_events(log, number)]
+        for name in CLOCKED:
+            seconds[name.removesuffix("_s")] += _increase(records, name, base.get(name, 0.0))
         if (following := starts.get(number + 1)) is not None:
-            again = [row for row in inside if row["step"] > following["step"]]
-            kept = _before(rows, number + 1, following["step"])
-            seconds["lost"] += _grown(again, "train_s", kept.get("train_s", 0.0))
+            repeated = [row for row in own if row["step"] > following["step"]]
+            kept = _row_before(rows, number + 1, following["step"])
+            seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
         began = min(began, begin)
-        ended = max(ended, begin, *(_moments(log, inside, number)), job_ended or begin)
+        ended = max(ended, begin, *_end_times(log, own, number), job_ended or begin)
     seconds["train"] -= seconds["data"] + seconds["lost"]
     queued = [event["time"] for event in log.events if event.get("event") == "queued"]
     seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0
-    said = sum(value for name, value in seconds.items() if name != "queue")
-    seconds["other"] = max(0.0, ended - began - said)
+    known = sum(value for name, value in seconds.items() if name != "queue")
+    seconds["other"] = max(0.0, ended - began - known)
     steps = int(log.step[-1]) if len(log) else 0
     return TimeBreakdown(began=began, wall_s=ended - began, seconds=seconds, steps=steps)
 
 
-def _from_stamps(log: RunLog) -> TimeBreakdown | None:
-    """What time stamps alone say: how long it took from the first row to the last."""
+def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
+    """Return the time from the first to the last row with a time stamp, without parts."""
     rows = np.flatnonzero(~np.isnan(log.column("time")))
     if len(rows) < 2:
         return None
@@ -91,7 +92,7 @@ def _from_stamps(log: RunLog) -> TimeBreakdown | None:
 
 
 def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
-    """The `started` event of each attempt, with the step that it went on from."""
+    """Return the time of each attempt's `started` event and the step it continued from."""
     return {
         event["attempt"]: {"time": event["time"], "step": event.get("step", 0)}
         for event in log.events
@@ -99,48 +100,47 @@ def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
     }
 
 
-def _begin(started: float, inside: list[dict[str, Any]], base: Mapping[str, Any]) -> float:
-    """When an attempt's clocks began: some of its set-up may precede its `started` event."""
-    if not inside:
+def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:
+    """Return when an attempt's clocks began: set-up may precede its `started` event."""
+    if not own:
         return started
-    first = inside[0]
-    spent = [first.get(name, 0.0) - base.get(name, 0.0) for name in COUNTED if name != "data_s"]
+    first = own[0]
+    spent = [first.get(name, 0.0) - base.get(name, 0.0) for name in CLOCKED if name != "data_s"]
     return float(min(started, first["time"] - sum(spent)))
 
 
-def _moments(log: RunLog, inside: list[dict[str, Any]], number: int) -> list[float]:
-    """Times up to which the attempt ran: to its last event, or its last sign of life.
+def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[float]:
+    """Return the times of an attempt's end events, otherwise of all its records.
 
-    What was evaluated after its end, by hand, is no time of the run.
+    Evaluations that a person made after the end are not time of the run.
     """
-    told = [event for event in log.events if event["attempt"] == number]
-    ends = [event["time"] for event in _ends(log, number)]
-    return ends or [*(event["time"] for event in told), *(row["time"] for row in inside)]
+    events = [event for event in log.events if event["attempt"] == number]
+    ends = [event["time"] for event in _end_events(log, number)]
+    return ends or [*(event["time"] for event in events), *(row["time"] for row in own)]
 
 
-def _ends(log: RunLog, number: int) -> list[Mapping[str, Any]]:
-    """The events that an attempt ended with."""
-    told = (event for event in log.events if event["attempt"] == number)
-    return [event for event in told if event.get("event") in ENDS]
+def _end_events(log: RunLog, number: int) -> list[Mapping[str, Any]]:
+    events = (event for event in log.events if event["attempt"] == number)
+    return [event for event in events if event.get("event") in END_EVENTS]
 
 
-def _rows(log: RunLog) -> list[dict[str, Any]]:
-    """Every step recorded, those that were done again as well."""
-    names = [name for name in COUNTED if name in log.values]
-    standing = [
+def _all_rows(log: RunLog) -> list[dict[str, Any]]:
+    """Return every recorded step, including those that a later attempt repeated."""
+    names = [name for name in CLOCKED if name in log.values]
+    rows = [
         {"attempt": int(log.attempt[i]), "step": int(log.step[i]), "time": log.column("time")[i]}
         | {name: log.values[name][i] for name in names if not np.isnan(log.values[name][i])}
         for i in range(len(log))
     ]
-    return [*standing, *(dict(record) for record in log.lost)]
+    return [*rows, *(dict(record) for record in log.lost)]
 
 
-def _before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mapping[str, Any]:
-    """The newest row of earlier attempts up to a step: what the clocks stood at on a resume."""
+def _row_before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mapping[str, Any]:
+    """Return the newest row of earlier attempts up to a step: the clocks at a resume."""
     older = [row for row in rows if row["attempt"] < attempt and row["step"] <= step]
     return max(older, key=lambda row: row["step"], default={})
 
 
-def _grown(rows: Iterable[Mapping[str, Any]], name: str, base: float) -> float:
-    shown = [row[name] for row in rows if type(row.get(name)) in (int, float, np.float64)]
-    return max(0.0, max(shown) - base) if shown else 0.0
+def _increase(rows: Iterable[Mapping[str, Any]], name: str, base: float) -> float:
+    values = [row[name] for row in rows if type(row.get(name)) in (int, float, np.float64)]
+    return max(0.0, max(values) - base) if values else 0.0

@@ -152,4 +152,4 @@ def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
     (tmp_path / "b").write_bytes(write.lightning(story()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
-    assert found["verdict"] == "not compared: b tells no time"
+    assert found["verdict"] == "not compared: b records no time"

@@ -79,7 +79,7 @@ def test_one_difference_gives_a_speedup_of_it(speed):
 
 def test_two_differences_are_refused_the_words(speed):
     output = speed(a=Truth(), b=Truth(overrides=("train.compile=true",), gpu="NVIDIA A100"))
-    assert "2 things differ (train.compile, gpu): no speedup of any one of them" in output.out
+    assert "2 things differ (train.compile, gpu): not the speedup of any one of them" in output.out
     assert "speedup of train.compile" not in output.out
 
 

@@ -74,7 +74,7 @@ def test_runs_are_compared_by_it_on_every_axis(
         assert row["verdict"] == "same loss"
         assert abs(row["difference"]) < 1e-5
     assert analyse(["loss", *asked, "--of", "fid"]) == 2
-    assert "evaluates no fid; " in capsys.readouterr().err
+    assert "evaluates no fid; it has " in capsys.readouterr().err
 
 
 def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
