@@ -11,7 +11,7 @@ from torch import Tensor
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
 from train.engine.distributed import Agreement
-from train.engine.profiler import ProfileWindow
+from train.engine.profiler import ProfileWindow, region
 from train.engine.stop import StopRequest
 
 
@@ -128,7 +128,7 @@ class Loop(Generic[Training]):
 
     def _save(self) -> None:
         """Save a checkpoint, or begin to."""
-        with self.window.region("save"):
+        with region("save"):
             self.saver.save(self.context.state)
         self._saved_at = self.context.state.step
         self.context.clocks.lap("save", drain=True)

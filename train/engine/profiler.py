@@ -4,7 +4,6 @@
 own, so that no rate is ever taken from them.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -16,6 +15,11 @@ from train.engine.metrics import log
 
 # Allocations that the memory snapshot remembers.
 _ENTRIES = 200_000
+
+
+def region(name: str) -> record_function:
+    """Return a context manager that names a part of a step in the trace."""
+    return record_function(f"region: {name}")
 
 
 class ProfileWindow:
@@ -75,10 +79,6 @@ class ProfileWindow:
         self._clocks.lap("profile", drain=True)
         if not self._left:
             log.info("profile of %d steps: %s", self._asked.steps, trace)
-
-    def region(self, name: str) -> AbstractContextManager[object]:
-        """A named part of a step, in the trace while the window is open."""
-        return nullcontext() if self._profiler is None else record_function(f"region: {name}")
 
     def _dump_memory(self) -> None:
         if self._device.type != "cuda":

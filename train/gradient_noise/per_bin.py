@@ -1,23 +1,24 @@
 """The whole model's noise bin by bin while training: extra microbatches of one bin each."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from train.data.loader import Microbatch
 from train.data.source import Source
-from train.diffusion.objective import DiffusionObjective, time_shift
+from train.diffusion.objective import time_shift
 from train.diffusion.timesteps import Bins, Density
 from train.engine.distributed import Ranks, data_rank
 from train.engine.gradients import squared_gradient_norm
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import GradientHook
 from train.gradient_noise.microbatches import NoiseMicrobatches, binned_times
-from train.model.parallelize import autocast
 
 _NAMES = ("small", "big", "products", "pairs", "squares", "counts")
 
@@ -35,7 +36,7 @@ class WholeModelNoise:
         *,
         model: nn.Module,
         network: nn.Module,
-        objective: DiffusionObjective,
+        losses: Callable[[Microbatch], Tensor],
         layout: BatchLayout,
         ranks: Ranks,
         hook: GradientHook,
@@ -44,7 +45,7 @@ class WholeModelNoise:
         assert config.gns.bins is not None
         self._config, self._hook, self._gram = config, hook, gram
         self._device = ranks.device
-        self._model, self._network, self._objective = model, network, objective
+        self._model, self._network, self._losses = model, network, losses
         self._rank, self._data_ranks = data_rank(ranks, layout), layout.data_ranks
         self._each = 1 if layout.data_ranks > 1 else 2
         self._count = self._each * layout.data_ranks
@@ -92,10 +93,7 @@ class WholeModelNoise:
             number = first + turn * self._data_ranks + self._rank
             batch = self._probe.batch(self._times[k], step=step, number=number).to(self._device)
             self._gram.before_forward()
-            with autocast(self._config.train.precision, self._device):
-                losses = self._objective.losses(
-                    self._model, batch.image, batch.noise, batch.t, batch.label
-                )
+            losses = self._losses(batch)
             (losses.mean() * (scale / self._each)).backward()
             self._hook.after_backward()
             self._gram.after_backward(batch.t, None, factor=scale / self._each / len(losses))

@@ -1,81 +1,88 @@
-"""What a pretraining looks at on the way: the held-out loss, its gradients' noise, samples."""
+"""Evaluations during a pretraining: held-out loss, gradient noise of the whole model, samples."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from statistics import NormalDist
 
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from configs.checks.batch import BatchLayout
+from configs.errors import DataError
 from configs.schema import Pretrain
+from configs.schema.objective import Objective
 from train.data.latents.vae import decode_samples
+from train.data.loader import Microbatch
+from train.data.source import Source, held_out_split
+from train.diffusion.objective import time_shift
+from train.diffusion.rng import flow_time, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
-from train.engine.distributed import data_rank
+from train.engine.distributed import Ranks, data_rank
 from train.engine.metrics import log
-from train.engine.profiler import ProfileWindow
+from train.engine.profiler import region
 from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
 from train.pretrain.train_state import TrainState
-from train.pretrain.validation import HeldOutLoss
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainEvaluator:
-    """Looks at `learner`; where `validation` or `noise` is None, there is none of it."""
+    """Evaluates `train_state`; `held_out` and `noise` are None if the config turns them off."""
 
     context: TrainingContext[Pretrain]
     train_state: TrainState
-    window: ProfileWindow
-    validation: HeldOutLoss | None
+    held_out: "HeldOutLoss | None"
     noise: OnlineNoise | None
 
     def due_evaluations(self, step: int) -> list[Callable[[], None]]:
-        """The looks that are due after a step, in order: all of them after the last."""
+        """Return the evaluations that are due after a step, in order; after the last, all."""
         config = self.context.attempt.config
         last = step == config.train.steps
-        evaluator: list[Callable[[], None]] = []
-        if self.validation and _is_due(step, config.validation.every, last):
-            evaluator.append(self.validate)
+        due: list[Callable[[], None]] = []
+        if self.held_out and _is_due(step, config.validation.every, last):
+            due.append(self.validate)
         if self.noise and self.noise.whole and _is_due(step, config.gns.whole_every, last):
-            evaluator.append(self.probe_noise)
+            due.append(self.measure_noise)
         if _is_due(step, config.sample.every, last):
-            evaluator.append(self.draw_samples)
-        return evaluator
+            due.append(self.draw_samples)
+        return due
 
     def validate(self) -> None:
-        """Record the loss of the weights and of their average on held-out images."""
-        assert self.validation is not None
+        """Record the held-out loss of the weights and of their EMA."""
+        assert self.held_out is not None
         context, train_state = self.context, self.train_state
-        with self._autocast():
-            fields = {
-                "validation_loss": self.validation.loss(train_state.network, train_state.objective)
-            }
-            if train_state.average.weights:
-                with train_state.average.swapped_in():
-                    averaged = self.validation.loss(train_state.network, train_state.objective)
-                fields["validation_loss_ema"] = averaged
+        fields = {"validation_loss": self.held_out.mean(train_state)}
+        if train_state.ema.weights:
+            with train_state.ema.swapped_in():
+                fields["validation_loss_ema"] = self.held_out.mean(train_state)
         context.clocks.lap("eval", drain=True)
         context.metrics.evaluation(context.at | fields)
         context.metrics.event("evaluated", step=context.state.step)
 
-    def probe_noise(self) -> None:
-        """Record the whole model's gradient noise, bin by bin."""
+    def measure_noise(self) -> None:
+        """Record the gradient noise of the whole model, bin by bin."""
         assert self.noise is not None
         assert self.noise.whole is not None
         context, step = self.context, self.context.state.step
-        found = self.noise.whole.measure(step, scale=self.train_state.scale.value)
+        found = self.noise.whole.measure(step, scale=self.train_state.scaler.value)
         context.clocks.lap("eval", drain=True)
         if found is None:
-            log.warning("step %d: a gradient's norm is not finite; no noise told", step)
+            log.warning("step %d: a gradient norm is not finite; noise not recorded", step)
             return
         context.metrics.measurement(context.at | {"gns_whole": found})
         context.metrics.event("evaluated", step=step)
 
     def draw_samples(self) -> None:
-        """Draw a sample grid from the averaged weights."""
+        """Draw a grid of samples from the EMA of the weights."""
         context, train_state, attempt = self.context, self.train_state, self.context.attempt
         config, device, layout = attempt.config, attempt.ranks.device, context.layout
         number = data_rank(attempt.ranks, layout)
         share = SampleShare(index=number, count=layout.data_ranks, tensor=layout.tensor)
-        with self.window.region("sample"), train_state.average.swapped_in(), self._autocast():
+        precision = autocast(config.train.precision, device)
+        with region("sample"), train_state.ema.swapped_in(), precision:
             images = sample(
                 train_state.network,
                 train_state.objective,
@@ -87,16 +94,73 @@ class PretrainEvaluator:
             )
         if images is not None:
             file = attempt.run.samples / f"step-{context.state.step:09d}.png"
-            save_grid(
-                decode_samples(images, config, device=device), file, columns=config.sample.per_class
-            )
+            pixels = decode_samples(images, config, device=device)
+            save_grid(pixels, file, columns=config.sample.per_class)
         context.clocks.lap("sample", drain=True)
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        return autocast(
-            self.context.attempt.config.train.precision, self.context.attempt.ranks.device
-        )
 
 
 def _is_due(step: int, every: int | None, last: bool) -> bool:
     return last or (every is not None and step % every == 0)
+
+
+class HeldOutLoss:
+    """The mean loss on held-out images, each at `validation.strata` times with fixed noise.
+
+    The times are the midpoints of equally likely parts of the density that training draws from,
+    so the mean estimates the training loss. Images and noise depend only on the data set, and
+    the result is the same for any number of ranks.
+    """
+
+    def __init__(
+        self, source: Source, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
+    ) -> None:
+        validation, held_out = config.validation, held_out_split(source, config.data)
+        if len(held_out) == 0:
+            raise DataError(
+                f"data.held_out {config.data.held_out} of {len(source)} images keeps none"
+            )
+        images = validation_order(len(held_out))[: validation.images]
+        self._source, self._ranks = held_out, ranks
+        self._times = midpoint_times(config.objective, validation.strata, shift=time_shift(config))
+        self._pairs = [(int(image), k) for image in images for k in range(validation.strata)]
+        self._begin, self._stride = data_rank(ranks, layout), layout.data_ranks
+        self._tensor, self._batch = layout.tensor, layout.micro_batch
+
+    @torch.no_grad()
+    def mean(self, train_state: TrainState) -> float:
+        """Return the mean over all images and times. Collective."""
+        total = torch.zeros((), dtype=torch.float64, device=self._ranks.device)
+        mine = self._pairs[self._begin :: self._stride]
+        # Under FSDP every rank must run the model equally often.
+        most = len(self._pairs[:: self._stride])
+        for begin in range(0, most, self._batch):
+            pairs = mine[begin : begin + self._batch]
+            losses = train_state.losses(self._microbatch(pairs or self._pairs[:1]))
+            total += losses[: len(pairs)].sum(dtype=torch.float64)
+        dist.all_reduce(total)
+        return float(total) / self._tensor / len(self._pairs)
+
+    def _microbatch(self, pairs: list[tuple[int, int]]) -> Microbatch:
+        """Return a microbatch of (image, number of its time) pairs."""
+        examples = [self._source[image] for image, _ in pairs]
+        noises = [
+            validation_noise(image, k, example.shape)
+            for (image, k), (example, _) in zip(pairs, examples, strict=True)
+        ]
+        return Microbatch(
+            image=_stack([image for image, _ in examples]),
+            noise=_stack(noises),
+            t=torch.tensor([self._times[k] for _, k in pairs], dtype=torch.float32),
+            label=torch.tensor([label for _, label in examples]),
+        ).to(self._ranks.device)
+
+
+def _stack(arrays: list[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.stack(arrays))
+
+
+def midpoint_times(objective: Objective, strata: int, *, shift: float) -> list[float]:
+    """Return the middle quantiles of `strata` equally likely parts of the density of t."""
+    middles = [(k + 0.5) / strata for k in range(strata)]
+    normal = NormalDist()
+    return [flow_time(u, normal.inv_cdf(u), objective, shift=shift) for u in middles]

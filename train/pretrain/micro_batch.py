@@ -1,8 +1,8 @@
-"""`train.micro_batch: auto`: the largest micro batch that fits, found in child processes.
+"""`train.micro_batch: auto`: the largest micro batch that fits into memory.
 
-Every rank starts a child for each candidate, and the children train a few steps together
-(`train/pretrain/micro_batch_trial.py`). Only a true lack of memory makes a candidate too large;
-whatever else goes wrong there ends the run with its own reason.
+The search (`micro_batch_search.py`) starts a child process on every rank for each candidate, and
+the children take a few training steps together (`micro_batch_trial.py`). A candidate is too large
+only if memory ran out; any other failure of a child ends the run with its own reason.
 """
 
 import json
@@ -20,10 +20,10 @@ from train.pretrain.micro_batch_search import MicroBatchSearch
 
 
 def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: int) -> int | None:
-    """The micro batch of this attempt where the config leaves it open, the same on every rank.
+    """Return the micro batch to use if the config leaves it open, the same on every rank.
 
-    An earlier attempt on as many ranks of the same layout and hardware has found it already.
-    Called before any rank has touched its GPU. `RunFailure` where not even one image fits.
+    The result of an earlier attempt is used if its world size, layout and hardware were the same.
+    Call this before any rank has touched its GPU. Raise `RunFailure` if not even one image fits.
     """
     if config.train.micro_batch != "auto":
         return None
@@ -38,13 +38,21 @@ def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: i
         micro, tried = search.largest([n for n in range(1, share + 1) if share % n == 0])
         found = {"micro_batch": micro, "tried": tried, "attempt": attempt}
     if ranks.rank == 0:
-        _record(run, attempt, found, setting)
+        kept = json.dumps(found | {"setting": setting}, indent=1)
+        replace_file(run.attempt(attempt) / "tuned.json", kept)
+        run.record_event(
+            attempt,
+            "tuned",
+            micro_batch=found["micro_batch"],
+            tried=found["tried"],
+            found_in_attempt=found["attempt"],
+        )
     log.info("micro batch %d fits (tried in attempt %d)", found["micro_batch"], found["attempt"])
     return int(found["micro_batch"])
 
 
 def _setting(config: Pretrain, ranks: Ranks) -> dict[str, Any]:
-    """What a result holds for: all else that memory depends on cannot change within a run."""
+    """Return all that memory depends on and that may change between attempts."""
     layout = divide(config, world=ranks.world)
     setting: dict[str, Any] = {
         "replicate": layout.replicate,
@@ -59,7 +67,7 @@ def _setting(config: Pretrain, ranks: Ranks) -> dict[str, Any]:
 
 
 def _known(run: RunFolder, setting: dict[str, Any]) -> dict[str, Any] | None:
-    """What the newest earlier attempt in this setting found."""
+    """Return the result of the newest attempt with the same setting, or None."""
     for attempt in reversed(run.attempts()):
         try:
             text = (run.attempt(attempt) / "tuned.json").read_text(encoding="utf-8")
@@ -69,15 +77,3 @@ def _known(run: RunFolder, setting: dict[str, Any]) -> dict[str, Any] | None:
         if found.get("setting") == setting:
             return found
     return None
-
-
-def _record(run: RunFolder, attempt: int, found: dict[str, Any], setting: dict[str, Any]) -> None:
-    kept = found | {"setting": setting}
-    replace_file(run.attempt(attempt) / "tuned.json", json.dumps(kept, indent=1))
-    run.record_event(
-        attempt,
-        "tuned",
-        micro_batch=found["micro_batch"],
-        tried=found["tried"],
-        found_in_attempt=found["attempt"],
-    )

@@ -1,11 +1,10 @@
-"""Three training steps with one micro batch, in a process that may run out of memory.
+"""Take three training steps with one micro batch, in a process that may run out of memory.
 
-`train/pretrain/micro_batch.py` starts it on every rank; the verdict goes to a file. Usage:
+`train/pretrain/micro_batch_search.py` starts it on every rank; the verdict goes to a file. Usage:
 python -m train.pretrain.micro_batch_trial RUN --attempt N --micro-batch M --verdict FILE
 """
 
 import argparse
-import dataclasses
 import json
 import mmap
 import os
@@ -22,22 +21,20 @@ from configs.disk import make_private, replace_file
 from configs.load import expect
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from train.data.loader import Microbatch
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
-from train.engine.gradients import gradient_norm, scale_gradients
-from train.model.parallelize import autocast, gradient_sync
-from train.pretrain.train_state import TrainState, make_train_state
+from train.model.parallelize import gradient_sync
+from train.pretrain.train_state import make_train_state, zero_batch
 
-# The share of the memory that a micro batch must leave free.
+# The share of memory that a micro batch must leave free.
 MARGIN = 0.05
-# The second step is the first that begins with moments; the third sees what the cache has become.
+# The second step is the first with AdamW's moments; the third runs with a settled allocator cache.
 _STEPS = 3
-_LITTLE = 32 * 2**20  # bytes
+_PROBE_BYTES = 32 * 2**20
 
 
 def main(arguments: list[str]) -> int:
-    """Try, and write the verdict; 0 for one that is known."""
+    """Try the micro batch and write the verdict; return 0 if it is known."""
     parser = argparse.ArgumentParser(
         prog="python -m train.pretrain.micro_batch_trial", description=__doc__
     )
@@ -65,70 +62,49 @@ def main(arguments: list[str]) -> int:
         verdict |= {"reason": reason, "message": str(error) or type(error).__name__}
         verdict["time"] = str(time.time())
         if verdict["verdict"] == "failed":
-            _say(options.verdict, verdict)
+            _write_verdict(options.verdict, verdict)
             raise
-    _say(options.verdict, verdict)
+    _write_verdict(options.verdict, verdict)
     return 0
 
 
 def _hides_lack_of_memory(error: Exception) -> bool:
-    """Whether oneDNN failed for want of memory, of which it says only that it could not create.
+    """Return whether oneDNN failed for lack of memory; it only says what it could not create.
 
-    What the step held is still held by the error's frames: a little more cannot be had either.
+    The error's frames still hold the memory of the step, so even a small allocation fails.
     """
     if "could not create a" not in str(error):
         return False
     try:
-        mmap.mmap(-1, _LITTLE).close()
+        mmap.mmap(-1, _PROBE_BYTES).close()
     except (OSError, MemoryError):
         return True
     return False
 
 
-def _say(file: Path, verdict: dict[str, str]) -> None:
+def _write_verdict(file: Path, verdict: dict[str, str]) -> None:
     replace_file(file, json.dumps(verdict))
-    # At once, and with no word to the others: they may wait in a collective for ever.
     if verdict["verdict"] == "oom":
+        # Exit at once, without closing the process group: the others may hang in a collective.
         os._exit(0)
 
 
 def _train(config: Pretrain, layout: BatchLayout, ranks: Ranks) -> None:
-    """Steps as the training loop takes them, over at most two microbatches each."""
+    """Take a few training steps, each over at most two microbatches."""
     train_state = make_train_state(config, layout=layout, ranks=ranks)
-    few = dataclasses.replace(layout, accumulation=min(layout.accumulation, 2))
+    accumulation = min(layout.accumulation, 2)
     for step in range(1, _STEPS + 1):
-        for number in range(few.accumulation):
-            with gradient_sync(train_state.model, last=number == few.accumulation - 1):
-                _backward(config, train_state, _batch(config, few.micro_batch).to(ranks.device))
-        scale_gradients(train_state.network, 1 / (gradient_norm(train_state.network) + 1))
-        train_state.optimizer.step()
-        train_state.average.update(step)
-        train_state.optimizer.zero_grad(set_to_none=True)
+        for number in range(accumulation):
+            with gradient_sync(train_state.model, last=number == accumulation - 1):
+                batch = zero_batch(config, images=layout.micro_batch, device=ranks.device)
+                train_state.losses(batch).sum().backward()
+        train_state.update(step)
     if ranks.device.type == "cuda":
         torch.cuda.synchronize(ranks.device)
 
 
-def _backward(config: Pretrain, train_state: TrainState, batch: Microbatch) -> None:
-    with autocast(config.train.precision, batch.image.device):
-        losses = train_state.objective.losses(
-            train_state.model, batch.image, batch.noise, batch.t, batch.label
-        )
-    losses.sum().backward()
-
-
-def _batch(config: Pretrain, images: int) -> Microbatch:
-    data = config.data
-    noise = torch.randn(images, data.channels, data.size, data.size)
-    return Microbatch(
-        image=torch.zeros_like(noise),
-        noise=noise,
-        t=torch.full((images,), 0.5),
-        label=torch.zeros(images, dtype=torch.long),
-    )
-
-
 def _leave_margin(ranks: Ranks) -> None:
-    """Let this process have a little less memory than a run would."""
+    """Limit this process to a little less memory than a run would have."""
     if ranks.device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(1 - MARGIN, ranks.device)
         return
@@ -137,7 +113,7 @@ def _leave_margin(ranks: Ranks) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(soft * (1 - MARGIN)), hard))
     group = _control_group_limit()
     if group is not None:
-        # Beyond its limit the kernel kills without a word: an allocation is to fail before.
+        # Beyond its limit the kernel kills the process silently: make an allocation fail first.
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         mine = int(group * (1 - MARGIN) / ranks.local_world)
         if soft == resource.RLIM_INFINITY or mine < soft:
@@ -145,7 +121,7 @@ def _leave_margin(ranks: Ranks) -> None:
 
 
 def _control_group_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """The smallest memory limit in bytes (cgroup v2) of this process's group and those above."""
+    """Return the smallest memory limit, in bytes, of this process's cgroup (v2) and its parents."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -160,7 +136,7 @@ def _control_group_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 
 def _end_with_parent() -> None:
-    """A rank that is killed must not leave a process behind that holds its GPU."""
+    """Exit if the rank is killed, so that no process stays behind and holds its GPU."""
     parent = os.getppid()
 
     def watch() -> None:

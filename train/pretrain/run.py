@@ -10,8 +10,8 @@ from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from train.data.catalog import open_source
-from train.data.loader import LoaderIterator, Microbatch, microbatches
-from train.data.source import Source, held_out_split, training_split
+from train.data.loader import microbatches
+from train.data.source import Source, training_split
 from train.diffusion.timesteps import Bins
 from train.engine.attempt import Attempt, TrainingContext, begin_training, run_attempt
 from train.engine.checkpoint import (
@@ -32,15 +32,14 @@ from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import network_macs
 from train.model.flops import recomputed_macs, tokens, training_flops
 from train.model.parallelize import DTYPES, is_sharded
-from train.pretrain.evaluation import PretrainEvaluator
+from train.pretrain.evaluation import HeldOutLoss, PretrainEvaluator
 from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
 from train.pretrain.train_state import TrainState, make_train_state
-from train.pretrain.validation import HeldOutLoss
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at pretraining; 0 whenever the run folder is in order."""
+    """Run one attempt at pretraining; return 0 if it leaves the run folder in order."""
     return run_attempt(run, Pretrain, _run, number=number)
 
 
@@ -52,103 +51,46 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     source = open_source(config.data)
     training = _training_images(source, config)
     with process_group(ranks):
-        train_state, state = _newest(attempt, layout, clocks)
+        train_state, state = _load_newest(attempt, layout, clocks)
         attempt.note(**_facts(config, layout, train_state.network))
         context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
-        validation = _validation(context, source)
+        held_out = None
+        if config.validation.every is not None:
+            held_out = HeldOutLoss(source, config, layout=layout, ranks=ranks)
         noise = _noise(context, train_state, training)
-        with contextlib.closing(_batches(context, training)) as batches:
-            request = _loop(context, train_state, batches, validation, noise).train()
-        context.finish(request)
-
-
-def _newest(
-    attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
-) -> tuple[TrainState, CheckpointState]:
-    """What learns, as it was at the newest checkpoint; as it begins where there is none."""
-    checkpoint = agree_on_newest(attempt.run.checkpoints)
-    train_state = make_train_state(
-        attempt.config, layout=layout, ranks=attempt.ranks, resumes=checkpoint is not None
-    )
-    state = train_state.state(clocks)
-    if checkpoint is not None:
-        load_checkpoint(attempt.run.checkpoints / checkpoint, state)
-    return train_state, state
-
-
-def _loop(
-    context: TrainingContext[Pretrain],
-    train_state: TrainState,
-    batches: LoaderIterator[Microbatch],
-    validation: HeldOutLoss | None,
-    noise: OnlineNoise | None,
-) -> Loop[Pretrain]:
-    attempt, config = context.attempt, context.attempt.config
-    window = ProfileWindow(
-        config.profile,
-        attempt.run.profile / f"attempt-{attempt.number:03d}",
-        rank=attempt.ranks.rank,
-        device=attempt.ranks.device,
-        clocks=context.clocks,
-    )
-    return Loop(
-        context=context,
-        steps=PretrainStep(
-            context=context, train_state=train_state, batches=batches, window=window, noise=noise
-        ),
-        evaluator=PretrainEvaluator(
-            context=context,
-            train_state=train_state,
-            window=window,
-            validation=validation,
-            noise=noise,
-        ),
-        saver=CheckpointSaver(
-            attempt.run.checkpoints,
-            keep=config.checkpoint.keep,
-            asynchronous=config.checkpoint.asynchronous,
-            is_superseded=attempt.is_superseded,
-        ),
-        window=window,
-    )
-
-
-def _batches(context: TrainingContext[Pretrain], training: Source) -> LoaderIterator[Microbatch]:
-    ranks, layout = context.attempt.ranks, context.layout
-    return microbatches(
-        training,
-        context.attempt.config,
-        layout=layout,
-        rank=data_rank(ranks, layout),
-        images=context.state.images,
-        pin=ranks.device.type == "cuda",
-    )
-
-
-def _noise(
-    context: TrainingContext[Pretrain], train_state: TrainState, training: Source
-) -> OnlineNoise | None:
-    config, layout, ranks = context.attempt.config, context.layout, context.attempt.ranks
-    if not config.gns.enabled:
-        return None
-    hook, gram, whole = make_hook(train_state.model, train_state.network), None, None
-    if config.gns.bins is not None:
-        gram = AdalnGram(train_state.network, bins=Bins(count=config.gns.bins), device=ranks.device)
-    if gram and config.gns.whole_every is not None:
-        whole = WholeModelNoise(
+        batches = microbatches(
             training,
             config,
-            model=train_state.model,
-            network=train_state.network,
-            objective=train_state.objective,
             layout=layout,
-            ranks=ranks,
-            hook=hook,
-            gram=gram,
+            rank=data_rank(ranks, layout),
+            images=state.images,
+            pin=ranks.device.type == "cuda",
         )
-    return OnlineNoise(
-        config, hook=hook, gram=gram, whole=whole, layout=layout, device=ranks.device
-    )
+        with contextlib.closing(batches):
+            loop = Loop(
+                context=context,
+                steps=PretrainStep(
+                    context=context, train_state=train_state, batches=batches, noise=noise
+                ),
+                evaluator=PretrainEvaluator(
+                    context=context, train_state=train_state, held_out=held_out, noise=noise
+                ),
+                saver=CheckpointSaver(
+                    attempt.run.checkpoints,
+                    keep=config.checkpoint.keep,
+                    asynchronous=config.checkpoint.asynchronous,
+                    is_superseded=attempt.is_superseded,
+                ),
+                window=ProfileWindow(
+                    config.profile,
+                    attempt.run.profile / f"attempt-{attempt.number:03d}",
+                    rank=ranks.rank,
+                    device=ranks.device,
+                    clocks=clocks,
+                ),
+            )
+            request = loop.train()
+        context.finish(request)
 
 
 def _training_images(source: Source, config: Pretrain) -> Source:
@@ -161,14 +103,45 @@ def _training_images(source: Source, config: Pretrain) -> Source:
     return training
 
 
-def _validation(context: TrainingContext[Pretrain], source: Source) -> HeldOutLoss | None:
-    config = context.attempt.config
-    if config.validation.every is None:
+def _load_newest(
+    attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
+) -> tuple[TrainState, CheckpointState]:
+    """Return the state at the newest checkpoint, or before the first step if there is none."""
+    checkpoint = agree_on_newest(attempt.run.checkpoints)
+    train_state = make_train_state(
+        attempt.config, layout=layout, ranks=attempt.ranks, resumes=checkpoint is not None
+    )
+    state = train_state.checkpoint_state(clocks)
+    if checkpoint is not None:
+        load_checkpoint(attempt.run.checkpoints / checkpoint, state)
+    return train_state, state
+
+
+def _noise(
+    context: TrainingContext[Pretrain], train_state: TrainState, training: Source
+) -> OnlineNoise | None:
+    """Return the measurement of gradient noise that the config asks for."""
+    config, layout, ranks = context.attempt.config, context.layout, context.attempt.ranks
+    if not config.gns.enabled:
         return None
-    kept = held_out_split(source, config.data)
-    if len(kept) == 0:
-        raise DataError(f"data.held_out {config.data.held_out} of {len(source)} images keeps none")
-    return HeldOutLoss(kept, config, layout=context.layout, ranks=context.attempt.ranks)
+    hook, gram, whole = make_hook(train_state.model, train_state.network), None, None
+    if config.gns.bins is not None:
+        gram = AdalnGram(train_state.network, bins=Bins(count=config.gns.bins), device=ranks.device)
+    if gram and config.gns.whole_every is not None:
+        whole = WholeModelNoise(
+            training,
+            config,
+            model=train_state.model,
+            network=train_state.network,
+            losses=train_state.losses,
+            layout=layout,
+            ranks=ranks,
+            hook=hook,
+            gram=gram,
+        )
+    return OnlineNoise(
+        config, hook=hook, gram=gram, whole=whole, layout=layout, device=ranks.device
+    )
 
 
 def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[str, Any]:

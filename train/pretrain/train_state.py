@@ -1,41 +1,93 @@
-"""What learns: a network in its layout, and all that an optimizer step needs or changes."""
+"""The state of a training: a network laid out over its ranks, and all that a step changes."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from train.data.loader import Microbatch
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
+from train.engine.gradients import clip_factor, squared_gradient_norm
 from train.engine.numerics import LossScaler
-from train.model.parallelize import parallelize
-from train.pretrain.optimizer import make_optimizer
+from train.engine.profiler import region
+from train.model.parallelize import autocast, parallelize
+from train.pretrain.optimizer import learning_rate, make_optimizer
 from train.weights.init import initial_network, load_deferred_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainState:
-    """`model` is `network` in its parallel wrapping; they share their parameters."""
+class GradientSummary:
+    """The gradient of one step, before clipping, still multiplied by the loss `scale`.
 
+    If `is_finite` is false, the gradient overflowed fp16 and no step was taken.
+    """
+
+    squared_norm: Tensor
+    norm: Tensor
+    scale: float
+    is_finite: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainState:
+    """`model` is `network` in its parallel wrapper; they share their parameters."""
+
+    config: Pretrain
     network: nn.Module
     model: nn.Module
     objective: DiffusionObjective
     optimizer: torch.optim.AdamW
-    average: EMA
-    scale: LossScaler
+    ema: EMA
+    scaler: LossScaler
 
-    def state(self, clocks: Clocks) -> CheckpointState:
-        """What a checkpoint holds of it."""
+    def losses(self, batch: Microbatch) -> Tensor:
+        """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
+        with autocast(self.config.train.precision, batch.image.device):
+            losses = self.objective.losses(
+                self.model, batch.image, batch.noise, batch.t, batch.label
+            )
+        return losses if batch.weight is None else losses * batch.weight
+
+    def update(self, step: int) -> GradientSummary:
+        """Take optimizer step `step`, from 1: clip the gradients, move the weights and their EMA.
+
+        If the gradients overflowed fp16, they are dropped and the weights stay.
+        """
+        config, scale = self.config, self.scaler.value
+        with region("optimizer"):
+            squared_norm = squared_gradient_norm(self.network)
+            norm = squared_norm.sqrt().float()
+            factor = clip_factor(norm / scale, config.optimizer.clip)
+            is_finite = self.scaler.unscale(self.network, norm, factor)
+            if is_finite:
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self.learning_rate(step)
+                self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        if is_finite:
+            with region("ema"):
+                self.ema.update(step)
+        return GradientSummary(
+            squared_norm=squared_norm, norm=norm, scale=scale, is_finite=is_finite
+        )
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of optimizer step `step`, from 1."""
+        return learning_rate(self.config.optimizer, step=step, steps=self.config.train.steps)
+
+    def checkpoint_state(self, clocks: Clocks) -> CheckpointState:
+        """Return the part of the state that a checkpoint holds, with the run's `clocks`."""
         return CheckpointState(
             network=self.network,
-            ema=self.average,
+            ema=self.ema,
             optimizer=self.optimizer,
-            scaler=self.scale,
+            scaler=self.scaler,
             clocks=clocks,
         )
 
@@ -43,16 +95,29 @@ class TrainState:
 def make_train_state(
     config: Pretrain, *, layout: BatchLayout, ranks: Ranks, resumes: bool = False
 ) -> TrainState:
-    """As it is before the first step; one that `resumes` waits for its checkpoint's weights."""
+    """Return the state before the first step.
+
+    With `resumes`, the weights may stay undefined until a checkpoint is loaded.
+    """
     network = initial_network(config, layout, resumes=resumes)
     model = parallelize(network, config, layout=layout, ranks=ranks)
     if not resumes:
         load_deferred_weights(network, config)
     return TrainState(
+        config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
         optimizer=make_optimizer(network, config.optimizer),
-        average=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
-        scale=LossScaler(fp16=config.train.precision == "fp16"),
+        ema=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
+        scaler=LossScaler(fp16=config.train.precision == "fp16"),
     )
+
+
+def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microbatch:
+    """Return a microbatch of zeros, for a forward and backward pass whose result is not used."""
+    data = config.data
+    image = torch.zeros(images, data.channels, data.size, data.size, device=device)
+    label = torch.zeros(images, dtype=torch.long, device=device)
+    noise = torch.zeros_like(image)  # not `image` again: memory is measured with this batch
+    return Microbatch(image=image, noise=noise, t=label.float(), label=label)

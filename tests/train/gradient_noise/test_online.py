@@ -262,7 +262,7 @@ def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
             config,
             model=network,
             network=network,
-            objective=DiffusionObjective(config, ranks.device),
+            losses=lambda batch: losses_of(network, batch),
             layout=divide(config, world=1),
             ranks=ranks,
             hook=make_hook(network, network),

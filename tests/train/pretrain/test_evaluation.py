@@ -13,7 +13,7 @@ from configs.errors import ConfigError
 from configs.schema.objective import Objective
 from tests.real_runs import TINY, trained
 from train.diffusion.rng import validation_noise, validation_order
-from train.pretrain.validation import times
+from train.pretrain.evaluation import midpoint_times
 
 KEYS = [*TINY, "train.steps=20", "validation.every=10", "validation.images=30"]
 
@@ -38,7 +38,7 @@ def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
     ids=["uniform", "logit_normal", "mode"],
 )
 def test_times_are_the_middle_quantiles_of_the_density(asked: Objective, at_half: float) -> None:
-    found = times(asked, 101, shift=1)
+    found = midpoint_times(asked, 101, shift=1)
     assert found[50] == pytest.approx(at_half)
     signs = {b > a for a, b in itertools.pairwise(found)}
     assert len(signs) == 1
@@ -87,3 +87,12 @@ def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
 def test_without_held_out_images_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs held-out images: set data\.held_out"):
         evaluations(tmp_path, "data.held_out=0.0")
+
+
+def test_the_averaged_weights_are_judged_in_lower_precision_too(tmp_path: Path) -> None:
+    # Autocast keeps lower-precision copies of the weights: those of before the swap are stale.
+    fast = ["optimizer.lr=3e-3", "optimizer.warmup_steps=5"]
+    exact = evaluations(tmp_path, *fast)
+    rounded = evaluations(tmp_path, *fast, "train.precision=fp16")
+    for name in ("validation_loss", "validation_loss_ema"):
+        assert [a[name] for a in rounded] == pytest.approx([b[name] for b in exact], rel=1e-3)
