@@ -43,9 +43,8 @@ def engine_of(run: RunFolder, config: Finetune) -> str:
     for entry in run.manifest().get("attempts", []):
         if "engine" in entry:
             return str(entry["engine"])
-    resources = config.resources
-    gpus = resources.nodes * (resources.ranks_per_node or resources.gpus_per_node)
-    return "aitoolkit" if os.environ.get("AI_TOOLKIT") and gpus <= 1 else "embedded"
+    has_one_rank = config.resources.world == 1
+    return "aitoolkit" if os.environ.get("AI_TOOLKIT") and has_one_rank else "embedded"
 
 
 if __name__ == "__main__":

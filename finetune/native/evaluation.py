@@ -90,19 +90,19 @@ class FixedNoiseLoss:
                 found[index] += loss[0] / self._config.validation.strata
         return sum_over_ranks(found).cpu()
 
-    def _batches(self, image: int, noise: int) -> Iterator[LatentBatch]:
-        """Yield the batches of one image and noise, one per time."""
+    def _batches(self, image: int, number: int) -> Iterator[LatentBatch]:
+        """Yield a batch per time, of one image and its noise `number`."""
         latent, prompt, pooled = self._cache.load_some(
             self._images[image], self._latent, "prompt", "pooled"
         )
-        drawn = torch.from_numpy(evaluation_noise(image, noise, tuple(latent.shape)))
+        noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
         timesteps, strata = self._config.train.timesteps, self._config.validation.strata
         tokens = latent.shape[1] * latent.shape[2] // 4
         for k in range(strata):
             t = flow_time((k + 0.5) / strata, timesteps, tokens=tokens)
             yield LatentBatch(
                 latent=latent[None],
-                noise=drawn[None],
+                noise=noise[None],
                 t=torch.tensor([t], dtype=torch.float32),
                 prompt=prompt[None],
                 pooled=pooled[None],

@@ -1,4 +1,4 @@
-"""Runs by ai-toolkit in this process, for tests: made, begun, stopped and looked into."""
+"""Runs by ai-toolkit in this process, for tests: make, run, stop and inspect them."""
 
 import os
 import shutil
@@ -21,20 +21,20 @@ from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.run import attempt
 from train.engine.metrics import log
 
-STAND_IN = Path(__file__).with_name("fake_aitoolkit.py")
+FAKE_TOOLKIT = Path(__file__).with_name("fake_aitoolkit.py")
 
 
-def make_kit(folder: Path) -> Path:
-    """A folder with the stand-in where a checkout of ai-toolkit would be."""
+def make_toolkit(folder: Path) -> Path:
+    """Make a checkout of ai-toolkit whose run.py is the fake one."""
     (folder / "toolkit").mkdir(parents=True)
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
-    shutil.copyfile(STAND_IN, folder / "run.py")
+    shutil.copyfile(FAKE_TOOLKIT, folder / "run.py")
     return folder
 
 
 def make_images(folder: Path, *, count: int = 2) -> Path:
-    """Captioned images, black ones."""
+    """Make captioned black images."""
     folder.mkdir()
     for number in range(count):
         Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(folder / f"{number}.png")
@@ -43,7 +43,7 @@ def make_images(folder: Path, *, count: int = 2) -> Path:
 
 
 def new_run(folder: Path, **changes: Any) -> RunFolder:
-    """A run with its folder made and nothing looked into; keys have `__` for dots."""
+    """Make a run folder, inputs unchecked; `__` in the names of `changes` stands for a dot."""
     tree = {
         "kind": "finetune",
         "engine": "aitoolkit",
@@ -59,50 +59,53 @@ def new_run(folder: Path, **changes: Any) -> RunFolder:
     return make_run("kit", to_tree(config))
 
 
-def carry_on(run: RunFolder, *overrides: str, meanwhile: Callable[[], None] | None = None) -> int:
-    """One more attempt at a run, to its end; `meanwhile` runs beside it."""
+def run_attempt(
+    run: RunFolder, *overrides: str, meanwhile: Callable[[], None] | None = None
+) -> int:
+    """Run one more attempt to its end; `meanwhile` runs in another thread."""
     config = resume_config(run, list(overrides))
     assert isinstance(config, Finetune)
     number = claim_attempt(run, config)
-    beside = threading.Thread(target=meanwhile or (lambda: None))
-    listeners = {of: signal.getsignal(of) for of in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
-    beside.start()
+    thread = threading.Thread(target=meanwhile or (lambda: None))
+    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    handlers = {each: signal.getsignal(each) for each in signals}
+    thread.start()
     try:
         return attempt(run, number=number)
     finally:
-        beside.join()
-        for handler in log.handlers:
-            handler.close()
-        for of, listener in listeners.items():
-            signal.signal(of, listener)
+        thread.join()
+        for log_handler in log.handlers:
+            log_handler.close()
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
 
 
 def signal_at(run: RunFolder, step: int, number: int = signal.SIGUSR1) -> None:
-    """Send this process a signal once the newest attempt has recorded a step."""
+    """Send this process a signal once the run has recorded a step."""
     wait_for(lambda: any(r.get("step", 0) >= step for r in steps(run)))
     os.kill(os.getpid(), number)
 
 
 def wait_for(condition: Callable[[], object], *, timeout: float = 60) -> None:
-    """Poll until it is true, or fail."""
+    """Poll until `condition` is true; fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
 def steps(run: RunFolder) -> list[Record]:
-    """The step records, in the order of writing."""
+    """Return the step records in file order."""
     return [r for r in run.records() if "event" not in r and "drawn_images" not in r]
 
 
 def events(run: RunFolder, name: str) -> list[Record]:
-    """The events of a name."""
+    """Return the events of a name."""
     return [r for r in run.records() if r.get("event") == name]
 
 
 def write_job(file: Path, tiny: Path) -> Path:
-    """A config that both engines take, about the tiny Flux in a folder."""
+    """Write a config that both engines accept, for the tiny Flux in a folder."""
     config: dict[str, Any] = {
         "kind": "finetune",
         "flux": {

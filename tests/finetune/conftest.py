@@ -1,4 +1,4 @@
-"""A tiny Flux for all tests, and attempts at runs carried out in this process."""
+"""Fixtures: a tiny Flux, and fine-tuning runs in this process."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,26 +12,26 @@ from configs.run.folder import RunFolder
 from finetune.tiny_flux import make
 
 TINY = Path("configs/finetune/tiny.yaml")
-# So short that a run is over in two seconds, and so steep that it learns all the same.
+# A run takes two seconds; the learning rate is high enough that it still learns.
 QUICK = (
     "engine=embedded", "train.steps=40", "checkpoint.every=20", "sample.every=20",
     "validation.every=20", "optimizer.lr=0.005", "data.resolutions=[32]", "sample.steps=2",
     "log.every=1", "log.tensorboard=false",
 )  # fmt: skip
 
-Tune = Callable[..., RunFolder]
+TrainLora = Callable[..., RunFolder]
 
 
 @pytest.fixture(scope="session")
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `model/`, `images/` and `assistant.safetensors`."""
+    """Return a folder with `model/`, `images/` and `assistant.safetensors`."""
     folder = tmp_path_factory.mktemp("flux") / "tiny"
     make(folder)
     return folder
 
 
 def paths(flux: Path) -> list[str]:
-    """The overrides that name what stands in `flux`."""
+    """Return the overrides that name the parts of `flux`."""
     return [
         f"flux.folder={flux / 'model'}",
         f"data.folder={flux / 'images'}",
@@ -39,60 +39,61 @@ def paths(flux: Path) -> list[str]:
     ]
 
 
-def carry_out(
+def run_attempt(
     source: Path, overrides: list[str], *, kind: str = "finetune", stop_request: str | None = None
 ) -> RunFolder:
-    """One attempt at a run, in this process, to its end as the job body settles it.
+    """Run one attempt in this process and close it as the job body does.
 
-    The body left `wish` (PAUSE or STOP) in the attempt before the ranks began.
+    `stop_request` (PAUSE or STOP) is a file that the body left in the attempt before the ranks
+    started.
     """
-    # Imported where wanted: not every test of the folder needs torch.
+    # Imported here because not every test of this folder needs torch.
     import torch
 
     from finetune import infer
     from finetune.native import run as native
     from train.engine.metrics import log
 
-    # Tests run beside one another: threads that wait by spinning would keep the others waiting.
+    # Tests run in parallel: threads that spin while they wait would slow the others down.
     torch.set_num_threads(1)
     attempt = open_attempt(source, overrides, kind=kind)
     assert attempt is not None
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
     if stop_request:
         (attempt / stop_request).touch()
-    heard = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.getsignal(each) for each in heard}
+    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in signals}
     try:
         engine = native if kind == "finetune" else infer
         status = engine.attempt(run, number=number)
     finally:
-        for each, earlier in before.items():
-            signal.signal(each, earlier)
-        for handler in log.handlers:
-            handler.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for log_handler in log.handlers:
+            log_handler.close()
         log.handlers = []
     close_attempt(attempt, status=status)
     return run
 
 
 @pytest.fixture(scope="session")
-def tune(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tune]:
-    """Fine-tune the tiny Flux with more overrides; a run to resume may stand in place of it."""
+def train_lora(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainLora]:
+    """Return a function that fine-tunes the tiny Flux, or resumes a run, with more overrides."""
     logs = tmp_path_factory.mktemp("logs")
 
-    def to_its_end(
+    def train(
         *overrides: str, resumes: RunFolder | None = None, stop_request: str | None = None
     ) -> RunFolder:
         if resumes:
-            return carry_out(resumes.path, list(overrides), stop_request=stop_request)
-        return carry_out(TINY, [*paths(flux), *QUICK, *overrides], stop_request=stop_request)
+            return run_attempt(resumes.path, list(overrides), stop_request=stop_request)
+        return run_attempt(TINY, [*paths(flux), *QUICK, *overrides], stop_request=stop_request)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
-        yield to_its_end
+        yield train
 
 
 @pytest.fixture(scope="session")
-def tuned(tune: Tune) -> RunFolder:
-    """A run of 40 steps, saved and looked at after 20 and 40."""
-    return tune()
+def trained(train_lora: TrainLora) -> RunFolder:
+    """Return a run of 40 steps, saved and evaluated after 20 and 40."""
+    return train_lora()

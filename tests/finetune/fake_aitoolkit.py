@@ -1,8 +1,7 @@
-"""A stand-in for ai-toolkit's run.py: its table, log and files as described, and no training.
+"""A fake of ai-toolkit's run.py: it writes the table, the log and the files, and does not train.
 
-It follows what is known of the real one (tests/finetune/aitoolkit/test_real_aitoolkit.py runs
-that): its first step is not logged, scheduled saves come a step before they count, TERM ends it
-unsaved.
+It behaves like the real one, which tests/finetune/aitoolkit/test_real_aitoolkit.py runs: the first
+step is not logged, scheduled saves come one step before it is counted, and TERM ends it unsaved.
 """
 
 import json
@@ -18,38 +17,39 @@ PROCESS = json.loads(Path(sys.argv[1]).read_text())["config"]["process"][0]
 NAME = json.loads(Path(sys.argv[1]).read_text())["config"]["name"]
 TRAIN, SAVE, SAMPLE = PROCESS["train"], PROCESS["save"], PROCESS["sample"]
 ROOT = Path(PROCESS["training_folder"]) / NAME
-STEP_S = float(os.environ.get("STAND_IN_STEP_S", "0.05"))
-FAILURE = os.environ.get("STAND_IN_FAILURE", "")
+STEP_S = float(os.environ.get("FAKE_STEP_S", "0.05"))
+FAILURE = os.environ.get("FAKE_FAILURE", "")
 
 
-class Left(Exception):
+class LeaveRequested(Exception):
     pass
 
 
 class Job:
     def __init__(self) -> None:
-        self.row = sqlite3.connect(PROCESS["sqlite_db_path"], timeout=30, isolation_level=None)
+        self.database = sqlite3.connect(PROCESS["sqlite_db_path"], timeout=30, isolation_level=None)
         self.id = os.environ["AITK_JOB_ID"]
 
-    def tell(self, status: str, info: str) -> None:
-        self.row.execute(
+    def report(self, status: str, info: str) -> None:
+        self.database.execute(
             "UPDATE Job SET status = ?, info = ? WHERE id = ?", (status, info, self.id)
         )
 
     def step(self, step: int) -> None:
-        self.row.execute("UPDATE Job SET step = ? WHERE id = ?", (str(step), self.id))
+        self.database.execute("UPDATE Job SET step = ? WHERE id = ?", (str(step), self.id))
 
     def maybe_leave(self) -> None:
-        asked = self.row.execute("SELECT return_to_queue FROM Job WHERE id = ?", (self.id,))
-        if asked.fetchone()[0] == 1:
-            self.tell("queued", "Job queued")
-            raise Left
+        row = self.database.execute("SELECT return_to_queue FROM Job WHERE id = ?", (self.id,))
+        if row.fetchone()[0] == 1:
+            self.report("queued", "Job queued")
+            raise LeaveRequested
 
-    def is_save_asked(self) -> bool:
-        asked = self.row.execute("SELECT save_now FROM Job WHERE id = ?", (self.id,)).fetchone()[0]
-        if asked == 1:
-            self.row.execute("UPDATE Job SET save_now = ? WHERE id = ?", ("0", self.id))
-        return bool(asked == 1)
+    def is_save_requested(self) -> bool:
+        row = self.database.execute("SELECT save_now FROM Job WHERE id = ?", (self.id,))
+        is_requested = bool(row.fetchone()[0] == 1)
+        if is_requested:
+            self.database.execute("UPDATE Job SET save_now = ? WHERE id = ?", ("0", self.id))
+        return is_requested
 
 
 def loss_log() -> sqlite3.Connection:
@@ -76,9 +76,9 @@ def log_step(log: sqlite3.Connection, step: int, *, is_skipped: bool) -> None:
 
 
 def save(job: Job, done: int, *, step: int | None) -> None:
-    """`done` is what the metadata say, `step` what the name does."""
+    """Save a LoRA; `done` is the step in its metadata, `step` the one in its name."""
     job.maybe_leave()
-    job.tell("running", "Saving model")
+    job.report("running", "Saving model")
     number = "" if step is None else f"_{step:09d}"
     header = json.dumps({
         "__metadata__": {"training_info": json.dumps({"step": done, "epoch": 0})},
@@ -89,30 +89,30 @@ def save(job: Job, done: int, *, step: int | None) -> None:
     with zipfile.ZipFile(ROOT / "optimizer.pt", "w") as file:
         file.writestr("step", str(done))
     job.maybe_leave()
-    job.tell("running", "Training")
+    job.report("running", "Training")
 
 
 def sample(job: Job, step: int) -> None:
     total = len(SAMPLE["prompts"])
     (ROOT / "samples").mkdir(exist_ok=True)
     job.maybe_leave()
-    job.tell("running", f"Generating images - 0/{total}")
+    job.report("running", f"Generating images - 0/{total}")
     for number in range(total):
         time.sleep(0.005)
         name = f"{int(time.time() * 1000)}__{step:09d}_{number}.{SAMPLE['format']}"
         (ROOT / "samples" / name).write_bytes(f"{SAMPLE['prompts'][number]} at {step}".encode())
         job.maybe_leave()
-        job.tell("running", f"Generating images - {number + 1}/{total}")
+        job.report("running", f"Generating images - {number + 1}/{total}")
     job.maybe_leave()
-    job.tell("running", "Training")
+    job.report("running", "Training")
 
 
 def begin(job: Job) -> int:
-    """What precedes training; the step that it goes on from."""
+    """Go through the phases before training; return the step that it resumes from."""
     ROOT.mkdir(parents=True, exist_ok=True)
     for info in ("Starting", "Loading model", "Loading transformer", "Quantizing transformer"):
         job.maybe_leave()
-        job.tell("running", info)
+        job.report("running", info)
         time.sleep(0.01)
     found = max(ROOT.glob(f"{NAME}*.safetensors"), key=os.path.getctime, default=None)
     step = 0
@@ -122,10 +122,10 @@ def begin(job: Job) -> int:
         header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
         step = json.loads(header["__metadata__"]["training_info"])["step"]
     step = TRAIN.get("start_step", step)
-    job.tell("running", "Loading dataset")
+    job.report("running", "Loading dataset")
     time.sleep(0.01)
     job.step(step)
-    job.tell("running", "Training")
+    job.report("running", "Training")
     if step <= 1:
         sample(job, step)
     return int(step)
@@ -147,11 +147,11 @@ def train(job: Job) -> None:
             log_step(log, step, is_skipped=f"skip {step}" == FAILURE)
         job.step(step + 1)
         job.maybe_leave()
-        if job.is_save_asked():
+        if job.is_save_requested():
             save(job, step + 1, step=step + 1)
     save(job, TRAIN["steps"], step=None)
     sample(job, TRAIN["steps"])
-    job.tell("completed", "Training completed")
+    job.report("completed", "Training completed")
 
 
 if __name__ == "__main__":
@@ -159,8 +159,8 @@ if __name__ == "__main__":
     the_job = Job()
     try:
         train(the_job)
-    except Left:
+    except LeaveRequested:
         sys.exit("Error running job: Job returning to queue")
     except RuntimeError as error:
-        the_job.tell("error", str(error))
+        the_job.report("error", str(error))
         raise

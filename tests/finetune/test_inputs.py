@@ -1,4 +1,4 @@
-"""Bad input is refused with the mend before any GPU is asked for, and without loading torch."""
+"""Bad input is refused with the fix before any GPU is requested, and without loading torch."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("flux")
 
 @pytest.fixture
 def own(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the tiny Flux to spoil; runs would be made in a folder of logs beside it."""
+    """Return a copy of the tiny Flux to damage; runs would be made in `logs` beside it."""
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     return Path(shutil.copytree(flux, tmp_path / "flux"))
 
@@ -41,18 +41,18 @@ def cut_weights(own: Path) -> None:
 
 
 def remove(name: str) -> Callable[[Path], None]:
-    def act(own: Path) -> None:
+    def remove_it(own: Path) -> None:
         path = own / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    return act
+    return remove_it
 
 
 def write(name: str, content: bytes) -> Callable[[Path], None]:
-    def act(own: Path) -> None:
+    def write_it(own: Path) -> None:
         (own / name).write_bytes(content)
 
-    return act
+    return write_it
 
 
 def cut_image(own: Path) -> None:
@@ -61,7 +61,7 @@ def cut_image(own: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (remove("model/transformer"), "missing: transformer/config.json, transformer/diffusion"),
         (remove("model/tokenizer"), "missing: tokenizer/tokenizer.json"),
@@ -79,15 +79,15 @@ def cut_image(own: Path) -> None:
         (write("assistant.safetensors", b"x"), "not a safetensors file"),
     ],
 )
-def test_what_a_run_would_fail_on_is_refused_before_there_is_a_run(
-    spoil: Callable[[Path], None], said: str, own: Path
+def test_input_that_would_fail_is_refused_before_a_run_is_made(
+    spoil: Callable[[Path], None], message: str, own: Path
 ) -> None:
     spoil(own)
-    assert said in refusal(own)
+    assert message in refusal(own)
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("sample.prompts=[]", "sample.prompts is empty: list a prompt"),
         ('sample.prompts=["a", " "]', "holds an empty prompt"),
@@ -101,14 +101,15 @@ def test_what_a_run_would_fail_on_is_refused_before_there_is_a_run(
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
     ],
 )
-def test_a_config_that_cannot_be_is_refused(override: str, said: str, own: Path) -> None:
-    assert said in refusal(own, "engine=embedded", override)
+def test_an_impossible_config_is_refused(override: str, message: str, own: Path) -> None:
+    assert message in refusal(own, "engine=embedded", override)
 
 
-def test_an_assistant_that_is_a_folder_is_told_of_the_file_in_it(own: Path) -> None:
-    said = refusal(own, f"flux.assistant_lora={own}")
+def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path) -> None:
+    message = refusal(own, f"flux.assistant_lora={own}")
     assert (
-        "a folder, where a file is wanted; name the file in it, such as assistant.safeten" in said
+        "a folder, where a file is wanted; name the file in it, such as assistant.safeten"
+        in message
     )
 
 
@@ -117,19 +118,19 @@ def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
     assert "holds no LoRA" in refusal(own, f"flux.assistant_lora={weights}")
 
 
-def test_the_other_variant_is_told_apart_by_its_transformer(own: Path) -> None:
-    said = refusal(own, "flux.variant=dev", "flux.assistant_lora=null")
-    assert "takes no guidance, as schnell does; set the variant to schnell" in said
+def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:
+    message = refusal(own, "flux.variant=dev", "flux.assistant_lora=null")
+    assert "takes no guidance, as schnell does; set the variant to schnell" in message
 
 
 def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
     file = own / "prompts.txt"
     file.write_text("\n  \n")
-    said = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
-    assert "holds no prompt; write one a line" in said
+    message = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
+    assert "holds no prompt; write one a line" in message
 
 
-def test_sharded_weights_are_followed_from_their_index(own: Path) -> None:
+def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
     part = own / "model" / "transformer"
     whole = part / "diffusion_pytorch_model.safetensors"
     whole.rename(part / "a.safetensors")
@@ -138,7 +139,7 @@ def test_sharded_weights_are_followed_from_their_index(own: Path) -> None:
     assert missing(own / "model") == ["transformer/b.safetensors"]
 
 
-def test_preflight_says_what_a_node_would_have_to_fetch(own: Path) -> None:
+def test_preflight_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
     one = subject(TINY, paths(own), site_name=None)
     lines = [str(line) for line in request.paths(one)]
     assert all(line.startswith("pass") for line in lines)
@@ -149,7 +150,7 @@ def test_preflight_says_what_a_node_would_have_to_fetch(own: Path) -> None:
     assert "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors" in line.said
 
 
-def test_inputs_are_looked_into_without_torch(own: Path) -> None:
+def test_inputs_are_checked_without_torch(own: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from configs.load import load\n"
         "from configs.checks.paths import check_paths\n"
@@ -160,14 +161,14 @@ def test_inputs_are_looked_into_without_torch(own: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_tiny_flux_is_not_made_over_something_else(tmp_path: Path) -> None:
+def test_a_tiny_flux_is_not_made_in_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(ConfigError, match="is not empty"):
         make(tmp_path)
 
 
-def test_infer_needs_a_lora_that_is_there(own: Path, tuned: object) -> None:
-    run = getattr(tuned, "path")  # noqa: B009
+def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:
+    run = getattr(trained, "path")  # noqa: B009
     with pytest.raises(ConfigError, match=r"step 7: .* keeps none of it; it has 20, 40"):
         open_attempt(run, ["step=7"], kind="infer")
     with pytest.raises(ConfigError, match="prompts is empty"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from finetune.tiny_flux import make
-from tests.finetune.conftest import QUICK, TINY, carry_out, paths
+from tests.finetune.conftest import QUICK, TINY, paths, run_attempt
 from tests.real_runs import events, losses
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.test_pretrain import ONE, Jobs, end_at
@@ -45,7 +45,7 @@ def goes_on_to_the_bit(tunes: Jobs, job: str) -> None:
     assert run.attempts() == [1, 2]
     found = losses(run)
     assert sorted(found) == list(range(1, max(found) + 1))
-    whole = carry_out(TINY, [*asked(tunes), f"train.steps={max(found)}"])
+    whole = run_attempt(TINY, [*asked(tunes), f"train.steps={max(found)}"])
     assert losses(whole) == found
 
 

@@ -1,4 +1,4 @@
-"""The unmodified ai-toolkit, where `AI_TOOLKIT` names it, on a tiny random Flux."""
+"""Runs by the unmodified ai-toolkit that `AI_TOOLKIT` names, on a tiny random Flux."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A config that both engines take, with its model and images beside it."""
+    """Return a config that both engines accept, with its model and images beside it."""
     folder = tmp_path_factory.mktemp("job")
     make(folder / "tiny")
     return write_job(folder / "job.yaml", folder / "tiny")
@@ -37,20 +37,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(job: Path) -> RunFolder:
-    """The job done by ai-toolkit."""
+    """Return the run of the job by ai-toolkit."""
     logs = job.parent / "done"
     body(job, "engine=aitoolkit", logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
     return newest_run(logs)
 
 
-def test_the_shipped_list_of_keys_is_that_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_list_of_keys_matches_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AI_TOOLKIT")
     assert known_keys() == read_keys(Path(AI_TOOLKIT))
 
 
-def test_it_does_the_job_of_the_same_yaml_as_the_embedded_engine(
-    job: Path, done: RunFolder
-) -> None:
+def test_it_trains_from_the_same_yaml_as_the_embedded_engine(job: Path, done: RunFolder) -> None:
     logs = job.parent / "embedded"
     body(job, "engine=embedded", logs=logs, job="finetune")
     other = newest_run(logs)
@@ -67,7 +65,7 @@ def test_it_does_the_job_of_the_same_yaml_as_the_embedded_engine(
     }
 
 
-def test_its_first_step_is_unlogged_and_scheduled_saves_are_a_step_late(done: RunFolder) -> None:
+def test_its_first_step_is_not_logged_and_scheduled_saves_are_a_step_late(done: RunFolder) -> None:
     assert [r["step"] for r in steps(done) if "loss" not in r] == [1]
     assert [r["step"] for r in events(done, "saved")] == [6, 11, 12]
     assert [metadata_step(file) for file in sorted(done.lora.iterdir())] == [5, 10, 12]
@@ -83,7 +81,7 @@ def test_its_lora_is_read_by_diffusers(job: Path, done: RunFolder) -> None:
 
 @contextmanager
 def started(job: Path, logs: Path, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The job begun, and ended at the latest behind the `with`."""
+    """Start the job; end it when the `with` block ends."""
     logs.mkdir()
     with (logs / "out").open("wb") as out:
         running = subprocess.Popen(
@@ -97,13 +95,13 @@ def started(job: Path, logs: Path, *overrides: str) -> Iterator[subprocess.Popen
         yield running
     finally:
         if running.poll() is None:
-            # torchrun ends its rank at that, and the rank takes ai-toolkit with it.
+            # torchrun then ends its rank, and ai-toolkit dies with the rank.
             os.killpg(running.pid, signal.SIGINT)
             os.killpg(running.pid, signal.SIGINT)
             running.wait(60)
 
 
-def test_a_signal_stops_it_saved_and_it_goes_on_from_the_newest_whole_checkpoint(
+def test_a_signal_saves_and_stops_it_and_it_resumes_from_the_newest_whole_checkpoint(
     job: Path, tmp_path: Path
 ) -> None:
     logs = tmp_path / "logs"
@@ -117,7 +115,7 @@ def test_a_signal_stops_it_saved_and_it_goes_on_from_the_newest_whole_checkpoint
     assert paused == events(run, "saved")[-1]["step"] >= 8
     names = sorted(path.name for path in run.checkpoints.glob("step-*"))
     assert names[-1] == f"step-{paused:09d}"
-    # As it stands, ai-toolkit would take the file whose inode changed last, here the oldest.
+    # By itself, ai-toolkit would resume from the file whose inode changed last, here the oldest.
     for name in names[:-1]:
         (run.checkpoints / name / "lora.safetensors").chmod(0o640)
     older = int(names[-2].removeprefix("step-"))
@@ -125,8 +123,8 @@ def test_a_signal_stops_it_saved_and_it_goes_on_from_the_newest_whole_checkpoint
     body(run.path, f"train.steps={paused}", logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
     assert events(run, "started")[1]["step"] == older
     assert (run.checkpoints / f"{names[-1]}.damaged").is_dir()
-    stands = [r["step"] for r in valid(run.records()) if "drawn_images" not in r]
-    assert sorted(stands) == list(range(1, paused + 1))
+    recorded = [r["step"] for r in valid(run.records()) if "drawn_images" not in r]
+    assert sorted(recorded) == list(range(1, paused + 1))
     assert events(run, "done")[0]["step"] == paused
     seeds = [
         json.loads((run.attempt(n) / "aitoolkit" / "config.json").read_text())["config"]["process"][
@@ -135,7 +133,7 @@ def test_a_signal_stops_it_saved_and_it_goes_on_from_the_newest_whole_checkpoint
         for n in (1, 2)
     ]
     assert seeds[0] != seeds[1]
-    # It said itself which file it took up; the optimizer beside it is of the same save.
-    said = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
-    assert f"lora_{older:09d}.safetensors ####" in said
-    assert "Loading optimizer state" in said
+    # Its output names the file that it loaded; the optimizer beside it is from the same save.
+    output = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
+    assert f"lora_{older:09d}.safetensors ####" in output
+    assert "Loading optimizer state" in output

@@ -1,4 +1,4 @@
-"""What is made of an image is kept with its own caption, and made anew where either changes."""
+"""The cache keeps an image with its own caption, and encodes it again if either changes."""
 
 import threading
 from pathlib import Path
@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from configs.run.folder import RunFolder
 from finetune.native.cache import Cache, CaptionedImage, PromptText
-from tests.finetune.conftest import Tune
+from tests.finetune.conftest import TrainLora
 from tests.real_runs import losses
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -22,7 +22,7 @@ def example(folder: Path, name: str, caption: str) -> CaptionedImage:
     return CaptionedImage(caption, file)
 
 
-def test_an_edited_caption_image_or_setting_is_another_file(tmp_path: Path) -> None:
+def test_an_edited_caption_image_or_setting_gets_another_file(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", {"model": "a"})
     one = example(tmp_path, "a.png", "a dog")
     names = {cache.file(one), cache.file(example(tmp_path, "a.png", "a cat"))}
@@ -32,7 +32,7 @@ def test_an_edited_caption_image_or_setting_is_another_file(tmp_path: Path) -> N
     assert len(names) == 5
 
 
-def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+def test_existing_files_are_not_made_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", {})
     one, two = example(tmp_path, "a.png", "a dog"), example(tmp_path, "b.png", "a cat")
     assert cache.missing([one, two, one]) == [one, two]
@@ -54,32 +54,32 @@ def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:
         cache.wait_for([PromptText("never")], timeout_s=0)
 
 
-def test_every_latent_stands_in_a_file_with_the_embedding_of_its_own_caption(
-    tuned: RunFolder, flux: Path
+def test_every_latent_is_stored_with_the_embedding_of_its_own_caption(
+    trained: RunFolder, flux: Path
 ) -> None:
-    said = {}
-    for file in (tuned.path / "cache").glob("*.safetensors"):
+    cached = {}
+    for file in (trained.path / "cache").glob("*.safetensors"):
         with safe_open(str(file), framework="pt") as content:
-            note, names = content.metadata(), set(content.keys())
-        if "image" in note:
-            said[note["image"]] = note["text"]
+            metadata, names = content.metadata(), set(content.keys())
+        if "image" in metadata:
+            cached[metadata["image"]] = metadata["text"]
             assert names == {"latent.32", "prompt", "pooled"}
     captions = {
         file.with_suffix(".png").name: file.read_text().strip()
         for file in (flux / "images").glob("*.txt")
     }
     expected = {name: text.replace("[trigger]", "tiny subject") for name, text in captions.items()}
-    assert said == expected
+    assert cached == expected
 
 
-def test_a_resumed_run_encodes_only_what_was_edited(flux: Path, tune: Tune) -> None:
-    run = tune("train.steps=2")
+def test_a_resumed_run_encodes_only_what_was_edited(flux: Path, train_lora: TrainLora) -> None:
+    run = train_lora("train.steps=2")
     before = {file.name for file in (run.path / "cache").iterdir()}
     caption = flux / "images" / "00.txt"
     text = caption.read_text()
     try:
         caption.write_text("another word for [trigger]\n")
-        tune("train.steps=4", resumes=run)
+        train_lora("train.steps=4", resumes=run)
     finally:
         caption.write_text(text)
     after = {file.name for file in (run.path / "cache").iterdir()}
@@ -88,7 +88,9 @@ def test_a_resumed_run_encodes_only_what_was_edited(flux: Path, tune: Tune) -> N
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_captions_are_dropped_as_often_as_asked(share: float, tune: Tune, tuned: RunFolder) -> None:
-    run = tune(f"data.caption_dropout={share}", "train.steps=1")
-    same = losses(run)[1] == losses(tuned)[1]
+def test_captions_are_dropped_as_often_as_asked(
+    share: float, train_lora: TrainLora, trained: RunFolder
+) -> None:
+    run = train_lora(f"data.caption_dropout={share}", "train.steps=1")
+    same = losses(run)[1] == losses(trained)[1]
     assert same == (share == 0)

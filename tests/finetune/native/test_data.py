@@ -1,4 +1,4 @@
-"""Order, times, sizes and the loss are what their formulas say."""
+"""Batch order, times, image sizes, noise and the loss follow their formulas."""
 
 import math
 from collections import Counter
@@ -30,11 +30,11 @@ def test_an_epoch_shows_every_item_and_a_batch_holds_one_size(
     assert all(len({sizes[item] for item in each}) == 1 for each in batches)
     seen = Counter(item for each in batches for item in each)
     assert set(seen) == set(range(len(sizes)))
-    # Only what fills up the last batch of a size is seen again.
+    # Only the items that fill up the last batch of a size are repeated.
     assert sum(seen.values()) - len(sizes) < batch * len(set(sizes))
 
 
-def test_order_and_draws_depend_on_seed_and_number_alone() -> None:
+def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
     one, two = (BatchOrder([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
     assert [one.batch(step) for step in (9, 1)] == [two.batch(step) for step in (1, 9)][::-1]
     settings = {"shape": (16, 4, 4), "timesteps": "sigmoid", "dropout": 0.5}
@@ -44,7 +44,7 @@ def test_order_and_draws_depend_on_seed_and_number_alone() -> None:
     assert a.t != c.t
 
 
-def test_times_have_the_densities_that_are_asked_for() -> None:
+def test_times_have_the_configured_densities() -> None:
     middles = [(k + 0.5) / 1000 for k in range(1000)]
     sigmoid = [flow_time(u, "sigmoid", tokens=1) for u in middles]
     logits = torch.tensor([math.log(t / (1 - t)) for t in sigmoid])
@@ -82,7 +82,7 @@ def test_fitted_sizes_are_whole_tokens_within_the_area(
 
 
 class Perfect(torch.nn.Module):
-    """Knows the noise and the latent, and answers with a velocity that is off by `off`."""
+    """Predicts the exact velocity plus `off`."""
 
     def __init__(self, batch: LatentBatch, off: float) -> None:
         super().__init__()
@@ -94,13 +94,13 @@ class Perfect(torch.nn.Module):
         self.given = given
         v = self._batch.noise - self._batch.latent
         count, channels, height, width = v.shape
-        # Tokens run along rows; within one, channels before the 2 x 2 of their places.
+        # Tokens are in row order; in a token, channels come before the 2 x 2 positions.
         tokens = v.reshape(count, channels, height // 2, 2, width // 2, 2)
         packed = tokens.permute(0, 2, 4, 1, 3, 5).reshape(count, -1, channels * 4)
         return (packed + self._off,)
 
 
-def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
+def test_the_loss_is_the_mean_squared_error_of_noise_minus_latent() -> None:
     batch = LatentBatch(
         latent=torch.randn(2, 16, 4, 6),
         noise=torch.randn(2, 16, 4, 6),
@@ -121,10 +121,10 @@ def test_the_loss_is_the_mean_square_of_noise_less_latent() -> None:
     assert torch.equal(given["hidden_states"][1, 0, :4], batch.noise[1, 0, :2, :2].flatten())
 
 
-def test_the_noise_of_a_seed_is_drawn_on_the_cpu_and_fits_the_canvas() -> None:
-    canvas = ImageSpec(width=64, height=32, steps=1, guidance=1.0)
-    noise = initial_noise(7, canvas)
+def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:
+    spec = ImageSpec(width=64, height=32, steps=1, guidance=1.0)
+    noise = initial_noise(7, spec)
     assert noise.shape == (1, 16, 4, 8)
     assert noise.device.type == "cpu"
-    assert torch.equal(noise, initial_noise(7, canvas))
-    assert not torch.equal(noise, initial_noise(8, canvas))
+    assert torch.equal(noise, initial_noise(7, spec))
+    assert not torch.equal(noise, initial_noise(8, spec))

@@ -1,4 +1,4 @@
-"""LoRA files of others keep their scale, and 8-bit moments are kept to the bit."""
+"""LoRA files of other programs keep their scale; 8-bit moments survive a checkpoint exactly."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def transformer(flux: Path) -> FluxTransformer2DModel:
 
 
 @torch.no_grad()
-def answer(transformer: FluxTransformer2DModel) -> torch.Tensor:
+def output(transformer: FluxTransformer2DModel) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     settings = transformer.config
     return transformer(
@@ -40,8 +40,8 @@ def answer(transformer: FluxTransformer2DModel) -> torch.Tensor:
     )[0]
 
 
-def test_alpha_of_a_foreign_file_counts(flux: Path, tmp_path: Path) -> None:
-    """A file of rank 4 and alpha 2 does what one does whose B is halved."""
+def test_alpha_in_a_file_of_another_program_is_applied(flux: Path, tmp_path: Path) -> None:
+    """A file with rank 4 and alpha 2 equals one whose B is halved."""
     tensors = load_file(flux / "assistant.safetensors")
     halved = {key: t / 2 if ".lora_B." in key else t for key, t in tensors.items()}
     alphas = {
@@ -56,30 +56,30 @@ def test_alpha_of_a_foreign_file_counts(flux: Path, tmp_path: Path) -> None:
         folder = flux / "model" / "transformer"
         network = FluxTransformer2DModel.from_pretrained(folder).eval()
         load_lora(network, tmp_path / f"{file}.safetensors", scale=1.0)
-        found.append(answer(network))
+        found.append(output(network))
     assert torch.allclose(*found, atol=1e-6)
 
 
-def test_only_the_learned_lora_takes_gradients_whichever_counts(
+def test_only_the_learned_lora_takes_gradients_whichever_is_active(
     transformer: FluxTransformer2DModel,
 ) -> None:
-    base = answer(transformer)
+    base = output(transformer)
     weights = add_learned(transformer, Lora(rank=2), seed=0)
-    assert torch.equal(answer(transformer), base), "B is zero before training"
+    assert torch.equal(output(transformer), base), "B is zero before training"
     for parameter in weights.parameters():
         parameter.data += 0.1
-    changed = answer(transformer)
+    changed = output(transformer)
     assert not torch.equal(changed, base)
     with active(transformer, after=(LEARNED,)):
-        assert torch.equal(answer(transformer), base)
-    assert torch.equal(answer(transformer), changed)
+        assert torch.equal(output(transformer), base)
+    assert torch.equal(output(transformer), changed)
     activate(transformer)
     trained = {name for name, p in transformer.named_parameters() if p.requires_grad}
     assert len(trained) == len(list(weights.parameters()))
     assert all(f".{LEARNED}." in name for name in trained)
 
 
-def test_8_bit_moments_come_back_from_a_checkpoint_to_the_bit(
+def test_8_bit_moments_are_restored_from_a_checkpoint_to_the_bit(
     transformer: FluxTransformer2DModel, tmp_path: Path
 ) -> None:
     weights = add_learned(transformer, Lora(rank=32), seed=0)

@@ -1,4 +1,4 @@
-"""Several ranks train one LoRA: the same bits on each, and what one rank would have learned."""
+"""Several ranks train one LoRA: with the same bits on each, and as one rank would."""
 
 import re
 from pathlib import Path
@@ -8,15 +8,15 @@ import torch
 from safetensors.torch import load_file
 
 from configs.run.folder import RunFolder
-from tests.finetune.conftest import QUICK, TINY, Tune, paths
+from tests.finetune.conftest import QUICK, TINY, TrainLora, paths
 from tests.real_runs import events, losses, opened, torchrun
 
 pytestmark = pytest.mark.xdist_group("flux")
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks(flux: Path, tune: Tune) -> RunFolder:
-    """The run of the other tests on two ranks of two microbatches each."""
+def on_two_ranks(flux: Path, train_lora: TrainLora) -> RunFolder:
+    """Return the run of the other tests on two ranks with two microbatches each."""
     changes = ["train.steps=20", "train.micro_batch=1"]
     run = opened(TINY, [*paths(flux), *QUICK, *changes], kind="finetune", gpus=2)
     torchrun(run, ranks=2, engine="finetune")
@@ -25,27 +25,27 @@ def on_two_ranks(flux: Path, tune: Tune) -> RunFolder:
 
 def test_ranks_hold_the_same_bits_after_every_save(on_two_ranks: RunFolder) -> None:
     logs = sorted((on_two_ranks.attempt(1) / "ranks").glob("rank-*.log"))
-    said = [re.findall(r"lora after step (\d+): (\w+)", log.read_text()) for log in logs]
-    assert len(said) == 2
-    assert said[0] == said[1]
-    assert [step for step, _ in said[0]] == ["20"]
+    hashes = [re.findall(r"lora after step (\d+): (\w+)", log.read_text()) for log in logs]
+    assert len(hashes) == 2
+    assert hashes[0] == hashes[1]
+    assert [step for step, _ in hashes[0]] == ["20"]
 
 
-def test_two_ranks_learn_what_one_rank_learns(on_two_ranks: RunFolder, tuned: RunFolder) -> None:
-    one, two = losses(tuned), losses(on_two_ranks)
+def test_two_ranks_learn_the_same_as_one(on_two_ranks: RunFolder, trained: RunFolder) -> None:
+    one, two = losses(trained), losses(on_two_ranks)
     assert two == pytest.approx({step: one[step] for step in two}, rel=1e-4)
     name = "step-000000020.safetensors"
-    tensors, others = load_file(tuned.lora / name), load_file(on_two_ranks.lora / name)
-    apart = torch.cat([(tensors[key] - others[key]).flatten() for key in tensors]).norm()
-    whole = torch.cat([tensor.flatten() for tensor in tensors.values()]).norm()
-    assert apart < 1e-3 * whole
+    tensors, others = load_file(trained.lora / name), load_file(on_two_ranks.lora / name)
+    distance = torch.cat([(tensors[key] - others[key]).flatten() for key in tensors]).norm()
+    norm = torch.cat([tensor.flatten() for tensor in tensors.values()]).norm()
+    assert distance < 1e-3 * norm
 
 
-def test_ranks_share_the_samples_and_the_strata(on_two_ranks: RunFolder, tuned: RunFolder) -> None:
+def test_ranks_share_samples_and_evaluation(on_two_ranks: RunFolder, trained: RunFolder) -> None:
     assert events(on_two_ranks) == ["started", "evaluated", "saved", "evaluated", "done"]
     assert all(on_two_ranks.prompt_sample(prompt, 20).is_file() for prompt in range(2))
     gains = [
         [record["validation_gain"] for record in run.records() if "validation_gain" in record][1]
-        for run in (tuned, on_two_ranks)
+        for run in (trained, on_two_ranks)
     ]
     assert gains[1] == pytest.approx(gains[0], rel=1e-3)

@@ -1,4 +1,4 @@
-"""Who trains: what the config says, who trained before, else what the site has."""
+"""The engine of a run: from the config, else from earlier attempts, else from the site."""
 
 from pathlib import Path
 
@@ -21,25 +21,25 @@ def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolde
     return opened(TINY, paths(flux), kind="finetune")
 
 
-def engine(run: RunFolder, asked: str = "auto") -> str:
+def engine(run: RunFolder, configured: str = "auto") -> str:
     config = run.config()
     assert isinstance(config, Finetune)
-    return engine_of(run, config.model_copy(update={"engine": asked}))
+    return engine_of(run, config.model_copy(update={"engine": configured}))
 
 
-def test_auto_is_ai_toolkit_where_the_site_names_it(
+def test_auto_is_ai_toolkit_if_the_site_names_it(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert engine(run) == "embedded"
-    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    monkeypatch.setenv("AI_TOOLKIT", "/some/folder")
     assert engine(run) == "aitoolkit"
     assert engine(run, "embedded") == "embedded"
 
 
-def test_auto_leaves_several_gpus_to_the_engine_that_can_use_them(
+def test_auto_uses_the_embedded_engine_for_several_gpus(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    monkeypatch.setenv("AI_TOOLKIT", "/some/folder")
     config = run.config()
     assert isinstance(config, Finetune)
     two = config.resources.model_copy(update={"gpus_per_node": 2, "ranks_per_node": None})
@@ -50,11 +50,11 @@ def test_a_resumed_run_keeps_the_engine_that_trained_it(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.note(1, engine="embedded")
-    monkeypatch.setenv("AI_TOOLKIT", "/some/where")
+    monkeypatch.setenv("AI_TOOLKIT", "/some/folder")
     assert engine(run) == "embedded"
 
 
-def test_a_run_of_another_kind_is_sent_elsewhere(
+def test_a_run_of_another_kind_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
