@@ -1,10 +1,10 @@
-"""Where |g_k|^2 is read off while gradients are on their way to be summed, at next to no cost.
+"""Read |g_k|^2 of single microbatches before their gradients are summed, at almost no cost.
 
-What is seen is before clipping and in float32; it holds the factors that the loss was multiplied
-by. Each tap sees the microbatches that the layout has anyway.
+The norms are taken before clipping and in float32, and include the factors that the loss was
+multiplied by. Each hook observes the microbatches that the layout has anyway.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,61 +18,61 @@ from configs.errors import ConfigError
 from train.engine.gradients import sum_of_squares
 
 
-class GradientHook(Protocol):
-    """Sees the gradients of this rank's microbatches before they are summed with others."""
+class GradientHook:
+    """Sums |g_k|^2 over the microbatches of this rank, before gradients are summed."""
+
+    def __init__(self, network: nn.Module) -> None:
+        device = next(network.parameters()).device
+        self._squares = torch.zeros((), dtype=torch.float64, device=device)
 
     def after_backward(self) -> None:
-        """A backward is over."""
+        """Process the gradients of a microbatch; call this after each backward pass."""
 
     def restore_gradients(self) -> None:
-        """All of a step are: the gradients stand where the optimizer looks for them."""
+        """Make the sum of gradients available to the optimizer; call this once per step."""
 
     def take_squares(self) -> Tensor:
-        """The sum of |g_k|^2 over this rank's microbatches since last asked, in float64."""
-        ...
+        """Return the sum of |g_k|^2 since the last call, in float64, and reset it."""
+        taken = self._squares.clone()
+        self._squares.zero_()
+        return taken
 
 
-class AccumulationHook:
-    """On one rank: every microbatch's gradient is seen before it is added to the others.
+class AccumulationHook(GradientHook):
+    """On one rank: reads the gradient of each microbatch before adding it to the sum.
 
-    Gradients are added here and not by autograd, which leaves no trace of the single one. It
-    takes the memory of one more set of gradients.
+    The gradients are added here instead of by autograd, which keeps only their sum. This takes
+    the memory of one more set of gradients.
     """
 
     def __init__(self, network: nn.Module) -> None:
+        super().__init__(network)
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._sum: dict[nn.Parameter, Tensor] = {}
-        self._squares = torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
 
     def after_backward(self) -> None:
-        """Add the gradients to those before, and take them out of autograd's way."""
-        with_gradient = [p for p in self._parameters if p.grad is not None]
-        fresh = [p.grad for p in with_gradient if p.grad is not None]
-        self._squares += sum_of_squares(fresh)
-        known = [(p, g) for p, g in zip(with_gradient, fresh, strict=True) if p in self._sum]
+        """Add the gradients to the sum and clear them, so that autograd starts from zero."""
+        fresh = {p: p.grad for p in self._parameters if p.grad is not None}
+        self._squares += sum_of_squares(list(fresh.values()))
+        known = [p for p in fresh if p in self._sum]
         if known:
-            torch._foreach_add_([self._sum[p] for p, _ in known], [g for _, g in known])
-        for parameter, gradient in zip(with_gradient, fresh, strict=True):
+            torch._foreach_add_([self._sum[p] for p in known], [fresh[p] for p in known])
+        for parameter, gradient in fresh.items():
             self._sum.setdefault(parameter, gradient)
             parameter.grad = None
 
     def restore_gradients(self) -> None:
-        """Give the parameters the sums."""
+        """Assign the sums to the parameters."""
         for parameter, gradient in self._sum.items():
             parameter.grad = gradient
         self._sum = {}
 
-    def take_squares(self) -> Tensor:
-        """The sum of |g_k|^2 since last asked."""
-        return _taken(self._squares)
 
-
-class DDPHook:
-    """Under DDP: every bucket of this rank's gradients is seen before the all-reduce."""
+class DDPHook(GradientHook):
+    """Under DDP: reads every bucket of this rank's gradients before the all-reduce."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
-        device = next(model.parameters()).device
-        self._squares = torch.zeros((), dtype=torch.float64, device=device)
+        super().__init__(model)
         model.register_comm_hook(model.process_group, self._reduce)
 
     def _reduce(
@@ -81,23 +81,12 @@ class DDPHook:
         self._squares += sum_of_squares([bucket.buffer()])
         return allreduce_hook(group, bucket)
 
-    def after_backward(self) -> None:
-        """Nothing is left to do."""
 
-    def restore_gradients(self) -> None:
-        """Nothing is left to do."""
-
-    def take_squares(self) -> Tensor:
-        """The sum of |g_k|^2 since last asked."""
-        return _taken(self._squares)
-
-
-class FSDPHook:
-    """Under FSDP2 and HSDP: what this rank gives to every reduce-scatter is its whole gradient."""
+class FSDPHook(GradientHook):
+    """Under FSDP2 and HSDP: reads the input of every reduce-scatter, this rank's whole gradient."""
 
     def __init__(self, network: nn.Module) -> None:
-        device = next(network.parameters()).device
-        self._squares = torch.zeros((), dtype=torch.float64, device=device)
+        super().__init__(network)
         for part in network.modules():
             if isinstance(part, FSDPModule):
                 if not hasattr(part, "set_custom_reduce_scatter"):
@@ -107,19 +96,9 @@ class FSDPHook:
                     )
                 part.set_custom_reduce_scatter(_ObservedReduceScatter(self._squares))
 
-    def after_backward(self) -> None:
-        """Nothing is left to do."""
-
-    def restore_gradients(self) -> None:
-        """Nothing is left to do."""
-
-    def take_squares(self) -> Tensor:
-        """The sum of |g_k|^2 since last asked."""
-        return _taken(self._squares)
-
 
 class _ObservedReduceScatter(DefaultReduceScatter):
-    """A reduce-scatter that adds the squares of its input to a number, on its own stream."""
+    """A reduce-scatter that adds the squares of its input to `total`, on its own stream."""
 
     def __init__(self, total: Tensor) -> None:
         self._total = total
@@ -137,15 +116,9 @@ class _ObservedReduceScatter(DefaultReduceScatter):
 
 
 def make_hook(model: nn.Module, network: nn.Module) -> GradientHook:
-    """The tap of a network's layout; `model` is `network` in its parallel wrapping."""
+    """Return the hook for the layout of `model`, which is `network` in its parallel wrapping."""
     if isinstance(model, DistributedDataParallel):
         return DDPHook(model)
     if isinstance(model, FSDPModule):
         return FSDPHook(network)
     return AccumulationHook(network)
-
-
-def _taken(total: Tensor) -> Tensor:
-    taken = total.clone()
-    total.zero_()
-    return taken

@@ -1,7 +1,7 @@
-"""Microbatches drawn for a measurement of the gradient's noise: from one bin of t, or from all.
+"""Draw microbatches for measuring the gradient's noise, from one bin of t or from all of t.
 
-They are independent of one another and of the training's own, each of exactly as many images as
-was asked for, and depend on the seed, the step and their number alone.
+They are independent of one another and of the training's own microbatches. Each has exactly the
+requested number of images and depends only on the seed, the step and its number.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,20 @@ from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, probe_generator
 from train.diffusion.timesteps import Bins, Density, Time, TimeSampler
 
-# The time of an image from a uniform number of its own and its place in the microbatch.
+# Returns the time of an image, given a uniform number and the image's position in the stream.
 Times = Callable[[float, int], Time]
 
 
+def bin_weights(config: Pretrain, bins: Bins) -> list[float]:
+    """Return the share of the objective's density of t in each bin."""
+    return bins.weights(_density(config)).tolist()
+
+
 def binned_times(config: Pretrain, bins: Bins, k: int) -> Times:
-    """Times by the density within bin `k`."""
-    density = Density(objective=config.objective, shift=time_shift(config))
+    """Return times drawn from the density within bin `k`."""
+    density = _density(config)
     low, high = (density.cdf(float(edge)) for edge in bins.edges[k : k + 2])
-    # Halving ends a rounding beyond an edge: no time may fall into the next bin.
+    # Bisection ends within rounding of an edge: keep every time out of the next bin.
     inside = np.nextafter(np.float32(bins.edges[k + 1]), np.float32(0))
     return lambda u, position: Time(
         t=float(np.clip(density.quantile(low + u * (high - low)), bins.edges[k], inside))
@@ -35,16 +40,19 @@ def binned_times(config: Pretrain, bins: Bins, k: int) -> Times:
 
 
 def all_times(config: Pretrain) -> Times:
-    """Times by the objective's own sampler, a microbatch being of whole groups of strata."""
-    shift, seed = time_shift(config), config.seed
-    density = Density(objective=config.objective, shift=shift)
-    sampler = TimeSampler(config.objective, shift=shift, seed=seed)
+    """Return times drawn by the objective's own sampler; a microbatch holds whole strata groups."""
+    density = _density(config)
+    sampler = TimeSampler(config.objective, shift=time_shift(config), seed=config.seed)
     return lambda u, position: sampler.time(u, t=density.quantile(u), position=position)
+
+
+def _density(config: Pretrain) -> Density:
+    return Density(objective=config.objective, shift=time_shift(config))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseMicrobatches:
-    """Draws microbatches of `images` images each from a share of a training set."""
+    """Draws microbatches of `images` images each from a `share` of a training set."""
 
     source: Source
     config: Pretrain
@@ -53,15 +61,15 @@ class NoiseMicrobatches:
     share: float = 1.0
 
     def batch(self, times: Times, *, step: int, number: int) -> Microbatch:
-        """Microbatch `number` at `step`: images with replacement, variants and noise anew."""
-        data, chance = self.config.data, probe_generator(self.seed, step, number)
-        indices = self._among[chance.integers(len(self._among), size=self.images)]
-        u, drop, flip = chance.random((3, self.images))
-        noise = chance.standard_normal(
+        """Return microbatch `number` at `step`; its images are drawn with replacement."""
+        data, generator = self.config.data, probe_generator(self.seed, step, number)
+        indices = self._candidates[generator.integers(len(self._candidates), size=self.images)]
+        u, drop, flip = generator.random((3, self.images))
+        noise = generator.standard_normal(
             (self.images, data.channels, data.size, data.size), dtype=np.float32
         )
         drawn = [
-            self._drawn(int(index), number * self.images + n, flips=bool(flip[n] < 0.5))
+            self._augmented(int(index), number * self.images + n, flips=bool(flip[n] < 0.5))
             for n, index in enumerate(indices)
         ]
         labels = np.array([label for _, label in drawn])
@@ -76,12 +84,14 @@ class NoiseMicrobatches:
         )
 
     @cached_property
-    def _among(self) -> NDArray[np.int64]:
-        """The images of the share; a smaller share's are among a larger one's."""
+    def _candidates(self) -> NDArray[np.int64]:
+        """The indices in the share; a larger share contains every smaller one."""
         size = len(self.source)
         return epoch_order(self.seed, 0, size)[: max(1, round(self.share * size))]
 
-    def _drawn(self, index: int, position: int, *, flips: bool) -> tuple[NDArray[np.float32], int]:
+    def _augmented(
+        self, index: int, position: int, *, flips: bool
+    ) -> tuple[NDArray[np.float32], int]:
         flip = self.config.data.flip and flips
-        variant = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
-        return self.source.augmented(index, variant)
+        augmentation = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
+        return self.source.augmented(index, augmentation)

@@ -1,12 +1,13 @@
-"""One attempt at measuring the gradient's noise over saved checkpoints: to its last event.
+"""Measure the gradient's noise at saved checkpoints: one attempt, to its last event.
 
-Every sample is a record once it is made, so a kill loses the one under way. From the records
-comes `gns.csv`, a row per sample with its runtime.
+Every finished sample is a record, so a kill loses only the sample in progress. `gns.csv` is
+written from the records, with one row per sample and its runtime.
 """
 
 import argparse
 import csv
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from train.engine.distributed import (
 from train.engine.environment import versions
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
-from train.gradient_noise.samples import Samples, Unit
+from train.gradient_noise.samples import NoiseSample, OfflineNoise
 
 _COLUMNS = (
     "checkpoint", "bin", "t_low", "t_high", "weight", "repeat", "b", "k", "share",
@@ -40,25 +41,25 @@ _COLUMNS = (
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m train gns CHECKPOINTS [key=value ...]`."""
+    """Carry out `python -m train gns CHECKPOINTS [key=value ...]`."""
     parser = argparse.ArgumentParser(
         prog="python -m train gns",
-        description="Measure the gradient noise scale of saved checkpoints, as jobs/gns.sbatch "
-        "does; alone or under torchrun. Example: python -m train gns logs/RUN samples=50",
+        description="Measure the gradient noise scale at saved checkpoints, as jobs/gns.sbatch "
+        "does; with or without torchrun. Example: python -m train gns logs/RUN samples=50",
     )
     parser.add_argument(
         "checkpoints",
         nargs="+",
         metavar="CHECKPOINTS",
         help="a pretraining run, some of its checkpoints/step-*, a config of published weights, "
-        "or the run of this kind to resume; and key=value (configs schema gns)",
+        "or a gns run to resume; then key=value (configs schema gns)",
     )
     words = parser.parse_args(arguments).checkpoints
     changes = [word for word in words if "=" in word and not Path(word).exists()]
-    source, more = _source([Path(word) for word in words if word not in changes])
+    source, steps = _source([Path(word) for word in words if word not in changes])
     ranks = read_ranks()
     folder = broadcast_str_before_init(
-        ranks, lambda: str(open_attempt(source, [*more, *changes], kind="gns") or "")
+        ranks, lambda: str(open_attempt(source, [*steps, *changes], kind="gns") or "")
     )
     if not folder:
         return 0
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _source(paths: list[Path]) -> tuple[Path, list[str]]:
-    """The run or config that paths name, and the steps of it where they are checkpoints."""
+    """Return the run or config that `paths` name; for checkpoints, also an override of `steps`."""
     if not paths:
         raise ConfigError("name a pretraining run, its checkpoints, or a config")
     runs = {path.resolve().parent.parent for path in paths}
@@ -83,63 +84,63 @@ def _source(paths: list[Path]) -> tuple[Path, list[str]]:
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at measuring; the exit code (0 whenever the run folder is in order)."""
+    """Carry out an attempt at measuring. Return 0 if it leaves the run folder in order."""
     return run_attempt(run, NoiseRun, _run, number=number)
 
 
 def _run(attempt: Attempt[NoiseRun]) -> None:
-    run, config, ranks, watch = attempt.run, attempt.config, attempt.ranks, attempt.stop_signals
+    run, config, ranks, signals = attempt.run, attempt.config, attempt.ranks, attempt.stop_signals
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
-        samples = Samples(config, ranks)
-        units = samples.units()
-        made = from_rank_0(len(_made(run)) if ranks.rank == 0 else None)
-        assert isinstance(made, int)
+        noise = OfflineNoise(config, ranks)
+        samples = noise.samples()
+        done = from_rank_0(len(_recorded(run)) if ranks.rank == 0 else None)
+        assert isinstance(done, int)
         metrics = attempt.open_metrics()
-        metrics.event("started", **_progress(made, config))
-        request = StopRequest(max_over_ranks(watch.request()))
-        while made < len(units) and request is StopRequest.GO_ON:
-            sample = samples.make(units[made])
-            made += 1
-            metrics.measurement(_progress(made, config) | {"gns_sample": sample})
-            if _is_last_of_group(units, made):
+        metrics.event("started", **_progress(done, config))
+        request = StopRequest(max_over_ranks(signals.request()))
+        while done < len(samples) and request is StopRequest.GO_ON:
+            fields = noise.measure(samples[done])
+            done += 1
+            metrics.measurement(_progress(done, config) | {"gns_sample": fields})
+            if _is_last_of_group(samples, done):
                 _save(run, ranks)
-                metrics.event("saved", **_progress(made, config))
-                log.info("%d of %d samples", made, len(units))
-            request = StopRequest(max_over_ranks(watch.request()))
+                metrics.event("saved", **_progress(done, config))
+                log.info("%d of %d samples", done, len(samples))
+            request = StopRequest(max_over_ranks(signals.request()))
         if request is not StopRequest.LEAVE:
             _save(run, ranks)
-            request = StopRequest.GO_ON if made == len(units) else request
-        finish(metrics, request, _progress(made, config))
+            request = StopRequest.GO_ON if done == len(samples) else request
+        finish(metrics, request, _progress(done, config))
 
 
-def _is_last_of_group(units: list[Unit], made: int) -> bool:
-    """Whether the sample just made is the last of its bin and checkpoint."""
-    last = units[made - 1]
-    return made == len(units) or (units[made].step, units[made].k) != (last.step, last.k)
+def _is_last_of_group(samples: list[NoiseSample], done: int) -> bool:
+    """Return whether the last finished sample is the last of its bin and checkpoint."""
+    if done == len(samples):
+        return True
+    last, following = samples[done - 1], samples[done]
+    return (following.step, following.k) != (last.step, last.k)
 
 
-def _made(run: RunFolder) -> list[dict[str, Any]]:
-    """The samples recorded so far, in order, up to the first that is missing."""
-    told = {r["step"]: r["gns_sample"] for r in valid(run.records()) if "gns_sample" in r}
-    found: list[dict[str, Any]] = []
-    while len(found) + 1 in told:
-        found.append(told[len(found) + 1])
-    return found
+def _recorded(run: RunFolder) -> list[dict[str, Any]]:
+    """Return the recorded samples in order, up to the first that is missing."""
+    by_step = {r["step"]: r["gns_sample"] for r in valid(run.records()) if "gns_sample" in r}
+    steps = itertools.takewhile(by_step.__contains__, itertools.count(1))
+    return [by_step[step] for step in steps]
 
 
 def _save(run: RunFolder, ranks: Ranks) -> None:
-    """Write the csv of all samples, by rank 0."""
+    """Write `gns.csv` with all samples, on rank 0."""
     if ranks.rank:
         return
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    for sample in _made(run):
+    for sample in _recorded(run):
         noise = noise_of(sample["small"], sample["big"], count=sample["k"], batch=sample["b"])
         writer.writerow(sample | {"g2": noise.g2, "s": noise.s})
     replace_file(run.path / "gns.csv", out.getvalue())
 
 
-def _progress(made: int, config: NoiseRun) -> dict[str, int]:
-    return {"step": made, "images": made * config.count * config.batch}
+def _progress(done: int, config: NoiseRun) -> dict[str, int]:
+    return {"step": done, "images": done * config.count * config.batch}

@@ -1,4 +1,4 @@
-"""What a training run learns of its gradients' noise, step by step, and says once an interval."""
+"""Measure the noise of the gradients of every training step; report it once per interval."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from torch import Tensor
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.loader import Microbatch
-from train.diffusion.objective import time_shift
-from train.diffusion.timesteps import Bins, Density
+from train.diffusion.timesteps import Bins
 from train.engine.distributed import sum_over_ranks
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import GradientHook
+from train.gradient_noise.microbatches import bin_weights
 from train.gradient_noise.per_bin import WholeModelNoise
 
 
 class OnlineNoise:
-    """Sums |g_k|^2 and |g|^2 over the steps of an interval, and the Gram matrices by bins.
+    """Sums |g_k|^2, |g|^2 and the Gram matrices by bins over the steps of an interval.
 
-    A step that is left out, as its gradients overflowed fp16, is left out here too. Ranks sum
-    theirs when an interval ends.
+    A step that is skipped because its gradients overflowed fp16 is left out here too. The ranks
+    add up their sums at the end of an interval.
     """
 
     def __init__(
@@ -37,35 +37,34 @@ class OnlineNoise:
         self.hook, self.whole = hook, whole
         self._gram = gram
         if config.gns.bins is not None:
-            density = Density(objective=config.objective, shift=time_shift(config))
-            self._weights = Bins(count=config.gns.bins).weights(density).tolist()
+            self._weights = bin_weights(config, Bins(count=config.gns.bins))
         self._norms = torch.zeros(2, dtype=torch.float64, device=device)
         self._grams = torch.zeros_like(self._gram.sums) if self._gram else self._norms[:0]
         self._steps = self._skipped = 0
 
     def discard(self) -> None:
-        """A backward was thrown away."""
+        """Forget a backward pass whose gradients were thrown away."""
         self.hook.take_squares()
 
     def before_forward(self) -> None:
-        """A microbatch's forward is next."""
+        """Prepare for the forward pass of a microbatch."""
         if self._gram:
             self._gram.before_forward()
 
     def after_backward(self, batch: Microbatch, *, factor: float) -> None:
-        """Its backward is over; each loss was multiplied by `factor` (and by its weight)."""
+        """Add a microbatch whose losses were multiplied by `factor` (and by their weights)."""
         self.hook.after_backward()
         if self._gram:
             self._gram.after_backward(batch.t, batch.weight, factor=factor)
 
     def finish_step(self, squares: Tensor, *, scale: float, counted: bool) -> None:
-        """All microbatches are summed to a gradient whose squared norm is `squares`.
+        """Add a step whose gradient has the squared norm `squares`, unless it is not `counted`.
 
-        Gradients are `scale` times their worth; a step that is not `counted` is forgotten.
+        The gradients are scaled by `scale`, the loss scale of fp16.
         """
         small = self.hook.take_squares()
         if counted:
-            # On one rank each microbatch has its part of the mean for its gradient.
+            # On one rank the gradient of a microbatch is its part of the mean over the step.
             parts = self._layout.accumulation if self._layout.data_ranks == 1 else 1
             factor = (parts / scale) ** 2 / self._layout.noise_count
             self._norms += torch.stack([small * factor, squares / scale**2])
@@ -78,9 +77,12 @@ class OnlineNoise:
                 self._grams += sums
 
     def fields(self) -> dict[str, Any]:
-        """The interval's means over its steps, for its record; begins anew."""
+        """Return the means over the steps of the interval as record fields, and reset them.
+
+        Collective: every rank must call this.
+        """
         steps, skipped = self._steps, self._skipped
-        told = sum_over_ranks(torch.cat([self._norms, self._grams])).tolist()
+        sums = sum_over_ranks(torch.cat([self._norms, self._grams])).tolist()
         self._norms.zero_()
         self._grams.zero_()
         self._steps = self._skipped = 0
@@ -90,17 +92,17 @@ class OnlineNoise:
             "k": self._layout.noise_count,
             "b": self._layout.noise_batch,
             "steps": steps,
-            "small": told[0] / steps,
-            "big": told[1] / steps / self._layout.world,  # every rank has the same
+            "small": sums[0] / steps,
+            "big": sums[1] / steps / self._layout.world,  # equal on every rank
         }
         if skipped:
             found["skipped"] = skipped
         if self._gram:
-            found |= self._binned(told[2:])
+            found |= self._gram_fields(sums[2:])
         return {"gns": found}
 
-    def _binned(self, sums: list[float]) -> dict[str, Any]:
-        """The sums of the Gram matrices by name."""
+    def _gram_fields(self, sums: list[float]) -> dict[str, Any]:
+        """Return the sums of the Gram matrices by name."""
         *parts, products, pairs = sums
         names = ("products", "pairs", "squares", "counts")
         n = len(parts) // len(names)

@@ -1,4 +1,4 @@
-"""Samples over saved checkpoints: the same on any number of ranks, after a kill, and unbiased."""
+"""Noise samples at saved checkpoints are unbiased, and equal on any number of ranks and resumed."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks
 from train.gradient_noise.microbatches import NoiseMicrobatches, binned_times
-from train.gradient_noise.samples import Samples, Unit, config_of_noise
+from train.gradient_noise.samples import NoiseSample, OfflineNoise, measured_config
 from train.model.build import build_network
 from train.pretrain.run import attempt as pretrain
 
@@ -48,27 +48,27 @@ def run(logs: Path) -> RunFolder:
     return found
 
 
-def samples(folder: RunFolder) -> list[dict]:
+def recorded(folder: RunFolder) -> list[dict]:
     return [record["gns_sample"] for record in folder.records() if "gns_sample" in record]
 
 
 @pytest.fixture(scope="module")
 def measured(run: RunFolder, logs: Path) -> RunFolder:
-    """Two of the checkpoints, by one rank."""
+    """A measurement of two of the checkpoints, on one rank."""
     chosen = [str(run.checkpoints / f"step-{step:09d}") for step in (4, 2)]
     assert main(["gns", *chosen, *FEW]) == 0
     return newest_run(logs)
 
 
 def test_every_checkpoint_bin_and_repetition_is_a_sample_and_a_row(measured: RunFolder) -> None:
-    told = samples(measured)
-    assert [(s["checkpoint"], s.get("bin"), s["repeat"]) for s in told] == [
+    samples = recorded(measured)
+    assert [(s["checkpoint"], s.get("bin"), s["repeat"]) for s in samples] == [
         (step, k, repeat) for step in (2, 4) for k in (None, 0, 1) for repeat in range(3)
     ]
-    assert sum(s["weight"] for s in told if s.get("bin") is not None) == pytest.approx(6)
+    assert sum(s["weight"] for s in samples if s.get("bin") is not None) == pytest.approx(6)
     rows = list(csv.DictReader((measured.path / "gns.csv").read_text().splitlines()))
-    assert len(rows) == len(told)
-    for row, sample in zip(rows, told, strict=True):
+    assert len(rows) == len(samples)
+    for row, sample in zip(rows, samples, strict=True):
         g2 = (4 * sample["big"] - sample["small"]) / 3
         assert float(row["g2"]) == pytest.approx(g2)
         assert float(row["s"]) == pytest.approx(4 * (sample["small"] - g2))
@@ -77,7 +77,7 @@ def test_every_checkpoint_bin_and_repetition_is_a_sample_and_a_row(measured: Run
 
 
 def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> None:
-    assert analyse(["gns", str(measured.path), "--json"]) == 1  # three samples tell nothing
+    assert analyse(["gns", str(measured.path), "--json"]) == 1  # three samples are too few
     found = json.loads(capsys.readouterr().out)
     assert [stage["step"] for stage in found["steps"]] == [2, 4]
     assert [len(stage["bins"]) for stage in found["steps"]] == [2, 2]
@@ -88,14 +88,14 @@ def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
     run: RunFolder, measured: RunFolder, logs: Path
 ) -> None:
     other = opened(run.path, [*FEW, "steps=[2, 4]"], kind="gns")
-    # What an attempt left that was killed while it wrote its fifth sample.
+    # The records of an attempt that was killed while it wrote its fifth sample.
     lines = measured.metrics_file.read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"gns_sample"' in line][:5]
     other.metrics_file.write_text("".join(kept)[:-20])
     torchrun(other, ranks=2)
     started = next(record for record in other.records() if record.get("event") == "started")
     assert started["step"] == 4
-    alone, shared = samples(measured), samples(other)
+    alone, shared = recorded(measured), recorded(other)
     assert len(shared) == len(alone)
     for a, b in zip(alone, shared, strict=True):
         assert (a["small"], a["big"]) == pytest.approx((b["small"], b["big"]), rel=1e-5)
@@ -107,19 +107,18 @@ def noise_config(**keys: object) -> NoiseRun:
     return config
 
 
-def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None:
-    asked = noise_config(run=str(run.path), steps=[6], batch=4, count=3, bins=2, samples=2)
+def test_a_sample_equals_the_norms_of_its_microbatches_gradients(run: RunFolder) -> None:
+    config = noise_config(run=str(run.path), steps=[6], batch=4, count=3, bins=2, samples=2)
     ranks = read_ranks()
     with process_group(ranks):
-        maker = Samples(asked, ranks)
-        unit = Unit(step=6, k=1, weight=0.5, repeat=1)
-        found = maker.make(unit)
-        network, config = maker._network, maker.config
-    objective = DiffusionObjective(config, ranks.device)
-    times = binned_times(config, Bins(count=2), 1)
+        noise = OfflineNoise(config, ranks)
+        found = noise.measure(NoiseSample(step=6, k=1, weight=0.5, repeat=1))
+    network = noise._network
+    objective = DiffusionObjective(noise.config, ranks.device)
+    times = binned_times(noise.config, Bins(count=2), 1)
     each = []
     for number in range(3):
-        batch = maker._probe.batch(times, step=6, number=((1 + 1) * 2 + 1) * 3 + number)
+        batch = noise._microbatches.batch(times, step=6, number=((1 + 1) * 2 + 1) * 3 + number)
         assert bool((batch.t >= 0.5).all())
         loss = objective.losses(network, batch.image, batch.noise, batch.t, batch.label).mean()
         gradients = torch.autograd.grad(loss, list(network.parameters()))
@@ -129,41 +128,43 @@ def test_a_sample_is_what_its_microbatches_gradients_say(run: RunFolder) -> None
     assert found["big"] == pytest.approx(float(gradient.mean(0).square().sum()), rel=1e-5)
 
 
-def test_fault_small_batches_are_not_of_the_size_they_say(run: RunFolder) -> None:
-    """Study C's small batches of nominally 100 images held 46.5, and not equally many."""
-    config = config_of_noise(noise_config(run=str(run.path)))
+def test_fault_small_batches_do_not_have_their_nominal_size(run: RunFolder) -> None:
+    """Study C's small batches of nominally 100 images held 46.5 on average, of varying sizes."""
+    config = measured_config(noise_config(run=str(run.path)))
     source = training_split(open_source(config.data), config.data)
-    probe = NoiseMicrobatches(source=source, config=config, images=10, seed=0)
+    microbatches = NoiseMicrobatches(source=source, config=config, images=10, seed=0)
     for k in range(10):
         times = binned_times(config, Bins(count=10), k)
         for number in range(4):
-            batch = probe.batch(times, step=1, number=number)
+            batch = microbatches.batch(times, step=1, number=number)
             assert len(batch.t) == len(batch.image) == 10
-            kinds = torch.bucketize(
+            found = torch.bucketize(
                 batch.t.double(), torch.from_numpy(Bins(count=10).edges[1:-1]), right=True
             )
-            assert kinds.tolist() == [k] * 10
+            assert found.tolist() == [k] * 10
 
 
 def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> None:
     """Study C varied the share for a "true gradient" that its estimate never used.
 
-    Here the share is what is drawn from: of one image the noise between images is gone.
+    Here the images are drawn from the share: with one image there is no noise between images.
     """
-    config = config_of_noise(noise_config(run=str(run.path)))
+    config = measured_config(noise_config(run=str(run.path)))
     source = training_split(open_source(config.data), config.data)
     times = binned_times(config, Bins(count=2), 0)
     seen = []
     for share in (1e-9, 0.02, 1.0):
-        probe = NoiseMicrobatches(source=source, config=config, images=64, seed=0, share=share)
-        images = torch.cat([probe.batch(times, step=1, number=n).image for n in range(8)])
+        microbatches = NoiseMicrobatches(
+            source=source, config=config, images=64, seed=0, share=share
+        )
+        images = torch.cat([microbatches.batch(times, step=1, number=n).image for n in range(8)])
         seen.append({image.numpy().tobytes() for image in images})
     assert [len(found) for found in seen[:2]] == [1, round(0.02 * len(source))]
     assert len(seen[2]) > 300
     assert seen[0] < seen[1]
 
 
-def test_published_weights_are_measured_by_their_config(tmp_path: Path, logs: Path) -> None:
+def test_published_weights_are_measured_from_their_config(tmp_path: Path, logs: Path) -> None:
     config = load(DIGITS, list(TINY))
     assert isinstance(config, Pretrain)
     torch.manual_seed(1)
@@ -173,7 +174,7 @@ def test_published_weights_are_measured_by_their_config(tmp_path: Path, logs: Pa
     assert main(["gns", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
     found = newest_run(logs)
     assert found.name.startswith("published-")
-    assert [(one["checkpoint"], one["weight"]) for one in samples(found)] == [(0, 1.0)] * 2
+    assert [(one["checkpoint"], one["weight"]) for one in recorded(found)] == [(0, 1.0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -187,35 +188,36 @@ def test_published_weights_are_measured_by_their_config(tmp_path: Path, logs: Pa
         ({"run": "a", "count": 1}, "count"),
     ],
 )
-def test_measurements_that_cannot_be_are_refused(keys: dict, word: str) -> None:
+def test_impossible_measurements_are_refused(keys: dict, word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         noise_config(**keys)
 
 
 def test_a_step_that_was_not_saved_is_refused(run: RunFolder, capsys) -> None:
-    asked = noise_config(run=str(run.path), steps=[5])
+    config = noise_config(run=str(run.path), steps=[5])
     ranks = read_ranks()
     with process_group(ranks), pytest.raises(ConfigError, match="there are 2, 4, 6"):
-        Samples(asked, ranks).units()
+        OfflineNoise(config, ranks).samples()
 
 
 def test_a_config_without_weights_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"set model\.init_from"):
-        config_of_noise(noise_config(config=str(DIGITS)))
+        measured_config(noise_config(config=str(DIGITS)))
 
 
 def test_stratified_samples_vary_less_where_times_matter(run: RunFolder) -> None:
-    """Realised against predicted: one time from every stratum takes out what is between them."""
+    """One time from every stratum removes the variance between strata."""
     ranks, found = read_ranks(), {}
     with process_group(ranks):
         for sampler in ("uniform", "stratified"):
-            asked = noise_config(
+            config = noise_config(
                 run=str(run.path), steps=[2], bins=None, batch=16, count=8, sampler=sampler
             )
-            maker = Samples(asked, ranks)
-            told = [
-                maker.make(Unit(step=2, k=None, weight=1.0, repeat=repeat)) for repeat in range(12)
+            noise = OfflineNoise(config, ranks)
+            fields = [
+                noise.measure(NoiseSample(step=2, k=None, weight=1.0, repeat=repeat))
+                for repeat in range(12)
             ]
-            small, big = (np.array([one[name] for one in told]).mean() for name in ("small", "big"))
+            small, big = (np.mean([one[name] for one in fields]) for name in ("small", "big"))
             found[sampler] = 16 * 8 / 7 * (small - big)
     assert found["stratified"] < 0.9 * found["uniform"]

@@ -1,4 +1,4 @@
-"""What training reads of its gradients' noise is what per-sample gradients say."""
+"""The gradient noise measured during training equals that of per-sample gradients."""
 
 import itertools
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def config_of(*keys: str) -> Pretrain:
 
 @pytest.fixture(scope="module")
 def network() -> DiT:
-    """A small DiT whose gates are open, as they are once training has begun."""
+    """A small DiT with open gates, as after some training."""
     found = build_network(config_of())
     torch.manual_seed(1)
     for parameter in found.parameters():
@@ -79,7 +79,7 @@ def losses_of(network: nn.Module, batch: Microbatch) -> Tensor:
 
 
 def per_sample(network: DiT, batch: Microbatch) -> Tensor:
-    """The adaLN layers' gradients of every image's loss by itself [m, all], by torch.func."""
+    """Return the adaLN gradients of each image's own loss `[m, all]`, by torch.func."""
     weights = dict(network.named_parameters())
     chosen = {name: weight for name, weight in weights.items() if "modulation" in name}
 
@@ -90,7 +90,7 @@ def per_sample(network: DiT, batch: Microbatch) -> Tensor:
         objective = DiffusionObjective(config_of(), torch.device("cpu"))
         return objective.losses(run, image[None], noise[None], t[None], label[None])[0]
 
-    # The operators by which a CPU is fast have no rules for vmap.
+    # The fast CPU operators have no vmap rules.
     with pytest.MonkeyPatch.context() as patch, sdpa_kernel(SDPBackend.MATH):
         patch.setattr("train.model.linear._ONEDNN", False)
         each = vmap(grad(loss), in_dims=(None, 0, 0, 0, 0))(
@@ -110,10 +110,10 @@ def gram_sums(network: DiT, batch: Microbatch, *, factor: float = 0.25) -> Tenso
 def expected_sums(network: DiT, batch: Microbatch) -> Tensor:
     each = per_sample(network, batch).detach().double()
     gram = each @ each.T
-    kinds = bin_indices(batch.t, torch.from_numpy(Bins(count=4).edges))
+    indices = bin_indices(batch.t, torch.from_numpy(Bins(count=4).edges))
     rows: list[list[float]] = [[], [], [], []]
     for k in range(4):
-        part = gram[kinds == k][:, kinds == k]
+        part = gram[indices == k][:, indices == k]
         n = len(part)
         values = (part.sum() - part.trace(), n * (n - 1), part.trace(), n)
         for row, value in zip(rows, values, strict=True):
@@ -134,7 +134,7 @@ def test_the_gram_of_one_backward_is_that_of_per_sample_gradients(
     )
 
 
-def test_recomputed_blocks_are_seen_once() -> None:
+def test_recomputed_blocks_are_counted_once() -> None:
     config = config_of("activation_checkpointing.mode=full")
     plain, again = build_network(config), build_network(config)
     apply_activation_checkpointing(list(again.blocks), config.activation_checkpointing)
@@ -144,13 +144,13 @@ def test_recomputed_blocks_are_seen_once() -> None:
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
-def test_compiled_blocks_are_seen_too() -> None:
+def test_compiled_blocks_are_counted_too() -> None:
     plain, compiled = build_network(config_of()), build_network(config_of())
     batch = batch_of(8)
-    wanted = gram_sums(plain, batch)
+    expected = gram_sums(plain, batch)
     for block in compiled.blocks:
         block.compile()
-    torch.testing.assert_close(gram_sums(compiled, batch), wanted, rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(gram_sums(compiled, batch), expected, rtol=1e-4, atol=1e-9)
 
 
 def test_a_bin_with_one_image_has_no_products() -> None:
@@ -159,11 +159,11 @@ def test_a_bin_with_one_image_has_no_products() -> None:
     assert sums[12:16].sum() == 1
 
 
-def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: DiT) -> None:
+def test_accumulating_in_the_hook_changes_no_bit_of_the_gradient(network: DiT) -> None:
     parts = [batch_of(4), batch_of(4, weighted=True), batch_of(4)]
     for part in parts:
         losses_of(network, part).sum().backward()
-    wanted = [parameter.grad.clone() for parameter in network.parameters()]
+    expected = [parameter.grad.clone() for parameter in network.parameters()]
     network.zero_grad()
     hook = make_hook(network, network)
     singles = []
@@ -172,12 +172,12 @@ def test_accumulating_beside_autograd_changes_no_bit_of_the_gradient(network: Di
         singles.append(float(squared_gradient_norm(network)))
         hook.after_backward()
     hook.restore_gradients()
-    assert all(torch.equal(a, b.grad) for a, b in zip(wanted, network.parameters(), strict=True))
+    assert all(torch.equal(a, b.grad) for a, b in zip(expected, network.parameters(), strict=True))
     assert float(hook.take_squares()) == pytest.approx(sum(singles), rel=1e-12)
     assert float(hook.take_squares()) == 0
 
 
-def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> None:
+def test_the_hook_recovers_the_known_noise_of_linear_regression_over_2000_steps() -> None:
     d, count, batch, steps = 6, 4, 16, 2000
     truth = torch.full((d,), 0.4)
     g2, s = float(truth @ truth), (d + 1) * float(truth @ truth) + d
@@ -188,8 +188,8 @@ def test_linear_regression_through_the_tap_meets_its_truth_over_2000_steps() -> 
     for _ in range(steps):
         for _ in range(count):
             x = torch.randn(batch, d, generator=generator)
-            off = model(x)[:, 0] - torch.randn(batch, generator=generator)
-            (off.square().mean() / 2 / count).backward()
+            error = model(x)[:, 0] - torch.randn(batch, generator=generator)
+            (error.square().mean() / 2 / count).backward()
             hook.after_backward()
         hook.restore_gradients()
         small.append(float(hook.take_squares()) * count**2 / count)
@@ -214,46 +214,46 @@ def test_norms_of_large_tensors_are_exact_on_a_cpu() -> None:
     assert float(sum_of_squares(parts)) == pytest.approx(exact, rel=1e-6)
 
 
-def watched(scale: float, *, counted: bool = True) -> dict:
-    """The fields of two steps of two microbatches, the second of which may be left out."""
+def online_fields(scale: float, *, counted: bool = True) -> dict:
+    """Return the fields of two steps of two microbatches; the second step may be skipped."""
     config = config_of("train.global_batch=8", "train.micro_batch=4")
     network, ranks = build_network(config), read_ranks()
     layout = divide(config, world=1)
     with process_group(ranks):
         gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
-        watch = OnlineNoise(
+        noise = OnlineNoise(
             config, hook=make_hook(network, network), gram=gram, whole=None,
             layout=layout, device=ranks.device,
         )  # fmt: skip
         for good in (True, counted):
             for _ in range(2):
                 batch = batch_of(4)
-                watch.before_forward()
-                worth = scale if good else float("inf")
-                (losses_of(network, batch).sum() * worth / 8).backward()
-                watch.after_backward(batch, factor=scale / 8)
-            watch.hook.restore_gradients()
-            watch.finish_step(squared_gradient_norm(network), scale=scale, counted=good)
+                noise.before_forward()
+                actual = scale if good else float("inf")
+                (losses_of(network, batch).sum() * actual / 8).backward()
+                noise.after_backward(batch, factor=scale / 8)
+            noise.hook.restore_gradients()
+            noise.finish_step(squared_gradient_norm(network), scale=scale, counted=good)
             network.zero_grad()
-        return watch.fields()["gns"]
+        return noise.fields()["gns"]
 
 
 def test_the_scale_of_fp16_is_undone() -> None:
-    plain, scaled = watched(1.0), watched(2.0**10)
+    plain, scaled = online_fields(1.0), online_fields(2.0**10)
     for name in ("small", "big"):
         assert scaled[name] == pytest.approx(plain[name], rel=1e-5)
     assert scaled["bins"]["squares"] == pytest.approx(plain["bins"]["squares"], rel=1e-5)
 
 
 def test_a_step_that_overflowed_is_left_out_and_counted() -> None:
-    found, whole = watched(2.0**10, counted=False), watched(2.0**10)
+    found, whole = online_fields(2.0**10, counted=False), online_fields(2.0**10)
     assert (found["steps"], found["skipped"]) == (1, 1)
     assert found["small"] == pytest.approx(whole["small"])
     assert sum(found["bins"]["counts"]) == 8
 
 
 def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
-    """A measurement of the whole model by two bins, one sample each."""
+    """Measure the whole model in two bins, one sample each."""
     config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
     source, ranks = training_split(open_source(config.data), config.data), read_ranks()
     with process_group(ranks):
@@ -271,13 +271,13 @@ def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
         return whole.measure(3, scale=scale)
 
 
-def test_the_whole_model_is_measured_without_a_trace(network: DiT) -> None:
+def test_measuring_the_whole_model_leaves_no_gradient(network: DiT) -> None:
     found, scaled = whole_noise(network), whole_noise(network, scale=2.0**10)
     assert found is not None
     assert scaled is not None
     assert (found["k"], found["b"]) == (2, 4)
     assert [len(rows) for rows in (found["small"], found["all"]["small"])] == [2, 1]
-    # Two microbatches of four images: 24 ordered pairs within them, all in the bin that was asked.
+    # Two microbatches of four images: 24 ordered pairs within them, all in the requested bin.
     assert found["pairs"] == [[24.0], [24.0]]
     assert found["counts"] == [[8.0], [8.0]]
     for name in ("small", "big", "products", "squares"):

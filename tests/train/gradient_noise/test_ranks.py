@@ -1,4 +1,4 @@
-"""One rank that accumulates, DDP, FSDP2 and HSDP find the same noise, and train as without it."""
+"""Accumulation, DDP, FSDP2 and HSDP measure the same noise, and measuring changes no loss."""
 
 from itertools import chain
 from typing import Any
@@ -25,30 +25,32 @@ LAYOUTS = {
 }
 
 
-def begun(*keys: str) -> RunFolder:
+def opened_run(*keys: str) -> RunFolder:
     return opened(DIGITS, [*KEYS, *keys])
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
-    """The same two steps: on one rank, and on four in every layout."""
+    """The same two steps on one rank, and on four ranks in every layout."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
-        one = begun(*NOISE, "train.micro_batch=16")
-        others = {name: begun(*keys) for name, keys in LAYOUTS.items()}
+        one = opened_run(*NOISE, "train.micro_batch=16")
+        others = {name: opened_run(*keys) for name, keys in LAYOUTS.items()}
     assert attempt(one, number=1) == 0
     for run in others.values():
         torchrun(run, ranks=4)
     return {"one": one, **others}
 
 
-def noises(run: RunFolder) -> list[dict[str, Any]]:
+def noise_fields(run: RunFolder) -> list[dict[str, Any]]:
     return [record["gns"] for record in run.records() if "gns" in record]
 
 
 @pytest.mark.parametrize("layout", ["DDP", "FSDP2", "HSDP"])
-def test_every_layout_finds_the_noise_of_one_rank(runs: dict[str, RunFolder], layout: str) -> None:
-    one, other = noises(runs["one"]), noises(runs[layout])
+def test_every_layout_measures_the_noise_of_one_rank(
+    runs: dict[str, RunFolder], layout: str
+) -> None:
+    one, other = noise_fields(runs["one"]), noise_fields(runs[layout])
     assert len(one) == len(other) == 2
     for a, b in zip(one, other, strict=True):
         assert (a["k"], a["b"]) == (b["k"], b["b"]) == (4, 16)
@@ -64,12 +66,12 @@ def test_every_layout_finds_the_noise_of_one_rank(runs: dict[str, RunFolder], la
 def test_the_whole_model_by_bins_is_the_same_in_every_layout(
     runs: dict[str, RunFolder], layout: str
 ) -> None:
-    told = [
+    fields = [
         [record["gns_whole"] for record in runs[name].records() if "gns_whole" in record]
         for name in ("DDP", layout)
     ]
-    assert len(told[0]) == len(told[1]) == 2
-    for a, b in zip(*told, strict=True):
+    assert len(fields[0]) == len(fields[1]) == 2
+    for a, b in zip(*fields, strict=True):
         for name in ("small", "big"):
             assert list(chain(*b[name])) == pytest.approx(list(chain(*a[name])), rel=1e-5)
 
@@ -78,7 +80,7 @@ def test_measuring_changes_no_bit_of_the_curve(runs: dict[str, RunFolder]) -> No
     assert losses(runs["DDP"]) == losses(runs["without"])
 
 
-def test_bins_hold_every_image(runs: dict[str, RunFolder]) -> None:
-    for noise in noises(runs["DDP"]):
+def test_the_bins_hold_every_image(runs: dict[str, RunFolder]) -> None:
+    for noise in noise_fields(runs["DDP"]):
         assert sum(noise["bins"]["counts"]) == 64
         assert sum(noise["bins"]["weights"]) == pytest.approx(1)
