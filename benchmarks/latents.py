@@ -26,8 +26,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.interleave import CLOCKS, Arm, Stopwatch, interleave, ratio, report
 from train.data.latents.dataset import Latents
-from train.data.latents.shards import shard_name, write_shard
-from train.data.latents.store import ImageFacts, Index, ShardEntry, VaeFacts
+from train.data.latents.store import (
+    ImageFacts,
+    ShardEntry,
+    StoreIndex,
+    VaeFacts,
+    shard_name,
+    write_shard,
+)
 from train.diffusion.rng import Augmentation, epoch_order
 from train.engine.environment import cpu_model, versions
 
@@ -105,11 +111,11 @@ def make(folder: Path, options: argparse.Namespace) -> tuple[Latents, Path]:
     return Latents(folder, index_of(options, shards)), folder
 
 
-def index_of(options: argparse.Namespace, shards: list[ShardEntry]) -> Index:
+def index_of(options: argparse.Namespace, shards: list[ShardEntry]) -> StoreIndex:
     """An index of random latents, whose VAE and images are made up."""
     channels = options.shape[0]
     nothing = {"path": "", "sha256": ""}
-    return Index(
+    return StoreIndex(
         format=1,
         examples=options.examples,
         shape=tuple(options.shape),

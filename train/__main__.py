@@ -24,7 +24,7 @@ _COMMANDS = {
     "fid": "train.evaluate.fid",
     "export": "train.weights.export",
     "seed": "train.weights.seed",
-    "digits": "train.data.digits_png",
+    "digits": "train.data.digits",
     "doctor": "train.data.doctor",
     "forecast": "train.forecast.command",
     "gns": "train.gradient_noise.offline",

@@ -1,7 +1,7 @@
-"""One attempt at encoding an image folder into a latent store, from its folder to its last event.
+"""One attempt at encoding an image folder into a latent store.
 
-Ranks take whole shards in turn and agree after each round on whether to go on, so that the
-store is the same for any number of them, and a kill loses at most the shards under way.
+Each rank makes one whole shard per round, and the ranks agree after each round on whether to
+continue. The store does not depend on the number of ranks, and a kill loses at most one round.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema.encode import Encode, Encoding
 from train.data.latents.encoding import Encoder
-from train.data.latents.store import INDEX, Shard
+from train.data.latents.store import INDEX, ShardRecord
 from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks, from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
@@ -24,7 +24,7 @@ from train.engine.stop import StopRequest
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far an encoding is; `images` are those in finished shards, less the skipped."""
+    """The progress of an encoding; `images` counts encoded images in finished shards."""
 
     shards: int
     of_shards: int
@@ -32,12 +32,12 @@ class Progress:
     skipped: int
 
     def fields(self) -> dict[str, int]:
-        """As fields of a record."""
+        """Return the fields of a record."""
         return {"step": self.shards, "images": self.images, "skipped": self.skipped}
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at encoding; the exit code (0 whenever the run folder is in order)."""
+    """Run an attempt at encoding; return 0 unless it failed."""
     return run_attempt(run, Encode, _run, number=number)
 
 
@@ -65,28 +65,28 @@ def encode(
     request: Callable[[], StopRequest],
     report: Callable[[Progress], None],
 ) -> StopRequest:
-    """Make what the store still lacks, then its index; all ranks call it, in a process group.
+    """Make the missing shards of a store, then its index. Collective, within a process group.
 
-    `GO_ON` once the store is whole; else the strongest wish of any rank, heard before the next
-    round of shards. `report` hears what was there, and of every round. `ConfigError` where the
-    folder holds another encoding, `DataError` for images or a VAE that cannot be used.
+    Return `GO_ON` once the store is complete, else the strongest stop request of any rank, which
+    is checked before each round. `report` is called at the start and after each round. Raise
+    `ConfigError` if the folder holds another encoding, `DataError` for unusable images or VAE.
     """
     encoder = Encoder(config, device=ranks.device)
     if len(set(from_every_rank(encoder.listing_sha256))) > 1:
         raise DataError(f"{config.images}: ranks do not see the same images; wait, or share it")
     if ranks.rank == 0:
-        encoder.claim()
+        encoder.claim_folder()
     dist.barrier()
-    mine = range(ranks.rank, encoder.shards, ranks.world)
-    records = _joined({number: encoder.sound(number) for number in mine})
+    mine = range(ranks.rank, encoder.shard_count, ranks.world)
+    records = _gather({number: encoder.finished_shard(number) for number in mine})
     report(_progress(records, encoder))
-    missing = [number for number in range(encoder.shards) if number not in records]
+    missing = [number for number in range(encoder.shard_count) if number not in records]
     for begin in range(0, len(missing), ranks.world):
-        heard = StopRequest(max_over_ranks(request()))
-        if heard is not StopRequest.GO_ON:
-            return heard
-        turn = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
-        records |= _joined({number: encoder.make(number) for number in turn})
+        stop_request = StopRequest(max_over_ranks(request()))
+        if stop_request is not StopRequest.GO_ON:
+            return stop_request
+        mine_now = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
+        records |= _gather({number: encoder.make_shard(number) for number in mine_now})
         report(_progress(records, encoder))
     if ranks.rank == 0:
         index = encoder.index([records[number] for number in sorted(records)])
@@ -95,19 +95,19 @@ def encode(
     return StopRequest.GO_ON
 
 
-def _joined(mine: dict[int, Shard | None]) -> dict[int, Shard]:
-    """The records of all ranks; a shard without one is left out."""
-    joined: dict[int, Shard] = {}
-    for some in from_every_rank(mine):
-        assert isinstance(some, dict)
-        joined |= {number: record for number, record in some.items() if record is not None}
-    return joined
+def _gather(mine: dict[int, ShardRecord | None]) -> dict[int, ShardRecord]:
+    """Return the records of all ranks, without the shards that have none. Collective."""
+    gathered: dict[int, ShardRecord] = {}
+    for records in from_every_rank(mine):
+        assert isinstance(records, dict)
+        gathered |= {number: record for number, record in records.items() if record is not None}
+    return gathered
 
 
-def _progress(records: dict[int, Shard], encoder: Encoder) -> Progress:
+def _progress(records: dict[int, ShardRecord], encoder: Encoder) -> Progress:
     return Progress(
         shards=len(records),
-        of_shards=encoder.shards,
+        of_shards=encoder.shard_count,
         images=sum(record.examples for record in records.values()),
         skipped=sum(len(record.skipped) for record in records.values()),
     )

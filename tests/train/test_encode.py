@@ -201,7 +201,7 @@ def test_a_full_disk_is_known_as_one(
     (tmp_path / "store").mkdir()
     asked = json.loads((made / "store/encoding.json").read_text())
     (tmp_path / "store/encoding.json").write_text(json.dumps(asked))
-    monkeypatch.setattr("train.data.latents.shards.os.fsync", full)
+    monkeypatch.setattr("train.data.latents.store.os.fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
         encode_alone(encoding(made, out=str(tmp_path / "store")))
     assert reason_of(caught.value) == "disk"

@@ -1,1 +1,1 @@
-"""The data sets that a run can train on, and how batches are made of them."""
+"""The data sets that a run can train on, and the loader of their microbatches."""

@@ -1,6 +1,6 @@
-"""CIFAR-10 as it is distributed: binary batches, torchvision's pickled batches, or Kaggle's PNGs.
+"""CIFAR-10 in its three published forms: binary batches, pickled batches, and Kaggle's PNG files.
 
-The pickled batches are read as data, opcode by opcode: nothing in them is run.
+The pickled batches are read opcode by opcode, without unpickling: no code in them runs.
 """
 
 import pickletools
@@ -18,7 +18,7 @@ _BATCHES = range(1, 6)
 
 
 class Cifar10(Source):
-    """The 50,000 training images as `[3, 32, 32]` in -1..1."""
+    """The 50,000 training images, `[3, 32, 32]` in -1..1."""
 
     def __init__(self, pixels: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
         self._pixels, self._labels = pixels, labels
@@ -32,7 +32,7 @@ class Cifar10(Source):
 
 
 def open_cifar10(path: Path, *, labels: Path | None) -> Source:
-    """The training set in `path`, in whichever of the three layouts is there."""
+    """Return the training set in `path`, in any of its three forms."""
     for folder in (path, path / "cifar-10-batches-bin", path / "cifar-10-batches-py"):
         for suffix, read in ((".bin", _read_binary), ("", _read_pickled)):
             files = [folder / f"data_batch_{number}{suffix}" for number in _BATCHES]
@@ -54,16 +54,16 @@ def open_cifar10(path: Path, *, labels: Path | None) -> Source:
 
 
 def _read_binary(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Rows of one label byte and 3,072 pixel bytes."""
+    """Read rows of one label byte and 3,072 pixel bytes."""
     values = np.fromfile(file, dtype=np.uint8)
     if values.size == 0 or values.size % (_PIXELS + 1):
         raise DataError(f"{file}: {values.size} bytes are not whole images of {_PIXELS + 1}")
     rows = values.reshape(-1, _PIXELS + 1)
-    return rows[:, 1:], _checked(rows[:, 0].astype(np.int64), len(rows), file)
+    return rows[:, 1:], _check_labels(rows[:, 0].astype(np.int64), len(rows), file)
 
 
 def _read_pickled(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """A pickled dict with `data`, an array of bytes, and `labels`, a list of small integers."""
+    """Read a pickled dict with `data`, an array of bytes, and `labels`, a list of integers."""
     pixels, labels, in_labels = b"", list[int](), False
     try:
         for opcode, argument, _ in pickletools.genops(file.read_bytes()):
@@ -81,10 +81,10 @@ def _read_pickled(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     if not pixels or len(pixels) % _PIXELS:
         raise DataError(f"{file}: not a CIFAR-10 batch: {len(pixels)} bytes of pixels")
     rows = np.frombuffer(pixels, dtype=np.uint8).reshape(-1, _PIXELS)
-    return rows, _checked(np.array(labels, dtype=np.int64), len(rows), file)
+    return rows, _check_labels(np.array(labels, dtype=np.int64), len(rows), file)
 
 
-def _checked(labels: NDArray[np.int64], images: int, file: Path) -> NDArray[np.int64]:
+def _check_labels(labels: NDArray[np.int64], images: int, file: Path) -> NDArray[np.int64]:
     if len(labels) != images or labels.min(initial=0) < 0 or labels.max(initial=0) > 9:
         raise DataError(f"{file}: {images} images but {len(labels)} labels, or labels beyond 0..9")
     return labels

@@ -19,7 +19,7 @@ from train.data.latents.checks import (
     store_problems,
     vae_problems,
 )
-from train.data.latents.store import ENCODING, INDEX, Index, checksum, read_index
+from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read_index
 
 
 def main(arguments: list[str]) -> int:
@@ -70,7 +70,7 @@ def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[st
     return problems + duplicate_problems(digests, claimed=count)
 
 
-def _summary(index: Index) -> str:
+def _summary(index: StoreIndex) -> str:
     shape = " x ".join(map(str, index.shape))
     flips = ", mirrored too" if index.flips == 2 else ""
     return (

@@ -1,4 +1,4 @@
-"""Image files: one sub-folder per class, or a flat folder with a csv of labels."""
+"""Image files as a data set: one sub-folder per class, or a flat folder with a csv of labels."""
 
 import csv
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from train.data.source import Source
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Files and the number of each one's class; `names[label]` is the class's own name."""
+    """Image files and their labels; `names[label]` is the name of a class."""
 
     files: list[Path]
     labels: list[int]
@@ -23,11 +23,11 @@ class Listing:
 
 
 def list_images(folder: Path, *, labels: Path | None) -> Listing:
-    """The images below `folder` in a fixed order; `DataError` where labels do not fit them."""
-    return _listed_by_csv(folder, labels) if labels else _listed_by_folder(folder)
+    """List the images of `folder` in a fixed order. Raise `DataError` if labels do not match."""
+    return _list_by_csv(folder, labels) if labels else _list_by_folder(folder)
 
 
-def _listed_by_folder(folder: Path) -> Listing:
+def _list_by_folder(folder: Path) -> Listing:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not names:
         raise DataError(
@@ -46,7 +46,7 @@ def _listed_by_folder(folder: Path) -> Listing:
     return Listing(files=files, labels=labels, names=names)
 
 
-def _listed_by_csv(folder: Path, table: Path) -> Listing:
+def _list_by_csv(folder: Path, table: Path) -> Listing:
     rows = _read_labels(table)
     by_stem = {file.stem: file for file in folder.iterdir() if _is_image(file)}
     missing = [name for name in rows if Path(name).stem not in by_stem and name not in by_stem]
@@ -63,11 +63,11 @@ def _listed_by_csv(folder: Path, table: Path) -> Listing:
             f"the first is {by_stem[unlabelled[0]].name}"
         )
     names = sorted(set(rows.values()), key=lambda name: (not name.isdigit(), name.zfill(9), name))
-    number = {name: place for place, name in enumerate(names)}
+    label_of = {name: label for label, name in enumerate(names)}
     ordered = sorted(rows, key=lambda name: stems[name])
     return Listing(
         files=[by_stem[stems[name]] for name in ordered],
-        labels=[number[rows[name]] for name in ordered],
+        labels=[label_of[rows[name]] for name in ordered],
         names=names,
     )
 
@@ -91,7 +91,7 @@ def _is_image(file: Path) -> bool:
 
 
 class ImageFolder(Source):
-    """Listed images, scaled to the short side, cropped at the centre, in -1..1."""
+    """Listed images, cropped to the central square, scaled to `size`, in -1..1."""
 
     def __init__(self, listing: Listing, *, size: int, channels: int, classes: int) -> None:
         if len(listing.names) > classes:
@@ -115,15 +115,16 @@ class ImageFolder(Source):
 
 
 def centre_crop(image: Image.Image, size: int) -> Image.Image:
-    """The central square of `image`, scaled to `size`.
+    """Return the central square of `image`, scaled to `size`.
 
-    Halved by box averages while far too large, then bicubic (the crop of Dhariwal & Nichol 2021).
+    The image is halved by box averages while it is at least twice too large, then scaled by
+    bicubic interpolation (the crop of Dhariwal & Nichol 2021).
     """
     while min(image.size) >= 2 * size:
         image = image.resize((image.width // 2, image.height // 2), Image.Resampling.BOX)
     scale = size / min(image.size)
-    wide, high = round(image.width * scale), round(image.height * scale)
-    if (wide, high) != image.size:
-        image = image.resize((wide, high), Image.Resampling.BICUBIC)
+    width, height = round(image.width * scale), round(image.height * scale)
+    if (width, height) != image.size:
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (image.width - size) // 2, (image.height - size) // 2
     return image.crop((left, top, left + size, top + size))

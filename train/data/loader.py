@@ -1,4 +1,4 @@
-"""Microbatches of one rank, from any image on: a pure function of the config and `images`."""
+"""Load the microbatches of a rank, as a pure function of the config and of images already seen."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ from train.diffusion.rng import Augmentation, epoch_order, example_randomness
 from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
-_Place = tuple[int, int, int]  # number in the stream of images, epoch, index within the set
+_Key = tuple[int, int, int]  # position in the stream of images, epoch, index in the data set
 
 
 @dataclass(frozen=True, kw_only=True)
 class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
-    The losses are to be multiplied by `weight` `[m]` float32, where there is one. `skipped`
-    images could not be read, and others stand in their places.
+    The losses are multiplied by `weight` `[m]` float32 unless it is None. `skipped` counts images
+    that could not be read and were replaced by others.
     """
 
     image: Tensor
@@ -39,49 +39,49 @@ class Microbatch:
     skipped: int = 0
 
     def to(self, device: torch.device) -> "Microbatch":
-        """The batch on `device`; from pinned memory the copy does not wait."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the batch to `device`; from pinned memory, asynchronously."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Microbatch":
-        """The batch in page-locked memory; the data loader calls it."""
-        return self._with(Tensor.pin_memory)
+        """Copy the batch to page-locked memory; `DataLoader` calls this."""
+        return self._map(Tensor.pin_memory)
 
-    def _with(self, change: Callable[[Tensor], Tensor]) -> "Microbatch":
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Microbatch":
         return Microbatch(
-            image=change(self.image),
-            noise=change(self.noise),
-            t=change(self.t),
-            label=change(self.label),
-            weight=None if self.weight is None else change(self.weight),
+            image=function(self.image),
+            noise=function(self.noise),
+            t=function(self.t),
+            label=function(self.label),
+            weight=None if self.weight is None else function(self.weight),
             skipped=self.skipped,
         )
 
 
 class MicrobatchDataset(Dataset[Microbatch]):
-    """Makes whole microbatches of examples with what chance decides for each."""
+    """Makes whole microbatches: examples with their noise, time, augmentation and dropped label."""
 
     def __init__(self, source: Source, config: Pretrain) -> None:
         self._source, self._config = source, config
         self._shift = time_shift(config)
         self._sampler = TimeSampler(config.objective, shift=self._shift, seed=config.seed)
 
-    def __getitem__(self, places: list[_Place]) -> Microbatch:
+    def __getitem__(self, keys: list[_Key]) -> Microbatch:
         config = self._config
         seed, shape = config.seed, (config.data.channels, config.data.size, config.data.size)
-        # Filled in place: to collect and stack small arrays takes as long again as to read them.
-        images, noises = (np.empty((len(places), *shape), dtype=np.float32) for _ in range(2))
+        # Filled in place: stacking small arrays takes as long as reading them.
+        images, noises = (np.empty((len(keys), *shape), dtype=np.float32) for _ in range(2))
         times, labels, skipped = [], [], 0
-        for number, (position, epoch, index) in enumerate(places):
-            chance = example_randomness(
+        for number, (position, epoch, index) in enumerate(keys):
+            random = example_randomness(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
             )
-            flip = config.data.flip and chance.flip
-            variant = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
-            images[number], label, tries = self._drawn(index, variant)
-            noises[number] = chance.noise
-            skipped += tries
-            times.append(self._sampler.time(chance.u, t=chance.t, position=position))
-            labels.append(config.data.classes if chance.drop_label else label)
+            flip = config.data.flip and random.flip
+            augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
+            images[number], label, unreadable = self._read(index, augmentation)
+            noises[number] = random.noise
+            skipped += unreadable
+            times.append(self._sampler.time(random.u, t=random.t, position=position))
+            labels.append(config.data.classes if random.drop_label else label)
         weighted = config.objective.sampler == "variance"
         weights = torch.tensor([time.weight for time in times]) if weighted else None
         return Microbatch(
@@ -93,21 +93,21 @@ class MicrobatchDataset(Dataset[Microbatch]):
             skipped=skipped,
         )
 
-    def _drawn(self, index: int, variant: Augmentation) -> tuple[NDArray[np.float32], int, int]:
-        """The example, or the next that can be read where the config says so, and the tries."""
+    def _read(self, index: int, augmentation: Augmentation) -> tuple[NDArray[np.float32], int, int]:
+        """Return image, label and the number of images skipped before it, if skipping is on."""
         size = len(self._source)
-        for tries in range(size if self._config.data.skip_bad else 1):
+        if not self._config.data.skip_bad:
+            return *self._source.augmented(index, augmentation), 0
+        for skipped in range(size):
             try:
-                return *self._source.augmented((index + tries) % size, variant), tries
+                return *self._source.augmented((index + skipped) % size, augmentation), skipped
             except DataError as error:
-                if not self._config.data.skip_bad:
-                    raise
-                bad = error
-        raise DataError(f"no image can be read; the last: {bad}")
+                last = error
+        raise DataError(f"no image can be read; the last: {last}")
 
 
 class MicrobatchSampler:
-    """For each microbatch of a rank, the places of its examples, without end."""
+    """Yields the keys of the examples of each microbatch of a rank, without end."""
 
     def __init__(
         self, *, size: int, seed: int, layout: BatchLayout, rank: int, images: int
@@ -116,26 +116,27 @@ class MicrobatchSampler:
         self._rank, self._images = rank, images
         self._orders: dict[int, np.ndarray] = {}
 
-    def __iter__(self) -> Iterator[list[_Place]]:
+    def __iter__(self) -> Iterator[list[_Key]]:
         micro, world = self._layout.micro_batch, self._layout.data_ranks
         begin = self._images + self._rank * micro
         while True:
-            yield [self._place(position) for position in range(begin, begin + micro)]
+            yield [self._key(position) for position in range(begin, begin + micro)]
             begin += micro * world
 
-    def _place(self, position: int) -> _Place:
+    def _key(self, position: int) -> _Key:
         epoch, offset = divmod(position, self._size)
         if epoch not in self._orders:
+            # A microbatch can span two epochs, so keep the order of the previous one.
             previous = {old: kept for old, kept in self._orders.items() if old == epoch - 1}
             self._orders = previous | {epoch: epoch_order(self._seed, epoch, self._size)}
         return position, epoch, int(self._orders[epoch][offset])
 
 
 class LoaderIterator(Iterator[Item]):
-    """What a loader loads, until `close` ends its processes.
+    """Iterates over a loader until `close` stops its worker processes.
 
-    They ignore TERM (see `ignore_signals`): left to themselves, a failing rank would wait for
-    them for ever when it exits.
+    The workers ignore SIGTERM (see `ignore_signals`), so a failing rank that did not close them
+    would wait for them forever at its exit.
     """
 
     def __init__(self, loader: DataLoader[Item]) -> None:
@@ -145,7 +146,7 @@ class LoaderIterator(Iterator[Item]):
         return next(self._iterator)
 
     def close(self) -> None:
-        """End the loader's processes, if it has any."""
+        """Stop the worker processes, if there are any."""
         if hasattr(self._iterator, "_shutdown_workers"):
             self._iterator._shutdown_workers()
 
@@ -153,14 +154,14 @@ class LoaderIterator(Iterator[Item]):
 def microbatches(
     source: Source, config: Pretrain, *, layout: BatchLayout, rank: int, images: int, pin: bool
 ) -> LoaderIterator[Microbatch]:
-    """The microbatches of data rank `rank` after the whole run has seen `images` images."""
-    places = MicrobatchSampler(
+    """Return the microbatches of data rank `rank` after the whole run has seen `images` images."""
+    sampler = MicrobatchSampler(
         size=len(source), seed=config.seed, layout=layout, rank=rank, images=images
     )
     loader = DataLoader(
         MicrobatchDataset(source, config),
         batch_size=None,
-        sampler=places,
+        sampler=sampler,
         num_workers=config.data.workers,
         pin_memory=pin,
         worker_init_fn=ignore_signals if config.data.workers else None,
@@ -169,7 +170,7 @@ def microbatches(
 
 
 def ignore_signals(worker: int) -> None:
-    """Slurm signals every process of a step; only the rank itself may act on it."""
+    """Ignore the signals that Slurm sends to every process of a step: the rank handles them."""
     for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(name, signal.SIG_IGN)
     torch.set_num_threads(1)

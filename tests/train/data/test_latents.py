@@ -155,7 +155,7 @@ def test_a_store_goes_to_a_new_process_without_its_open_files(made: Path) -> Non
 
 
 def test_many_shards_keep_few_files_open(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.data.latents.dataset._MOST_OPEN", 2)
+    monkeypatch.setattr("train.data.latents.dataset._MAX_OPEN", 2)
     source = store(made)
     expected = [source[number][0].copy() for number in range(15)]
     assert len(source._open) == 2

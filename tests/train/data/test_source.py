@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from configs.errors import ConfigError, DataError
 from configs.schema.data import Data
-from train.data import digits_png
+from train.data import digits as digits_command
 from train.data.catalog import open_source
 from train.data.folder import centre_crop
 from train.data.source import held_out_split, training_split
@@ -145,7 +145,7 @@ def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> 
 
 
 def test_digits_as_png_files_are_the_digits(tmp_path: Path) -> None:
-    assert digits_png.main([str(tmp_path / "png")]) == 0
+    assert digits_command.main([str(tmp_path / "png")]) == 0
     data = Data(source="folder", path=str(tmp_path / "png"), size=8, channels=1)
     written, digits = open_source(data), open_source(Data(source="digits"))
     assert len(written) == len(digits)
@@ -154,8 +154,8 @@ def test_digits_as_png_files_are_the_digits(tmp_path: Path) -> None:
         (image, label), (there, wanted) = written[place], digits[by_label[place]]
         assert label == wanted
         assert np.abs(np.asarray(image) - np.asarray(there)).max() < 1.01 / 255
-    with pytest.raises(ConfigError, match="holds something already"):
-        digits_png.main([str(tmp_path / "png")])
+    with pytest.raises(ConfigError, match="not empty"):
+        digits_command.main([str(tmp_path / "png")])
 
 
 def test_a_flat_folder_takes_its_labels_from_a_csv(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Latent stores: encoding, files and reading."""
+"""Latent stores: their files, reading, checks, and encoding by a VAE."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from configs.errors import DataError
 from configs.schema.data import Data
 from train.data.latents.dataset import Latents
-from train.data.latents.store import INDEX, RERUN, Index, checksum
+from train.data.latents.store import INDEX, RERUN, StoreIndex, checksum
 from train.data.latents.vae import check_vae
 
 # The first SD VAE gives ImageNet channel means of 0..1.1 and stds of 0.6..0.85 after its scaling,
@@ -25,7 +25,7 @@ QUICK_SAMPLE, _FULL_SAMPLE = 256, 4096
 _MIN_DISTINCT = 0.5
 
 
-def store_problems(folder: Path, index: Index, *, fast: bool) -> list[str]:
+def store_problems(folder: Path, index: StoreIndex, *, fast: bool) -> list[str]:
     """Check a whole store; `fast` compares the sizes of shards, not their checksums."""
     problems = _shard_problems(folder, index, read_all=not fast)
     if problems:
@@ -34,13 +34,13 @@ def store_problems(folder: Path, index: Index, *, fast: bool) -> list[str]:
     return _label_problems(latents) + _latent_problems(latents, _FULL_SAMPLE)
 
 
-def quick_problems(folder: Path, index: Index) -> list[str]:
+def quick_problems(folder: Path, index: StoreIndex) -> list[str]:
     """Run the checks that take about a second."""
     problems = _shard_problems(folder, index, read_all=False)
     return problems or _latent_problems(Latents(folder, index), QUICK_SAMPLE)
 
 
-def config_problems(index: Index, data: Data) -> list[str]:
+def config_problems(index: StoreIndex, data: Data) -> list[str]:
     """Check that a store fits the `data` section of a config."""
     found = []
     if index.shape != (data.channels, data.size, data.size):
@@ -58,7 +58,7 @@ def config_problems(index: Index, data: Data) -> list[str]:
     return found
 
 
-def vae_problems(index: Index, *, vae: Path | None) -> list[str]:
+def vae_problems(index: StoreIndex, *, vae: Path | None) -> list[str]:
     """Check that the VAE that made the latents still exists and is the same."""
     folder = vae or Path(index.vae.path)
     if not folder.exists():
@@ -87,7 +87,7 @@ def sample_indices(count: int, most: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 
-def _shard_problems(folder: Path, index: Index, *, read_all: bool) -> list[str]:
+def _shard_problems(folder: Path, index: StoreIndex, *, read_all: bool) -> list[str]:
     problems = []
     examples = sum(entry.examples for entry in index.shards)
     if examples != index.examples:

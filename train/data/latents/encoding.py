@@ -1,6 +1,6 @@
-"""How images become the shards of a latent store, one whole shard after the other.
+"""Encode images into the shards of a latent store.
 
-A shard is a function of the listing, the VAE and the config alone, whichever rank makes it.
+A shard depends only on the list of images, the VAE and the config, not on the rank that makes it.
 """
 
 import contextlib
@@ -18,49 +18,51 @@ from configs.disk import PARTIAL_SUFFIX, replace_file
 from configs.errors import ConfigError, DataError
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
-from train.data.latents.shards import record_of, shard_name, write_shard
 from train.data.latents.store import (
     ENCODING,
     ImageFacts,
-    Index,
-    Shard,
     ShardEntry,
+    ShardRecord,
+    StoreIndex,
     checksum,
-    read_part,
+    read_json,
+    record_path,
+    shard_name,
+    write_shard,
 )
 from train.data.latents.vae import Vae
 from train.data.loader import LoaderIterator, ignore_signals
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Images:
-    """Some images as far as they can be read: `[n, C, H, W]`, their labels, and complaints."""
+class _ImageBatch:
+    """The readable images of a batch `[n, C, H, W]`, their labels, and errors of the others."""
 
-    image: Tensor | None
-    label: list[int]
-    bad: list[str]
+    images: Tensor | None
+    labels: list[int]
+    errors: list[str]
 
 
-class _Batches(Dataset[_Images]):
-    def __init__(self, images: ImageFolder) -> None:
-        self._images = images
+class _BatchDataset(Dataset[_ImageBatch]):
+    def __init__(self, folder: ImageFolder) -> None:
+        self._folder = folder
 
-    def __getitem__(self, numbers: list[int]) -> _Images:
-        images, labels, bad = [], [], []
-        for number in numbers:
+    def __getitem__(self, indices: list[int]) -> _ImageBatch:
+        images, labels, errors = [], [], []
+        for index in indices:
             try:
-                image, label = self._images[number]
+                image, label = self._folder[index]
             except DataError as error:
-                bad.append(str(error))
+                errors.append(str(error))
             else:
                 images.append(image)
                 labels.append(label)
         stacked = torch.from_numpy(np.stack(images)) if images else None
-        return _Images(image=stacked, label=labels, bad=bad)
+        return _ImageBatch(images=stacked, labels=labels, errors=errors)
 
 
 class Encoder:
-    """The shards of one store: which there are, which are sound, and how one is made."""
+    """Finds the finished shards of one store and makes the others."""
 
     def __init__(self, config: Encoding, *, device: torch.device) -> None:
         assert config.images is not None
@@ -82,19 +84,19 @@ class Encoder:
                 f"encode.channels is {config.channels}, the VAE in {config.vae} takes "
                 f"{self._vae.image_channels}: set encode.channels to that"
             )
-        self.shards = -(-len(self.listing.files) // config.shard_examples)
+        self.shard_count = -(-len(self.listing.files) // config.shard_examples)
 
-    def claim(self) -> None:
-        """Take the folder for this encoding, or go on with it; another one's is refused."""
+    def claim_folder(self) -> None:
+        """Reserve the output folder, or continue in it. Raise `ConfigError` if it holds others."""
         self.out.mkdir(parents=True, exist_ok=True)
-        asked = self._asked()
+        settings = self._settings()
         file = self.out / ENCODING
         if file.is_file():
             try:
                 before = dict(json.loads(file.read_bytes()))
             except (ValueError, TypeError):
                 raise ConfigError(f"{file}: not JSON; empty {self.out} or set encode.out") from None
-            changed = [name for name, value in asked.items() if before.get(name) != value]
+            changed = [name for name, value in settings.items() if before.get(name) != value]
             if changed:
                 raise ConfigError(
                     f"encode.out {self.out}: holds another encoding: {', '.join(changed)} differ "
@@ -103,67 +105,67 @@ class Encoder:
         elif any(self.out.iterdir()):
             raise ConfigError(f"encode.out {self.out}: not empty, and no store; name another")
         else:
-            replace_file(file, json.dumps(asked, indent=1) + "\n")
-        for left in (*self.out.glob(".*.partial"), *self.out.glob(f".*{PARTIAL_SUFFIX}")):
-            left.unlink()
+            replace_file(file, json.dumps(settings, indent=1) + "\n")
+        for leftover in (*self.out.glob(".*.partial"), *self.out.glob(f".*{PARTIAL_SUFFIX}")):
+            leftover.unlink()
 
-    def _asked(self) -> dict[str, object]:
-        """What must be equal for shards of two attempts to belong together."""
-        kept = ("size", "channels", "flip", "precision", "dtype", "shard_examples")
-        return {name: getattr(self.config, name) for name in kept} | {
+    def _settings(self) -> dict[str, object]:
+        """Return the settings that must be equal for shards of two attempts to form one store."""
+        keys = ("size", "channels", "flip", "precision", "dtype", "shard_examples")
+        return {key: getattr(self.config, key) for key in keys} | {
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
             "vae": self._vae.facts.sha256,
         }
 
-    def sound(self, number: int) -> Shard | None:
-        """The record of a shard that is there and whole; None where it must be made."""
+    def finished_shard(self, number: int) -> ShardRecord | None:
+        """Return the record of a shard if its file is complete, else None."""
         file = self.out / shard_name(number)
-        if not (file.is_file() and record_of(file).is_file()):
+        if not (file.is_file() and record_path(file).is_file()):
             return None
         try:
-            record = read_part(record_of(file), Shard)
+            record = read_json(record_path(file), ShardRecord)
         except DataError:
             return None
         if file.stat().st_size != record.bytes or checksum(file) != record.sha256:
             return None
-        # Who no longer wants images skipped is to hear which one is bad.
+        # If skip_bad is now false, encode again to name the image that was skipped.
         return None if record.skipped and not self.config.skip_bad else record
 
-    def make(self, number: int) -> Shard:
-        """Encode and write one shard; `DataError` names an image that cannot be read."""
+    def make_shard(self, number: int) -> ShardRecord:
+        """Encode and write one shard. Raise `DataError` for an image that cannot be read."""
         size = self.config.shard_examples
-        numbers = range(number * size, min((number + 1) * size, len(self.listing.files)))
-        moments, labels, skipped = self._encoded(numbers)
+        indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
+        moments, labels, skipped = self._encode(indices)
         return write_shard(self.out / shard_name(number), moments, labels, skipped=skipped)
 
-    def _encoded(self, numbers: range) -> tuple[Tensor, list[int], list[str]]:
-        """Moments `[n, flips, 1 or 2, C, h, w]`, labels and complaints of the images."""
-        config, parts, labels, skipped = self.config, list[Tensor](), list[int](), list[str]()
-        loader: DataLoader[_Images] = DataLoader(
-            _Batches(self._images),
+    def _encode(self, indices: range) -> tuple[Tensor, list[int], list[str]]:
+        """Return moments `[n, flips, 1 or 2, C, h, w]`, labels and errors of images."""
+        config, moments, labels, skipped = self.config, list[Tensor](), list[int](), list[str]()
+        size = config.micro_batch
+        loader: DataLoader[_ImageBatch] = DataLoader(
+            _BatchDataset(self._images),
             batch_size=None,
-            sampler=[list(some) for some in _split(numbers, config.micro_batch)],
+            sampler=[list(indices[k : k + size]) for k in range(0, len(indices), size)],
             num_workers=config.workers,
             worker_init_fn=ignore_signals if config.workers else None,
         )
-        with contextlib.closing(LoaderIterator(loader)) as loading:
-            for images in loading:
-                if images.bad and not config.skip_bad:
-                    raise DataError(f"{images.bad[0]}; mend it, or set encode.skip_bad true")
-                skipped += images.bad
-                labels += images.label
-                if images.image is not None:
-                    parts.append(self._moments(images.image))
-        if not parts:
-            # The shape is the VAE's to say.
-            blank = torch.zeros(1, config.channels, config.size, config.size)
-            parts.append(self._moments(blank)[:0])
-        return torch.cat(parts), labels, skipped
+        with contextlib.closing(LoaderIterator(loader)) as batches:
+            for batch in batches:
+                if batch.errors and not config.skip_bad:
+                    raise DataError(f"{batch.errors[0]}; replace it, or set encode.skip_bad true")
+                skipped += batch.errors
+                labels += batch.labels
+                if batch.images is not None:
+                    moments.append(self._moments(batch.images))
+        if not moments:
+            # An empty tensor of the right shape, which only the VAE knows.
+            moments.append(self._moments(self._blank_image())[:0])
+        return torch.cat(moments), labels, skipped
 
     def _moments(self, images: Tensor) -> Tensor:
-        both = [images, images.flip(-1)] if self.config.flip else [images]
-        moments = [torch.stack(self._vae.encode(each)[: 1 + self._vae.has_std], 1) for each in both]
+        variants = [images, images.flip(-1)] if self.config.flip else [images]
+        moments = [torch.stack(self._vae.encode(x)[: 1 + self._vae.has_std], 1) for x in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
         if not stacked.isfinite().all():
             raise DataError(
@@ -173,20 +175,23 @@ class Encoder:
             )
         return stacked
 
-    def index(self, records: list[Shard]) -> Index:
-        """The index of the finished store; statistics are added up in float64."""
+    def _blank_image(self) -> Tensor:
+        return torch.zeros(1, self.config.channels, self.config.size, self.config.size)
+
+    def index(self, records: list[ShardRecord]) -> StoreIndex:
+        """Return the index of the finished store, with statistics computed in float64."""
         examples = sum(record.examples for record in records)
         skipped = sum(len(record.skipped) for record in records)
         if not examples:
             raise DataError(f"{self.config.images}: none of {skipped} images can be read")
-        shape = self._shape()
-        count = examples * (2 if self.config.flip else 1) * shape[1] * shape[2]
+        channels, height, width = self._vae.encode(self._blank_image())[0].shape[1:]
+        count = examples * (2 if self.config.flip else 1) * height * width
         mean = np.sum([record.sums for record in records], axis=0) / count
         variance = np.sum([record.squares for record in records], axis=0) / count - mean**2
-        return Index(
+        return StoreIndex(
             format=1,
             examples=examples,
-            shape=shape,
+            shape=(channels, height, width),
             dtype=self.config.dtype,
             precision=self.config.precision,
             flips=2 if self.config.flip else 1,
@@ -206,25 +211,16 @@ class Encoder:
                 channels=self.config.channels,
                 sha256=self.listing_sha256,
             ),
-            shards=[ShardEntry(**record.model_dump(include=_NAMED)) for record in records],
+            shards=[
+                ShardEntry(**record.model_dump(include=set(ShardEntry.model_fields)))
+                for record in records
+            ],
         )
-
-    def _shape(self) -> tuple[int, int, int]:
-        blank = torch.zeros(1, self.config.channels, self.config.size, self.config.size)
-        channels, high, wide = self._vae.encode(blank)[0].shape[1:]
-        return channels, high, wide
-
-
-_NAMED = set(ShardEntry.model_fields)
 
 
 def _listing_sha256(listing: Listing, folder: Path) -> str:
-    """A checksum of the images' names and labels, in order; not of their contents."""
+    """Return a checksum of the images' names and labels in order, not of their contents."""
     digest, prefix = hashlib.sha256(), len(str(folder))
     for file, label in zip(listing.files, listing.labels, strict=True):
         digest.update(f"{str(file)[prefix:]}\0{label}\0".encode())
     return digest.hexdigest()
-
-
-def _split(numbers: range, size: int) -> list[range]:
-    return [numbers[begin : begin + size] for begin in range(0, len(numbers), size)]

@@ -1,11 +1,11 @@
-"""The files of a latent store: its index, its shards, and the record that stands beside each.
+"""The files of a latent store: an index, shards, and a record beside each shard.
 
-STORE/encoding.json             what was asked: a rerun goes on only with the same
+STORE/encoding.json             the settings; a rerun continues only with the same ones
 STORE/shard-00000.safetensors   `moments` [n, flips, 1 or 2, C, H, W] and `label` [n]
 STORE/shard-00000.json          the shard's size, checksum and sums, written after it
-STORE/index.json                the whole, written last: without it the store is not finished
+STORE/index.json                the index, written last: a store without it is not finished
 
-None of them is pickled, and whatever cannot be read is a `DataError` that names the file.
+No file is pickled. A file that cannot be read raises a `DataError` that names it.
 """
 
 import hashlib
@@ -14,49 +14,50 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.numpy import save
+from torch import Tensor
 
-from configs.disk import read_safetensors_header
+from configs.disk import read_safetensors_header, replace_file, sync_folder
 from configs.errors import ConfigError, DataError
 
 INDEX, ENCODING = "index.json", "encoding.json"
-DTYPES = {"float16": "F16", "float32": "F32"}
+_SAFETENSORS_DTYPES = {"float16": "F16", "float32": "F32"}
 RERUN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
-_Read = TypeVar("_Read", bound="StoreModel")
+# Examples that are converted to float64 at once.
+_SUM_CHUNK = 64
+_Model = TypeVar("_Model", bound="StoreModel")
 
 
 class StoreModel(BaseModel):
-    """A JSON file of a store, or a part of one."""
+    """A JSON file of a store, or an object in one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Shard(StoreModel):
-    """A shard as its record says. Sums are per channel, over positions, flips and examples.
-
-    `sums` adds up the latents, `squares` the expected square of a draw, mean^2 + std^2.
-    """
+class ShardEntry(StoreModel):
+    """A shard in the index."""
 
     name: str
     examples: int
     bytes: int
     sha256: str
+
+
+class ShardRecord(ShardEntry):
+    """The record of a shard. Sums are per channel, over positions, flips and examples.
+
+    `sums` are of the latents' means, `squares` of mean^2 + std^2, the expected square of a sample.
+    """
+
     sums: list[float]
     squares: list[float]
     skipped: list[str] = []
 
 
-class ShardEntry(StoreModel):
-    """A shard as the index names it."""
-
-    name: str
-    examples: int
-    bytes: int
-    sha256: str
-
-
 class VaeFacts(StoreModel):
-    """Which VAE made the latents; `sha256` is over its config and weights."""
+    """The VAE that made the latents; `sha256` covers its config and weights."""
 
     name: str
     path: str
@@ -65,7 +66,7 @@ class VaeFacts(StoreModel):
 
 
 class ImageFacts(StoreModel):
-    """Which images were encoded; `sha256` is over their names and labels, in order."""
+    """The images that were encoded; `sha256` covers their names and labels, in order."""
 
     path: str
     listed: int
@@ -75,11 +76,11 @@ class ImageFacts(StoreModel):
     sha256: str
 
 
-class Index(StoreModel):
-    """What a finished store holds.
+class StoreIndex(StoreModel):
+    """The index of a finished store.
 
-    A stored latent is `(z - shift) * scale` of the VAE's own z; `mean` and `std` are those of
-    the stored latents over the whole set. All four are per channel.
+    A stored latent is `(z - shift) * scale` of the VAE's own z. `mean` and `std` are those of the
+    stored latents over the whole set. All four are per channel.
     """
 
     format: Literal[1]
@@ -100,17 +101,17 @@ class Index(StoreModel):
     shards: list[ShardEntry]
 
 
-def read_index(folder: Path) -> Index:
-    """The index of a store; `DataError` where there is none, or not a whole one."""
+def read_index(folder: Path) -> StoreIndex:
+    """Return the index of a store. Raise `DataError` if it is missing or cannot be read."""
     if not (folder / INDEX).is_file():
         unfinished = (folder / ENCODING).is_file()
-        mend = RERUN if unfinished else "name the folder that jobs/encode.sbatch wrote"
-        raise DataError(f"{folder}: no {INDEX}, so not a finished latent store; {mend}")
-    return read_part(folder / INDEX, Index)
+        fix = RERUN if unfinished else "name the folder that jobs/encode.sbatch wrote"
+        raise DataError(f"{folder}: no {INDEX}, so not a finished latent store; {fix}")
+    return read_json(folder / INDEX, StoreIndex)
 
 
-def read_part(file: Path, kind: type[_Read]) -> _Read:
-    """A JSON file of a store; `DataError` where it cannot be read or says something else."""
+def read_json(file: Path, kind: type[_Model]) -> _Model:
+    """Return the object in a JSON file. Raise `DataError` if it is not a valid `kind`."""
     try:
         return kind.model_validate_json(file.read_bytes())
     except OSError as error:
@@ -122,44 +123,98 @@ def read_part(file: Path, kind: type[_Read]) -> _Read:
 
 
 class ShardFile:
-    """One shard, open for reading; examples are read by position, never mapped.
+    """A shard that is open for reading.
 
-    A mapped file that is cut short ends the process with SIGBUS, where a read says so.
+    Examples are read, not mapped: if a mapped file is truncated, SIGBUS kills the process, while a
+    read returns fewer bytes.
     """
 
-    def __init__(self, file: Path, entry: ShardEntry, index: Index) -> None:
+    def __init__(self, file: Path, entry: ShardEntry, index: StoreIndex) -> None:
         try:
             tensors = read_safetensors_header(file, fix=RERUN).tensors
         except ConfigError as error:
             raise DataError(str(error)) from None
         moments, label = tensors.get("moments"), tensors.get("label")
         shape = (entry.examples, index.flips, index.moments, *index.shape)
-        if moments is None or (moments.dtype, moments.shape) != (DTYPES[index.dtype], shape):
+        dtype = _SAFETENSORS_DTYPES[index.dtype]
+        if moments is None or (moments.dtype, moments.shape) != (dtype, shape):
             raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {RERUN}")
         if label is None or (label.dtype, label.shape) != ("I64", (entry.examples,)):
             raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {RERUN}")
         self._file, self._begin, self._flips = file, moments.begin, index.flips
-        self._each = (moments.end - moments.begin) // max(1, entry.examples * index.flips)
+        self._stride = (moments.end - moments.begin) // max(1, entry.examples * index.flips)
         self._handle = os.open(file, os.O_RDONLY)
         labels = np.empty(entry.examples, dtype="<i8")
         self._read(labels.data, label.begin)
         self.labels: list[int] = labels.tolist()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         os.close(self._handle)
 
-    def read(self, place: int, *, flip: bool, into: memoryview) -> None:
-        """Fill `into` from the moments of one encoding, the mean first."""
-        self._read(into, self._begin + (place * self._flips + flip) * self._each)
+    def read(self, position: int, *, flip: bool, into: memoryview) -> None:
+        """Fill `into` with the moments of one example, the mean first."""
+        self._read(into, self._begin + (position * self._flips + flip) * self._stride)
 
     def _read(self, into: memoryview, begin: int) -> None:
         if os.preadv(self._handle, [into], begin) != into.nbytes:
             raise DataError(f"{self._file}: ends before byte {begin + into.nbytes}; {RERUN}")
 
 
+def shard_name(number: int) -> str:
+    """Return the file name of a shard, counted from 0."""
+    return f"shard-{number:05d}.safetensors"
+
+
+def record_path(file: Path) -> Path:
+    """Return the path of a shard's record."""
+    return file.with_suffix(".json")
+
+
+def write_shard(
+    file: Path, moments: Tensor, labels: list[int], *, skipped: list[str]
+) -> ShardRecord:
+    """Write moments `[n, flips, 1 or 2, C, H, W]` and labels, then their record.
+
+    A crash leaves no shard that looks complete: the file is renamed into place before its record.
+    """
+    # Not written by safetensors itself: its error for a full disk has no errno.
+    blob = save({"label": np.array(labels, dtype="<i8"), "moments": moments.numpy()})
+    sums, squares = _sums(moments)
+    # No record of an older file may remain beside the new one.
+    record_path(file).unlink(missing_ok=True)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    with partial.open("wb") as opened:
+        opened.write(blob)
+        opened.flush()
+        os.fsync(opened.fileno())
+    partial.replace(file)
+    sync_folder(file.parent)
+    record = ShardRecord(
+        name=file.name,
+        examples=len(labels),
+        bytes=len(blob),
+        sha256=hashlib.sha256(blob).hexdigest(),
+        sums=sums.tolist(),
+        squares=squares.tolist(),
+        skipped=skipped,
+    )
+    replace_file(record_path(file), record.model_dump_json(indent=1) + "\n")
+    return record
+
+
+def _sums(moments: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sums of mean and of mean^2 + std^2 per channel, in float64."""
+    sums, squares = np.zeros((2, moments.shape[3]))
+    for chunk in moments.split(_SUM_CHUNK):
+        chunk = chunk.double()
+        sums += chunk[:, :, 0].sum(dim=(0, 1, 3, 4)).numpy()
+        squares += (chunk**2).sum(dim=(0, 1, 2, 4, 5)).numpy()
+    return sums, squares
+
+
 def checksum(*files: Path) -> str:
-    """SHA-256 over the contents of files, one after the other."""
+    """Return the SHA-256 of the contents of files, one after the other."""
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:

@@ -1,7 +1,7 @@
-"""The VAE between images and latents, from a local folder that diffusers' `save_pretrained` made.
+"""The VAE between images and latents, loaded from a folder that diffusers saved.
 
-A latent is normalised per channel, `(z - shift) * scale` of the VAE's own z, as the pipelines
-of diffusers do it, so that its standard deviation is near 1.
+Latents are normalised per channel, `(z - shift) * scale` of the VAE's own z, as in the pipelines
+of diffusers, so that their standard deviation is near 1.
 """
 
 import json
@@ -21,10 +21,10 @@ from train.data.latents.store import VaeFacts, checksum, read_index
 
 _log = logging.getLogger(__name__)
 _CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos")
-# Whole or in parts, but no variant (fp16): only these are loaded.
+# In one file or several, but no variant such as fp16: diffusers loads only these.
 _WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d+-of-\d+)?\.safetensors")
-# Images decoded at once: a decoder's activations are large, and training needs the memory.
-_AT_ONCE = 4
+# Latents decoded at once: a decoder's activations are large, and training needs the memory.
+_DECODE_BATCH = 4
 
 
 class Vae:
@@ -34,7 +34,7 @@ class Vae:
         facts = vae_facts(folder)
         self.device, self._bf16 = device, precision == "bf16"
         self._network = _load(folder, facts).to(device).eval().requires_grad_(False)
-        # With the defaults of the class: published configs leave out what was none when written.
+        # The loaded config has the defaults of keys that are younger than the published file.
         config = {k: v for k, v in self._network.config.items() if not k.startswith("_")}
         self.facts = facts.model_copy(update={"config": json.loads(json.dumps(config))})
         self._video = self.facts.name == "AutoencoderKLCosmos"
@@ -50,9 +50,9 @@ class Vae:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std of the normalised latents of images `[n, 3, H, W]` in -1..1.
+        """Return mean and std of the normalised latents of images `[n, 3, H, W]` in -1..1.
 
-        Both are `[n, C, h, w]` float32 on the VAE's device; a VAE without a posterior has std 0.
+        Both are `[n, C, h, w]` float32 on the VAE's device. Without a posterior the std is 0.
         """
         images = images.to(self.device)
         with deterministic_cudnn(), self._autocast():
@@ -67,11 +67,11 @@ class Vae:
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        """The images `[n, 3, H, W]` float32 in -1..1 of normalised latents, on their device."""
+        """Return images `[n, 3, H, W]` float32 in -1..1, on the device of the latents."""
         scale, shift = self._factors()
         images = []
-        for some in latents.split(_AT_ONCE):
-            z = some.float().to(self.device) / scale + shift
+        for batch in latents.split(_DECODE_BATCH):
+            z = batch.float().to(self.device) / scale + shift
             with self._autocast():
                 decoded = self._network.decode(z[:, :, None] if self._video else z).sample
             decoded = decoded[:, :, 0] if self._video else decoded
@@ -88,14 +88,14 @@ class Vae:
 
 
 def deterministic_cudnn() -> AbstractContextManager[None]:
-    """No TF32, and no kernels that are picked by a race: bytes would differ between runs."""
+    """Disable TF32 and benchmarking of kernels in cuDNN: outputs would differ between runs."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     )
 
 
 def vae_facts(folder: Path) -> VaeFacts:
-    """Class, config as it is written and checksum of the VAE in a folder; else `DataError`."""
+    """Return class, config and checksum of the VAE in `folder`. Raise `DataError` if none."""
     file = folder / "config.json"
     try:
         config = dict(json.loads(file.read_bytes()))
@@ -111,7 +111,7 @@ def vae_facts(folder: Path) -> VaeFacts:
     if not weights:
         raise DataError(
             f"{folder}: no diffusion_pytorch_model.safetensors; pickled weights are not read: "
-            "load them once where you trust them and save_pretrained(FOLDER)"
+            "if you trust them, load them once and call save_pretrained(FOLDER)"
         )
     return VaeFacts(
         name=name, path=str(folder.absolute()), sha256=checksum(file, *weights), config=config
@@ -119,11 +119,11 @@ def vae_facts(folder: Path) -> VaeFacts:
 
 
 def normalisation(facts: VaeFacts, *, folder: Path) -> tuple[list[float], list[float]]:
-    """Scale and shift per latent channel, by what the VAE's config says."""
+    """Return scale and shift per latent channel from the VAE's config."""
     config = facts.config
     channels = int(config["latent_channels"])
     mean, std = config.get("latents_mean"), config.get("latents_std")
-    # Cosmos divides by the std alone: its pipelines leave scaling_factor out.
+    # Cosmos divides by the std only: its pipelines do not use scaling_factor.
     factor = 1.0 if facts.name == "AutoencoderKLCosmos" else float(config["scaling_factor"])
     if mean is None or std is None:
         return [factor] * channels, [float(config.get("shift_factor") or 0.0)] * channels
@@ -132,13 +132,13 @@ def normalisation(facts: VaeFacts, *, folder: Path) -> tuple[list[float], list[f
             f"{folder / 'config.json'}: latents_mean has {len(mean)} and latents_std {len(std)} "
             f"numbers, not a multiple of latent_channels {channels}"
         )
-    # Cosmos gives them per channel and frame; an image is the first frame.
+    # Cosmos has one value per channel and frame; an image is the first frame.
     frames = len(mean) // channels
     return [factor / float(s) for s in std[::frames]], [float(m) for m in mean[::frames]]
 
 
 def _load(folder: Path, facts: VaeFacts) -> Any:
-    # Imported where wanted: diffusers costs seconds of start-up.
+    # A late import: diffusers takes seconds to import.
     import diffusers
 
     try:
@@ -150,7 +150,7 @@ def _load(folder: Path, facts: VaeFacts) -> Any:
 
 
 def check_vae(folder: Path, expected: VaeFacts) -> None:
-    """Refuse a folder that does not hold the very VAE that made the latents."""
+    """Raise `DataError` unless the folder holds the VAE that made the latents."""
     found = vae_facts(folder)
     if found.sha256 != expected.sha256:
         raise DataError(
@@ -166,25 +166,24 @@ def _decoder(folder: Path) -> Vae:
 
 
 def open_decoder(config: Pretrain) -> Vae | None:
-    """The VAE, on the CPU, that decodes samples of a run; None where they are images.
+    """Return the VAE, on the CPU, that decodes a run's samples; None if it trains on pixels.
 
-    `DataError` where it is gone, or is not the one that made the latents.
+    Raise `DataError` if it is missing, or is not the one that made the latents.
     """
     if config.data.source != "latents":
         return None
     assert config.data.path is not None
-    made_by = read_index(Path(config.data.path)).vae
-    folder = Path(config.data.vae or made_by.path)
-    check_vae(folder, made_by)
+    expected = read_index(Path(config.data.path)).vae
+    folder = Path(config.data.vae or expected.path)
+    check_vae(folder, expected)
     return _decoder(folder)
 
 
 def decode_samples(images: Tensor, config: Pretrain, *, device: torch.device) -> Tensor:
-    """What samples `[n, C, H, W]` of a run look like: latents decoded, images as they are.
+    """Return the samples `[n, C, H, W]` of a run as images; latents are decoded.
 
-    The decoder is on `device` for this long only, or stays off it where memory does not
-    suffice. Where the VAE is gone, the latents' first channels are shown, with a warning: a
-    picture is not worth a run.
+    The decoder moves to `device` only for this call, or stays on the CPU if memory is short. If
+    the VAE is missing, log a warning and return the latents: a picture is not worth a run.
     """
     try:
         vae = open_decoder(config)
