@@ -36,7 +36,7 @@ class ImageRequest:
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an infer attempt; return 0 if it leaves the run folder in order."""
+    """Run an infer attempt; return 0 unless it failed."""
     return run_attempt(run, Infer, _run, number=number)
 
 

@@ -95,12 +95,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--variant", choices=("schnell", "dev"), default="schnell")
     options = parser.parse_args(arguments)
     hide_progress_bars()
-    make(options.folder, size=options.size, variant=options.variant)
+    make_tiny_flux(options.folder, size=options.size, variant=options.variant)
     print(options.folder)
     return 0
 
 
-def make(folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: int = 0) -> None:
+def make_tiny_flux(
+    folder: Path, *, size: str = "tiny", variant: str = "schnell", seed: int = 0
+) -> None:
     """Make `model/`, `images/` and `assistant.safetensors` in a new or empty folder."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name a new folder, or remove it")

@@ -23,7 +23,7 @@ from train.engine.stop import StopRequest
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt by ai-toolkit; return 0 if it leaves the run folder in order."""
+    """Run an attempt by ai-toolkit; return 0 unless it failed."""
     return run_attempt(run, Finetune, _run, number=number)
 
 

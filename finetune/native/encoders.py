@@ -59,9 +59,9 @@ def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
 
 
 def fitted_size(width: int, height: int, *, resolution: int, bucket: int) -> tuple[int, int]:
-    """Return the training size of an image: its aspect ratio, at most `resolution` squared.
+    """Return the width and height to train an image at: its shape, with the area of `resolution`.
 
-    Both sides are multiples of `bucket`. Images are never enlarged, so a small image keeps about
+    Both are multiples of `bucket`. Images are never enlarged, so a small image keeps about
     its own area, as in ai-toolkit.
     """
     scale = min(1.0, resolution / math.sqrt(width * height))

@@ -114,7 +114,7 @@ class LoraEvaluator:
     """Evaluates the averaged LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
-    average: EMA
+    ema: EMA
     cache: Cache
     prompts: list[PromptText]
     fixed_noise_loss: FixedNoiseLoss
@@ -141,7 +141,7 @@ class LoraEvaluator:
     def evaluate(self) -> None:
         """Record the loss at fixed noises and draw the samples, each if it is due."""
         context, step = self.context, self.context.state.step
-        with self.average.swapped_in():
+        with self.ema.swapped_in():
             if self._is_due(step, self._config.validation.every):
                 reduction = self.fixed_noise_loss.evaluate()
                 context.clocks.lap("eval", drain=True)

@@ -162,7 +162,7 @@ def activate(transformer: FluxTransformer2DModel, *names: str) -> None:
 def active(
     transformer: FluxTransformer2DModel, *names: str, after: tuple[str, ...]
 ) -> Iterator[None]:
-    """Make the adapters `names` active inside the `with`, and those of `after` behind it."""
+    """Make the adapters `names` active inside the `with` block, and those of `after` afterwards."""
     activate(transformer, *names)
     try:
         yield
@@ -173,8 +173,8 @@ def active(
 class LoraSaver(CheckpointSaver):
     """Writes the LoRA and its average as files before each checkpoint."""
 
-    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, average: EMA) -> None:
-        self._attempt, self._weights, self._lora_average = attempt, weights, average
+    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, ema: EMA) -> None:
+        self._attempt, self._weights, self._ema = attempt, weights, ema
         super().__init__(
             attempt.run.checkpoints,
             keep=attempt.config.checkpoint.keep,
@@ -182,10 +182,7 @@ class LoraSaver(CheckpointSaver):
         )
 
     def save(self, state: CheckpointState) -> None:
-        """Save LoRA files and checkpoint. Collective.
-
-        Raise `RunFailure` if ranks hold different weights.
-        """
+        """Save LoRA files and checkpoint, if all ranks hold the same weights. Collective."""
         self._check_ranks_agree(state.step)
         if self._attempt.ranks.rank == 0:
             self._save_files(state.step)
@@ -194,16 +191,16 @@ class LoraSaver(CheckpointSaver):
     def _save_files(self, step: int) -> None:
         run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
         metadata = {"run": run.name, "step": str(step)}
-        with self._lora_average.swapped_in():
+        with self._ema.swapped_in():
             weights.save(run.lora / name, metadata=metadata)
-        if self._lora_average.weights:
+        if self._ema.weights:
             weights.save(run.lora / "raw" / name, metadata=metadata)
         for folder in (run.lora, run.lora / "raw"):
             for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:
                 old.unlink()
 
     def _check_ranks_agree(self, step: int) -> None:
-        """Compare a hash of the weights over all ranks; with other weights ranks train apart."""
+        """Raise `RunFailure` if the hash of the weights differs between ranks."""
         digest = hashlib.sha256()
         for tensor in self._weights.file_tensors().values():
             digest.update(tensor.numpy().tobytes())

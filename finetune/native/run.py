@@ -57,7 +57,7 @@ class _Prepared:
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out a fine-tuning attempt; return 0 if it leaves the run folder in order."""
+    """Run an attempt by the native engine; return 0 unless it failed."""
     return run_attempt(run, Finetune, _run, number=number)
 
 
@@ -107,10 +107,10 @@ def _loop(
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
     optimizer = make_optimizer(weights, config.optimizer)
-    average = EMA(weights, decay=config.train.ema_decay, warmup=True)
+    ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,
-        ema=average,
+        ema=ema,
         optimizer=optimizer,
         scaler=LossScaler(fp16=False),
         clocks=clocks,
@@ -119,7 +119,7 @@ def _loop(
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
     evaluator = LoraEvaluator(
         context=context,
-        average=average,
+        ema=ema,
         cache=cache,
         prompts=inputs.prompts,
         fixed_noise_loss=FixedNoiseLoss(transformer, cache, inputs.images, config, ranks=ranks),
@@ -130,7 +130,7 @@ def _loop(
         transformer=transformer,
         weights=weights,
         optimizer=optimizer,
-        average=average,
+        ema=ema,
         batches=Batches(cache, inputs.images, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
@@ -138,7 +138,7 @@ def _loop(
     window = ProfileWindow(
         Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
     )
-    saver = LoraSaver(attempt, weights, average)
+    saver = LoraSaver(attempt, weights, ema)
     return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
 
 

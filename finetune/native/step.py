@@ -27,7 +27,7 @@ class LoraStep:
     transformer: FluxTransformer2DModel
     weights: LoraWeights
     optimizer: torch.optim.AdamW
-    average: EMA
+    ema: EMA
     batches: Batches
     evaluator: LoraEvaluator
 
@@ -49,7 +49,7 @@ class LoraStep:
         context.finite.put(step, norm + loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.average.update(step)
+        self.ema.update(step)
         return norm
 
     def fields(self, norm: Tensor) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 
 TINY = Path("configs/finetune/tiny.yaml")
 # A run takes two seconds; the learning rate is high enough that it still learns.
@@ -26,7 +26,7 @@ TrainLora = Callable[..., RunFolder]
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with `model/`, `images/` and `assistant.safetensors`."""
     folder = tmp_path_factory.mktemp("flux") / "tiny"
-    make(folder)
+    make_tiny_flux(folder)
     return folder
 
 

@@ -13,7 +13,7 @@ from configs.attempt.open import open_attempt
 from configs.checks.flux import missing
 from configs.errors import ConfigError
 from configs.run.folder import find_runs
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 from launch.preflight import request
 from launch.preflight.subject import subject
 from tests.finetune.conftest import TINY, paths
@@ -164,7 +164,7 @@ def test_inputs_are_checked_without_torch(own: Path) -> None:
 def test_a_tiny_flux_is_not_made_in_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(ConfigError, match="is not empty"):
-        make(tmp_path)
+        make_tiny_flux(tmp_path)
 
 
 def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:

@@ -11,7 +11,7 @@ import pytest
 from configs.disk import replace_file
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import valid
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.aitoolkit_runs import events, steps, write_job
 from tests.slurm.cluster import Cluster, wait_until
 
@@ -23,7 +23,7 @@ AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
 def test_a_time_limit_saves_and_requeues_it_and_it_goes_on_from_there(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    make(tmp_path / "tiny")
+    make_tiny_flux(tmp_path / "tiny")
     job_file = write_job(tmp_path / "job.yaml", tmp_path / "tiny")
     logs = tmp_path / "logs"
     logs.mkdir()

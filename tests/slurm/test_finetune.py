@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.conftest import QUICK, TINY, paths, run_attempt
 from tests.real_runs import events, losses
 from tests.slurm.cluster import Cluster, wait_until
@@ -24,7 +24,7 @@ def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Fine-tuning jobs, and a tiny Flux for them in `flux`."""
     logs = tmp_path / "logs"
     logs.mkdir()
-    make(tmp_path / "flux")
+    make_tiny_flux(tmp_path / "flux")
     monkeypatch.setenv("LOGS", str(logs))
     return Jobs(cluster=cluster, logs=logs, kind="finetune")
 

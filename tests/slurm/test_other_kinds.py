@@ -11,7 +11,7 @@ import pytest
 from configs.run.folder import RunFolder
 from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.conftest import QUICK, paths, run_attempt
 from tests.finetune.conftest import TINY as TINY_LORA
 from tests.real_runs import TINY, events, trained
@@ -80,7 +80,7 @@ def test_a_run_is_sampled_on_two_gpus(jobs: Jobs) -> None:
 
 
 def test_images_are_drawn_from_a_fine_tuning(jobs: Jobs, tmp_path: Path) -> None:
-    make(tmp_path / "flux")
+    make_tiny_flux(tmp_path / "flux")
     run = run_attempt(TINY_LORA, [*paths(tmp_path / "flux"), *QUICK, "train.steps=2"])
     found = done(jobs, "infer", run.path, "images=2", flags=("--gpus-per-node=a100:1",))
     assert sum("image_s" in record for record in found.records()) >= 2

@@ -16,7 +16,7 @@ from configs.checks.aitoolkit_keys import known_keys, read_keys
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import valid
 from finetune.aitoolkit.checkpoint import metadata_step
-from finetune.tiny_flux import make
+from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.aitoolkit_runs import events, steps, wait_for, write_job
 from tests.real_runs import body, clean_environment, newest_run
 
@@ -31,7 +31,7 @@ pytestmark = [
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a config that both engines accept, with its model and images beside it."""
     folder = tmp_path_factory.mktemp("job")
-    make(folder / "tiny")
+    make_tiny_flux(folder / "tiny")
     return write_job(folder / "job.yaml", folder / "tiny")
 
 
