@@ -1,9 +1,11 @@
-"""The noise scale over training and over t, on linear and on logarithmic axes."""
+"""Plot the noise scale over training and over t, on linear and logarithmic axes."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.gradient_noise.table import BinNoise, StageNoise
@@ -13,16 +15,16 @@ from analysis.stats.noise_scale import NoiseScale
 _STAGES_SHOWN = 4
 
 
-def plot_noise(runs: list[tuple[str, list[StageNoise]]], path: Path) -> None:
+def plot_noise(runs: Sequence[tuple[str, list[StageNoise]]], path: Path) -> None:
     """Save `noise_figure` as PNG or SVG."""
     save(noise_figure(runs), path)
 
 
-def noise_figure(runs: list[tuple[str, list[StageNoise]]]) -> Figure:
-    """B_simple of runs with intervals, undetermined ones left out.
+def noise_figure(runs: Sequence[tuple[str, list[StageNoise]]]) -> Figure:
+    """Return B_simple of runs with intervals; undetermined scales leave gaps.
 
-    Above over training, by bins too where one run is shown; below, where the first run has bins,
-    over t at some of its stages.
+    The upper panels show it over training, with a line per bin if there is one run. The lower
+    panels show the first run over t at some of its stages, if it has bins.
     """
     has_bins = any(stage.bins for stage in runs[0][1])
     figure, panels = figure_of(rows=4 if has_bins else 2, height=12 if has_bins else 6)
@@ -39,49 +41,52 @@ def noise_figure(runs: list[tuple[str, list[StageNoise]]]) -> Figure:
     return figure
 
 
-def _bins_over_training(axes: Any, stages: list[StageNoise]) -> None:
-    """A line per bin, from blue (little noise in the image) to yellow."""
+def _bins_over_training(axes: Axes, stages: list[StageNoise]) -> None:
+    """Plot a line per bin, from blue (little noise in the image) to yellow."""
     count = max((len(_first_scope(stage)) for stage in stages), default=0)
+    binned = [stage for stage in stages if len(_first_scope(stage)) == count]
     for k in range(count):
-        points = [
-            (float(stage.step), _first_scope(stage)[k].scale)
-            for stage in stages
-            if len(_first_scope(stage)) == count
-        ]
+        points = [(float(stage.step), _first_scope(stage)[k].scale) for stage in binned]
         label = f"t {k / count:.4g}-{(k + 1) / count:.4g}"
-        _series(axes, points, color=_colour(k / max(1, count - 1)), label=label)
+        colour = mpl.colormaps["viridis"](0.05 + 0.85 * (k / max(1, count - 1)))
+        _series(axes, points, color=colour, label=label)
 
 
-def _bins_over_t(axes: Any, stages: list[StageNoise]) -> None:
-    """A line per stage and scope, the first one's solid."""
+def _bins_over_t(axes: Axes, stages: list[StageNoise]) -> None:
+    """Plot a line per stage and scope, solid for the first scope."""
     shown = [stage for stage in stages if stage.bins]
-    places = np.unique(np.linspace(0, len(shown) - 1, _STAGES_SHOWN).round().astype(int))
-    for number, place in enumerate(places if shown else []):
-        for style, (scope, bins) in zip(("-", "--", ":"), shown[place].bins.items(), strict=False):
+    picked = np.unique(np.linspace(0, len(shown) - 1, _STAGES_SHOWN).round().astype(int))
+    for number, index in enumerate(picked if shown else []):
+        for style, (scope, bins) in zip(("-", "--", ":"), shown[index].bins.items(), strict=False):
             points = [((one.t_low + one.t_high) / 2, one.scale) for one in bins]
-            label = f"step {shown[place].step}, {scope}"
+            label = f"step {shown[index].step}, {scope}"
             _series(axes, points, color=f"C{number}", label=label, style=style)
 
 
 def _series(
-    axes: Any, points: list[tuple[float, NoiseScale]], *, color: Any, label: str, style: str = "-"
+    axes: Axes,
+    points: list[tuple[float, NoiseScale]],
+    *,
+    color: str | tuple[float, float, float, float],
+    label: str,
+    style: str = "-",
 ) -> None:
     known = [(x, scale.b_simple) for x, scale in points if scale.b_simple]
     if not known:
         return
-    # A gap where it is undetermined: no line may say what the data do not.
+    # NaN breaks the line, so that it never crosses an undetermined scale.
     values = [scale.b_simple.value if scale.b_simple else np.nan for _, scale in points]
     x = [at for at, _ in points]
     axes.plot(x, values, style, marker="o", ms=3, lw=1, color=color, label=label)
-    low, high = [b.low for _, b in known], [b.high for _, b in known]
+    low, high = np.array([(b.low, b.high) for _, b in known], dtype=float).T
     axes.vlines([at for at, _ in known], low, high, lw=2, alpha=0.3, color=color)
 
 
-def _finish(axes: Any, scale: str, of: str) -> None:
+def _finish(axes: Axes, scale: str, xlabel: str) -> None:
     axes.set_yscale(scale)
     if scale == "log":
         plain_ticks(axes)
-    axes.set_xlabel(of)
+    axes.set_xlabel(xlabel)
     axes.set_ylabel("B_simple, images")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=6, ncols=2)
@@ -89,9 +94,3 @@ def _finish(axes: Any, scale: str, of: str) -> None:
 
 def _first_scope(stage: StageNoise) -> list[BinNoise]:
     return next(iter(stage.bins.values()), [])
-
-
-def _colour(share: float) -> Any:
-    import matplotlib as mpl
-
-    return mpl.colormaps["viridis"](0.05 + 0.85 * share)

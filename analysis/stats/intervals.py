@@ -141,7 +141,11 @@ def repeats_ratio(above: Floats, below: Floats) -> Estimate:
 
 def repeats_mean(values: Floats) -> Estimate:
     """Return the geometric mean of repeated runs, with Student's interval from their scatter."""
-    logs = np.log(values)
+    return geometric_mean(np.log(values))
+
+
+def geometric_mean(logs: Floats) -> Estimate:
+    """Return exp of the mean of two or more `logs`, with Student's interval from their scatter."""
     mean, n = float(logs.mean()), len(logs)
     half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
     return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))

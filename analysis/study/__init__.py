@@ -1,1 +1,1 @@
-"""Cells of a study and the effects of its factors."""
+"""The cells of a study and the effects of its factors."""

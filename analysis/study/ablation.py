@@ -1,25 +1,24 @@
-"""Effects of factors, from pairs of cells that differ in one factor only."""
+"""Estimate main effects and interactions from pairs of cells that differ in one factor."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Estimate, Floats, geometric_mean
 from analysis.stats.steady_state import SIGMA_OF_MAD
 from analysis.study.cells import METRICS, CellRuns, Levels, StudyRuns
 
-FEWEST_PAIRS = 3
-UNLIKE_SIGMAS, UNLIKE_SHARE = 5.0, 0.1
+MIN_PAIRS = 3
+OUTLIER_SIGMAS, OUTLIER_SHARE = 5.0, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellPair:
-    """Two cells that differ in one factor, and the log of the ratio of what they measured."""
+    """Two cells that differ in one factor, and the log of the ratio of their values."""
 
     before: CellRuns
     after: CellRuns
@@ -28,10 +27,11 @@ class CellPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What one level of a factor does against another, as a ratio over `pairs`.
+    """The effect of one level of a factor against another, as a ratio over `pairs`.
 
-    `unlike` are pairs that disagree with their siblings, `influence` the largest change of the
-    mean when one pair is left out, `censored` how many cells of either level ran out of memory.
+    `unlike` are the pairs that are outliers among their siblings, `influence` is the largest change
+    of the mean by leaving one pair out, and `censored` counts the cells of either level that ran
+    out of memory.
     """
 
     metric: str
@@ -48,7 +48,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
-    """How the ratio of one factor changes with another: the ratio of its ratios."""
+    """The ratio of one factor's effects at two levels of another."""
 
     metric: str
     factor: str
@@ -60,7 +60,7 @@ class Interaction:
 
 
 def effects(study: StudyRuns) -> list[Effect]:
-    """Every factor's levels against its first one, for every metric that was measured."""
+    """Return the effect of every level against the factor's first one, for every metric."""
     found = []
     for metric in METRICS:
         if any(metric in cell.measured for cell in study.cells):
@@ -71,9 +71,8 @@ def effects(study: StudyRuns) -> list[Effect]:
 
 
 def levels_of(study: StudyRuns, index: int) -> list[str]:
-    """A factor's levels: `false`, `null` and `none`, numbers ascending, others as they came."""
-    seen = dict.fromkeys(cell.levels[index] for cell in study.cells)
-    return sorted(seen, key=_rank)
+    """Return a factor's levels: `false`, `null` and `none`, numbers ascending, others in order."""
+    return sorted(dict.fromkeys(cell.levels[index] for cell in study.cells), key=_rank)
 
 
 def _rank(level: str) -> tuple[int, float]:
@@ -86,31 +85,29 @@ def _rank(level: str) -> tuple[int, float]:
 def _effect(study: StudyRuns, index: int, before: str, after: str, metric: str) -> Effect:
     pairs = tuple(_pairs(study.cells, index, before, after, metric))
     changes = np.array([pair.change for pair in pairs])
-    mine = [cell for cell in study.cells if cell.out_of_memory]
-    censored = [sum(cell.levels[index] == level for cell in mine) for level in (before, after)]
+    out_of_memory = [cell.levels[index] for cell in study.cells if cell.out_of_memory]
     return Effect(
         metric=metric,
         factor=study.factors[index],
         before=before,
         after=after,
         pairs=pairs,
-        ratio=_mean(changes),
+        ratio=_mean_ratio(changes),
         median=math.exp(float(np.median(changes))) if len(pairs) else math.nan,
-        unlike=tuple(pair for pair, odd in zip(pairs, _unlike(changes), strict=True) if odd),
+        unlike=tuple(pair for pair, odd in zip(pairs, _outliers(changes), strict=True) if odd),
         influence=_influence(changes),
-        censored=(censored[0], censored[1]),
+        censored=(out_of_memory.count(before), out_of_memory.count(after)),
     )
 
 
 def _pairs(
-    cells: Iterable[CellRuns], index: int, before: str, after: str, metric: str
-) -> Iterable[CellPair]:
-    """Cells alike in all factors but one."""
+    cells: Sequence[CellRuns], index: int, before: str, after: str, metric: str
+) -> Iterator[CellPair]:
+    """Yield pairs of cells that have equal levels in all factors but one."""
     by_rest: dict[Levels, dict[str, CellRuns]] = {}
     for cell in cells:
         if metric in cell.measured:
-            rest = cell.levels[:index] + cell.levels[index + 1 :]
-            by_rest.setdefault(rest, {})[cell.levels[index]] = cell
+            by_rest.setdefault(other_levels(cell.levels, index), {})[cell.levels[index]] = cell
     for found in by_rest.values():
         if before in found and after in found:
             a, b = found[before], found[after]
@@ -118,79 +115,79 @@ def _pairs(
             yield CellPair(before=a, after=b, change=change)
 
 
-def _mean(changes: Floats) -> Estimate:
-    """The geometric mean ratio with Student's interval over the pairs."""
-    n = len(changes)
-    if n == 0:
-        return Estimate(value=math.nan)
-    mean = float(changes.mean())
-    if n < FEWEST_PAIRS:
-        return Estimate(value=math.exp(mean))
-    half = float(stdtrit(n - 1, 0.975)) * float(changes.std(ddof=1)) / math.sqrt(n)
-    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+def other_levels(levels: Levels, index: int) -> Levels:
+    """Return the levels of all factors but one."""
+    return levels[:index] + levels[index + 1 :]
 
 
-def _unlike(changes: Floats) -> list[bool]:
-    """Which pairs lie far from their siblings' median, by the siblings' own spread."""
-    if len(changes) < FEWEST_PAIRS:
+def _mean_ratio(changes: Floats) -> Estimate:
+    """Return the geometric mean ratio, with Student's interval over `MIN_PAIRS` pairs or more."""
+    if len(changes) >= MIN_PAIRS:
+        return geometric_mean(changes)
+    return Estimate(value=math.exp(float(changes.mean())) if len(changes) else math.nan)
+
+
+def _outliers(changes: Floats) -> list[bool]:
+    """Return which changes lie far from their median, by the spread of all of them."""
+    if len(changes) < MIN_PAIRS:
         return [False] * len(changes)
     away = np.abs(changes - np.median(changes))
     spread = SIGMA_OF_MAD * float(np.median(away))
-    return [bool(far) for far in away > max(UNLIKE_SIGMAS * spread, UNLIKE_SHARE)]
+    return [bool(far) for far in away > max(OUTLIER_SIGMAS * spread, OUTLIER_SHARE)]
 
 
 def _influence(changes: Floats) -> float | None:
     n = len(changes)
-    if n < FEWEST_PAIRS:
+    if n < MIN_PAIRS:
         return None
-    without = (changes.sum() - changes) / (n - 1)
-    worst = without[np.argmax(np.abs(without - changes.mean()))]
+    left_out = (changes.sum() - changes) / (n - 1)
+    worst = left_out[np.argmax(np.abs(left_out - changes.mean()))]
     return math.exp(float(worst - changes.mean())) - 1
 
 
 def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]:
-    """For each effect, how it changes between two levels of each other factor.
+    """Return how each effect changes between two levels of each other factor.
 
-    From the first level of either factor it is one figure, told with the factor that comes first.
+    From the first levels of both factors the two orders give one figure, which is returned for the
+    factor that comes first.
     """
-    told = []
+    result = []
     for effect in found:
         index = study.factors.index(effect.factor)
         for other, name in enumerate(study.factors):
-            if other != index:
-                first, *_ = every = levels_of(study, other)
-                for levels in combinations(every, 2):
-                    changes = _changes_of_change(effect.pairs, other, levels)
-                    is_told = other < index and levels[0] == first
-                    if len(changes) and not is_told:
-                        told.append(_interaction(effect, name, levels, changes))
-    return told
-
-
-def _interaction(effect: Effect, by: str, levels: tuple[str, str], changes: Floats) -> Interaction:
-    return Interaction(
-        metric=effect.metric,
-        factor=effect.factor,
-        change=f"{effect.before} -> {effect.after}",
-        by=by,
-        levels=levels,
-        pairs=len(changes),
-        ratio=_mean(changes),
-    )
+            if other == index:
+                continue
+            first, *_ = every = levels_of(study, other)
+            for levels in combinations(every, 2):
+                changes = _changes_of_change(effect.pairs, other, levels)
+                is_duplicate = other < index and levels[0] == first
+                if len(changes) and not is_duplicate:
+                    result.append(
+                        Interaction(
+                            metric=effect.metric,
+                            factor=effect.factor,
+                            change=f"{effect.before} -> {effect.after}",
+                            by=name,
+                            levels=levels,
+                            pairs=len(changes),
+                            ratio=_mean_ratio(changes),
+                        )
+                    )
+    return result
 
 
 def _changes_of_change(pairs: Sequence[CellPair], other: int, levels: tuple[str, str]) -> Floats:
-    """Differences of a factor's effect between two levels of another, all else alike."""
+    """Return differences of an effect between two levels of another factor, all else equal."""
     by_rest: dict[Levels, dict[str, float]] = {}
     for pair in pairs:
         at = pair.after.levels
-        by_rest.setdefault(at[:other] + at[other + 1 :], {})[at[other]] = pair.change
+        by_rest.setdefault(other_levels(at, other), {})[at[other]] = pair.change
     first, second = levels
     return np.array([c[second] - c[first] for c in by_rest.values() if first in c and second in c])
 
 
 def effect_row(effect: Effect) -> dict[str, Any]:
-    """One row, changes in percent; absent values are None."""
+    """Return one row with changes in percent; absent values are None."""
     ratio, n = effect.ratio, len(effect.pairs)
     return {
         "metric": effect.metric,
@@ -198,10 +195,10 @@ def effect_row(effect: Effect) -> dict[str, Any]:
         "from": effect.before,
         "to": effect.after,
         "pairs": n,
-        "percent": percent_change(ratio.value) if n else None,
-        "low": percent_change(ratio.low),
-        "high": percent_change(ratio.high),
-        "median_percent": percent_change(effect.median) if n else None,
+        "percent": _percent_change(ratio.value) if n else None,
+        "low": _percent_change(ratio.low),
+        "high": _percent_change(ratio.high),
+        "median_percent": _percent_change(effect.median) if n else None,
         "influence_percent": None if effect.influence is None else 100 * effect.influence,
         "unlike": ", ".join(pair.after.name for pair in effect.unlike) or None,
         "out_of_memory_from": effect.censored[0] or None,
@@ -210,7 +207,7 @@ def effect_row(effect: Effect) -> dict[str, Any]:
 
 
 def interaction_row(found: Interaction) -> dict[str, Any]:
-    """One row, in percent."""
+    """Return one row with changes in percent."""
     return {
         "metric": found.metric,
         "factor": found.factor,
@@ -219,12 +216,11 @@ def interaction_row(found: Interaction) -> dict[str, Any]:
         "from": found.levels[0],
         "to": found.levels[1],
         "pairs": found.pairs,
-        "percent": percent_change(found.ratio.value),
-        "low": percent_change(found.ratio.low),
-        "high": percent_change(found.ratio.high),
+        "percent": _percent_change(found.ratio.value),
+        "low": _percent_change(found.ratio.low),
+        "high": _percent_change(found.ratio.high),
     }
 
 
-def percent_change(ratio: float | None) -> float | None:
-    """A ratio as a change in percent."""
+def _percent_change(ratio: float | None) -> float | None:
     return None if ratio is None else 100 * (ratio - 1)

@@ -1,4 +1,4 @@
-"""The cells of a study: what varies over its runs, and what each cell measured."""
+"""The cells of a study: which factors vary over its runs, and what each cell measured."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from analysis.measure.differences import DERIVED_FACTS, follows, signature
 from analysis.measure.speed import measure_rate
 from analysis.read.run_log import RunLog
 
-# Repeats differ in these, and nothing is learnt of the clock from them.
+# Keys and facts in which repeats differ, or which do not affect the clock.
 NOT_FACTORS = frozenset(["seed", "train.steps", "optimizer.", "threads of all ranks"])
 METRICS = ("images_per_s", "gpu_gb")
 Levels = tuple[str, ...]
@@ -18,9 +18,9 @@ Levels = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CellRuns:
-    """The runs of one combination of levels; a metric is absent where no run measured it.
+    """The runs of one combination of levels; a metric is absent if no run measured it.
 
-    `out_of_memory` says that every run of it failed so: it is censored, not missing.
+    `out_of_memory` is true if every run failed for that reason: the cell is censored, not missing.
     """
 
     name: str
@@ -31,7 +31,7 @@ class CellRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRuns:
-    """Factors, in the order of a cell's levels, and the cells; `remarks` on what was left out."""
+    """Factors, in the order of a cell's levels, the cells, and `remarks` on runs left out."""
 
     factors: tuple[str, ...]
     cells: tuple[CellRuns, ...]
@@ -39,12 +39,12 @@ class StudyRuns:
 
 
 def started_runs(logs: Sequence[RunLog]) -> list[RunLog]:
-    """Runs that a machine has begun, or logs of others: of what only waits nothing can be told."""
+    """Return the runs that are neither queued nor skipped."""
     return [log for log in logs if (log.state or {}).get("event") not in ("queued", "skipped")]
 
 
 def group_cells(logs: Sequence[RunLog]) -> StudyRuns:
-    """The factors that vary over runs, keys that vary in step as one, and a cell per setting."""
+    """Group runs into a cell per setting of the factors that vary; keys in step are one factor."""
     known = [log for log in logs if log.config is not None]
     factors, every = _varying(known, without=NOT_FACTORS)
     groups: dict[Levels, list[RunLog]] = {}
@@ -60,9 +60,9 @@ def group_cells(logs: Sequence[RunLog]) -> StudyRuns:
 
 
 def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
-    """What was asked otherwise over runs that are no repeats of one another, and each one's levels.
+    """Return the factors that vary over runs of different settings, and the levels of each run.
 
-    Unlike a study's factors these may be steps and rates of learning too.
+    Unlike `group_cells` this includes steps and learning rates.
     """
     return _varying(logs, without=frozenset(["seed", "threads of all ranks"]))
 
@@ -70,44 +70,48 @@ def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
 def _varying(
     logs: Sequence[RunLog], *, without: frozenset[str]
 ) -> tuple[tuple[str, ...], list[Levels]]:
-    """Names whose values differ, those that differ in step as one, and the levels of each run."""
+    """Return the names whose values differ, those in step joined, and the levels of each run."""
     known = [dict(signature(log, without=without) or ()) for log in logs]
     names = dict.fromkeys(name for pairs in known for name in pairs)
     columns = {name: tuple(pairs.get(name, "") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
-    asked = [name for name in unlike if not name.startswith(tuple(DERIVED_FACTS))]
-    varying = {name: column for name, column in unlike.items() if not follows(name, asked)}
+    keys = [name for name in unlike if not name.startswith(tuple(DERIVED_FACTS))]
+    varying = {name: column for name, column in unlike.items() if not follows(name, keys)}
     groups = _in_step(varying)
-    # Of names that go together, the one with the shortest values tells its runs apart best.
+    # The name with the shortest values labels the levels of its group.
     shortest = [min(members, key=lambda name: len("".join(varying[name]))) for members in groups]
-    levels = [tuple(varying[name][place] for name in shortest) for place in range(len(logs))]
+    levels = [tuple(varying[name][row] for name in shortest) for row in range(len(logs))]
     return tuple(" + ".join(members) for members in groups), levels
 
 
 def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """Names grouped: those whose values go one to one over all runs cannot be told apart."""
+    """Group names whose values map one to one over all runs: their effects cannot be separated."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, column in varying.items():
-        order = {value: place for place, value in enumerate(dict.fromkeys(column))}
+        order = {value: number for number, value in enumerate(dict.fromkeys(column))}
         groups.setdefault(tuple(order[value] for value in column), []).append(name)
     return list(groups.values())
 
 
 def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
-    values: dict[str, list[float]] = {metric: [] for metric in METRICS}
-    for run in runs:
-        rate, memory = measure_rate(run, clock=None).images_per_s, run.column("gpu_gb")
-        if rate:
-            values["images_per_s"].append(rate)
-        if (memory > 0).any():
-            values["gpu_gb"].append(float(np.nanmax(memory)))
+    values = {
+        "images_per_s": [measure_rate(run, clock=None).images_per_s for run in runs],
+        "gpu_gb": [peak_memory_gb(run) for run in runs],
+    }
+    measured = {metric: [value for value in seen if value] for metric, seen in values.items()}
     return CellRuns(
         name=runs[0].name,
         levels=levels,
         measured={
             metric: math.exp(float(np.mean(np.log(seen))))
-            for metric, seen in values.items()
+            for metric, seen in measured.items()
             if seen
         },
         out_of_memory=all((run.state or {}).get("reason") == "oom" for run in runs),
     )
+
+
+def peak_memory_gb(log: RunLog) -> float | None:
+    """Return the largest memory that a rank's allocator held, in GB."""
+    memory = log.column("gpu_gb")
+    return float(np.nanmax(memory)) if (memory > 0).any() else None
