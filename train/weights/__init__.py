@@ -1,1 +1,1 @@
-"""Initial, published and exported weights."""
+"""The weights a run starts from, published weights in our format, and exported weights."""

@@ -1,4 +1,4 @@
-"""The newest weights of a run in one safetensors file, for other programs to read."""
+"""`python -m train export`: write the newest weights of a run to one safetensors file."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from train.model.build import build_network
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m train export RUN FILE [--weights ema|model]`."""
+    """Export the weights that the command line names."""
     parser = argparse.ArgumentParser(
         prog="python -m train export", description="Write a run's newest weights to one file."
     )
@@ -30,19 +30,19 @@ def main(arguments: list[str]) -> int:
 
 
 def export(run: RunFolder, path: Path, *, which: str) -> int:
-    """Write the `ema` or `model` weights of a run to `path`; the step that they are of.
+    """Write the `ema` or `model` weights of a run to `path`, and return their step.
 
-    The file's metadata holds the config, so that the network can be built without the run.
+    The metadata of the file hold the config, so that the network can be built without the run.
     """
     if path.suffix != ".safetensors" or path.exists() or not path.parent.is_dir():
-        raise ConfigError(f"{path}: name a new file, ending in .safetensors, in a folder that is")
+        raise ConfigError(f"{path}: name a new file, ending in .safetensors, in an existing folder")
     config = expect(run.config(), Pretrain, source=run.path)
     network = build_network(config)
     with process_group(read_ranks()):
         step, images = load_weights(run.checkpoints, network, which=which)
-    said = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
-    beside = path.with_name(f".{path.name}.partial")
+    metadata = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
+    partial = path.with_name(f".{path.name}.partial")
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    save_file(weights, beside, metadata=said | {"config": json.dumps(to_tree(config))})
-    beside.replace(path)
+    save_file(weights, partial, metadata=metadata | {"config": json.dumps(to_tree(config))})
+    partial.replace(path)
     return step

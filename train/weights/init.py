@@ -1,4 +1,4 @@
-"""The network a run begins with: drawn by its seed, read from a file, or left to a checkpoint."""
+"""The network that a run starts with: random by its seed, or with the weights of a file or run."""
 
 from pathlib import Path
 
@@ -14,28 +14,28 @@ from train.weights.load import has_sharded_weights, load_sharded_weights, load_w
 
 
 def initial_network(config: Pretrain, layout: BatchLayout, *, resumes: bool) -> nn.Module:
-    """The whole network before it is laid out.
+    """Return the whole network, before it is distributed over ranks.
 
-    Where every weight will be read sharded, it stays on the `meta` device: no rank then ever
-    holds all of it.
+    If its weights will be loaded sharded, it stays on the `meta` device, so that no rank ever
+    holds all of them.
     """
-    later = resumes or _is_read_later(config)
-    if later and is_sharded(layout):
+    deferred = resumes or _is_deferred(config)
+    if deferred and is_sharded(layout):
         with torch.device("meta"):
             return build_network(config)
     network = build_network(config)
-    if config.model.init_from and not later:
+    if config.model.init_from and not deferred:
         load_whole_weights(network, config)
-        log.info("weights of %s", config.model.init_from)
+        log.info("loaded weights of %s", config.model.init_from)
     return network
 
 
 def load_deferred_weights(network: nn.Module, config: Pretrain) -> None:
-    """Read into the laid out network what `start_network` left for later."""
-    if _is_read_later(config):
+    """Load the sharded weights of `model.init_from`, if any, into the distributed network."""
+    if _is_deferred(config):
         load_sharded_weights(network, config)
-        log.info("weights of %s", config.model.init_from)
+        log.info("loaded weights of %s", config.model.init_from)
 
 
-def _is_read_later(config: Pretrain) -> bool:
+def _is_deferred(config: Pretrain) -> bool:
     return config.model.init_from is not None and has_sharded_weights(Path(config.model.init_from))

@@ -1,4 +1,4 @@
-"""Weights to begin with: what `model.init_from` names, in all the forms that it comes in."""
+"""Load the weights that `model.init_from` names, in each of the formats that it accepts."""
 
 import argparse
 import json
@@ -16,40 +16,36 @@ from configs.schema import Pretrain
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
 from train.weights.published import State, from_diffusers, from_official, is_official
-from train.weights.seed import NOTE
+from train.weights.seed import SEED_CONFIG
 
 
 def has_sharded_weights(path: Path) -> bool:
-    """Whether weights come from a run or a seed checkpoint, which any layout can read."""
-    return is_run(path) or (path / NOTE).is_file()
+    """Return whether the path is a run or a seed checkpoint, which ranks load in shards."""
+    return is_run(path) or (path / SEED_CONFIG).is_file()
 
 
 def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
     """Load `model.init_from`, a file or a diffusers folder, into the whole network."""
     path = Path(str(config.model.init_from))
     state = _read(path, config)
-    wanted = network.state_dict()
-    missing, surplus = wanted.keys() - state.keys(), state.keys() - wanted.keys()
-    wrong = [n for n in wanted if n in state and wanted[n].shape != state[n].shape]
-    if missing or surplus or wrong:
-        raise ConfigError(
-            f"model.init_from {path}: {_misfit(missing, surplus, wrong, wanted, state)}"
-        )
+    problem = _mismatch(state, network.state_dict())
+    if problem:
+        raise ConfigError(f"model.init_from {path}: {problem}")
     network.load_state_dict(state)
 
 
 def load_sharded_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load `model.init_from`, a run or a seed checkpoint, into a network however it is laid out."""
+    """Load `model.init_from`, a run or a seed checkpoint, into a network of any layout."""
     path = Path(str(config.model.init_from))
     if not is_run(path):
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         dcp.load({"network": weights}, checkpoint_id=path)
         return
-    folder = RunFolder(path).checkpoints
-    name = newest(folder)
+    checkpoints = RunFolder(path).checkpoints
+    name = newest(checkpoints)
     if name is None:
         raise ConfigError(f"model.init_from {path}: the run has no checkpoint yet")
-    read_weights(folder / name, network, which=config.model.init_weights)
+    read_weights(checkpoints / name, network, which=config.model.init_weights)
 
 
 def _read(path: Path, config: Pretrain) -> State:
@@ -91,35 +87,43 @@ def _read_safetensors(path: Path) -> State:
 
 
 def _read_torch(path: Path, which: str) -> State:
-    """The tensors of a torch file; fast-DiT's holds `ema` and `model` beside its optimizer."""
+    """Return the tensors of a torch file; fast-DiT's has `ema`, `model` and optimizer state."""
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
-            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
-        # torch names no type for what a damaged or an unsafe file raises.
+        # torch documents no exception type for damaged or unsafe files.
         raise ConfigError(f"model.init_from {path}: cannot be read as weights: {error}") from None
-    if isinstance(held, dict) and isinstance(held.get(which), dict):
-        held = held[which]
-    if not isinstance(held, dict) or not all(isinstance(v, torch.Tensor) for v in held.values()):
+    if isinstance(content, dict) and isinstance(content.get(which), dict):
+        content = content[which]
+    if not isinstance(content, dict) or not all(
+        isinstance(value, torch.Tensor) for value in content.values()
+    ):
         raise ConfigError(f"model.init_from {path}: holds no weights of a DiT")
-    return held
+    return content
 
 
-def _misfit(
-    missing: set[str], surplus: set[str], wrong: list[str], wanted: State, state: State
-) -> str:
-    """What does not fit, and the key that would mend it where one would."""
+def _mismatch(found: State, expected: State) -> str | None:
+    """Return how weights differ from the network in names or shapes, and the key that fixes it."""
+    missing, unexpected = expected.keys() - found.keys(), found.keys() - expected.keys()
+    wrong = [n for n in expected if n in found and expected[n].shape != found[n].shape]
     if wrong:
         name = sorted(wrong)[0]
+        shapes = f"{list(found[name].shape)}, the config makes it {list(expected[name].shape)}"
         return (
-            f"{name} is {list(state[name].shape)}, the config makes it {list(wanted[name].shape)}; "
-            "set model.width, depth, patch, mlp_ratio and data.channels, classes to the weights'"
+            f"{name} is {shapes}; set model.width, depth, patch, mlp_ratio and data.channels, "
+            "classes to those of the weights"
         )
-    said = f"lacks {sorted(missing)[0]}" if missing else f"has {sorted(surplus)[0]} too many"
-    blocks = [len({name.split(".")[1] for name in names if name.startswith("blocks.")})
-              for names in (state, wanted)]  # fmt: skip
-    if blocks[0] != blocks[1]:
-        return f"{said}; set model.depth to its {blocks[0]} blocks"
-    mends = {"q_norm": "model.qk_norm: false", "modulation": "model.conditioning: in_context"}
-    hints = [mend for word, mend in mends.items() if any(word in name for name in missing)]
-    return f"{said}; set {' and '.join(hints) or 'model.mlp and the like to its parts'}"
+    if not missing and not unexpected:
+        return None
+    first = f"lacks {sorted(missing)[0]}" if missing else f"has an extra {sorted(unexpected)[0]}"
+    blocks, expected_blocks = _block_count(found), _block_count(expected)
+    if blocks != expected_blocks:
+        return f"{first}; set model.depth to its {blocks} blocks"
+    fixes = {"q_norm": "model.qk_norm: false", "modulation": "model.conditioning: in_context"}
+    hints = [fix for part, fix in fixes.items() if any(part in name for name in missing)]
+    return f"{first}; set {' and '.join(hints) or 'model.mlp and the like to its parts'}"
+
+
+def _block_count(state: State) -> int:
+    return len({name.split(".")[1] for name in state if name.startswith("blocks.")})

@@ -1,7 +1,8 @@
-"""Weights that others have published, under the names and in the order of ours.
+"""Convert published DiT weights to our names and layouts.
 
-Official DiT and fast-DiT (`blocks.0.attn.qkv.weight`), and diffusers' `DiTTransformer2DModel`.
-Their second half of the output, a learned variance, is left out: no objective here learns it.
+Converts official DiT and fast-DiT (`blocks.0.attn.qkv.weight`), and diffusers'
+`DiTTransformer2DModel`. The second half of their outputs, a learned variance, is dropped: no
+objective here learns it.
 """
 
 import re
@@ -41,49 +42,51 @@ _DIFFUSERS = (
 
 
 def from_official(state: State, *, heads: int) -> State:
-    """The weights of an official DiT or fast-DiT checkpoint."""
+    """Convert the weights of an official DiT or fast-DiT checkpoint."""
     kept = {name: value for name, value in state.items() if name != "pos_embed"}
-    return _in_our_order(_renamed(kept, _OFFICIAL), heads)
+    return _convert_layouts(_rename(kept, _OFFICIAL), heads)
 
 
 def from_diffusers(state: State, *, heads: int) -> State:
-    """The weights of a diffusers DiT, which repeats the embeddings of the condition per block."""
+    """Convert the weights of a diffusers DiT, which embeds time and label once per block."""
     state = {name.replace("transformer_blocks.", "B."): value for name, value in state.items()}
     kept: State = {}
     for name, value in state.items():
         first = re.sub(r"^B\.\d+\.norm1\.emb\.", "B.0.norm1.emb.", name)
         if first != name and not torch.equal(value, state[first]):
             raise ConfigError(
-                "model.init_from: the blocks of this diffusers DiT embed time and label each in "
-                "its own way; a DiT does it once"
+                "model.init_from: each block of this diffusers DiT has its own embedding of time "
+                "and label; our DiT has one for all blocks"
             )
         if first == name and not re.search(r"\.attn1\.to_[qkv]\.|^pos_embed\.pos_embed$", name):
             kept[name] = value
     for name in [name for name in state if ".attn1.to_q." in name]:
         parts = [state[name.replace("to_q", f"to_{part}")] for part in "qkv"]
         kept[name.replace("to_q", "qkv")] = torch.cat(parts)
-    return _in_our_order(_renamed(kept, _DIFFUSERS), heads)
+    return _convert_layouts(_rename(kept, _DIFFUSERS), heads)
 
 
 def is_official(state: State) -> bool:
-    """Whether the names are those of the official DiT."""
+    """Return whether the names are those of the official DiT."""
     return "x_embedder.proj.weight" in state and "final_layer.linear.weight" in state
 
 
-def _renamed(state: State, rules: tuple[tuple[str, str], ...]) -> State:
-    ours: State = {}
+def _rename(state: State, rules: tuple[tuple[str, str], ...]) -> State:
+    renamed: State = {}
     for name, value in state.items():
-        for pattern, wanted in rules:
+        for pattern, replacement in rules:
             if match := re.fullmatch(pattern, name):
-                ours[match.expand(wanted)] = value
+                renamed[match.expand(replacement)] = value
                 break
         else:
-            raise ConfigError(f"model.init_from: {name} is no weight of a DiT known here")
-    return ours
+            raise ConfigError(
+                f"model.init_from: {name} is not a weight of a DiT that can be converted"
+            )
+    return renamed
 
 
-def _in_our_order(state: State, heads: int) -> State:
-    """Queries, keys and values head by head, patches as matrices, the output channel first."""
+def _convert_layouts(state: State, heads: int) -> State:
+    """Order qkv by head, flatten patches to matrices, and order the output by channel."""
     for name in [name for name in state if ".qkv." in name]:
         state[name] = state[name].unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2)
     patches = state["patches_in.weight"]
@@ -91,7 +94,7 @@ def _in_our_order(state: State, heads: int) -> State:
     state["patches_in.weight"] = patches.flatten(1)
     for name in ("patches_out.weight", "patches_out.bias"):
         value = state[name]
-        said = value.shape[0] // patch**2  # twice the channels where the variance is learned
-        by_channel = value.unflatten(0, (patch**2, said)).transpose(0, 1)[:channels]
+        outputs = value.shape[0] // patch**2  # twice the channels if the variance is learned
+        by_channel = value.unflatten(0, (patch**2, outputs)).transpose(0, 1)[:channels]
         state[name] = by_channel.flatten(0, 1)
     return {name: value.contiguous() for name, value in state.items()}

@@ -1,4 +1,4 @@
-"""Seed checkpoints: the weights that a config's seed draws, for every layout to start from."""
+"""`python -m train seed`: write initial weights once, for runs of any layout to start from."""
 
 import argparse
 from pathlib import Path
@@ -12,14 +12,14 @@ from configs.yaml12 import dump_yaml
 from train.engine.distributed import process_group, read_ranks
 from train.model.build import build_network
 
-NOTE = "seed.yaml"  # beside the weights: the config that drew them
+SEED_CONFIG = "seed.yaml"  # beside the weights: the config that they were initialised from
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m train seed CONFIG FOLDER [key=value ...]`."""
+    """Write the seed checkpoint that the command line names."""
     parser = argparse.ArgumentParser(
         prog="python -m train seed",
-        description="Write the weights that a config's seed draws. Runs that name the folder in "
+        description="Write the initial weights of a config. Runs that name the folder in "
         "model.init_from start from them, each rank reading its own part.",
     )
     parser.add_argument("config", type=Path)
@@ -33,12 +33,12 @@ def main(arguments: list[str]) -> int:
 
 
 def write_seed(config: Pretrain, folder: Path) -> int:
-    """Write the weights that the config's seed draws; their number."""
+    """Write the initial weights of a config, and return the number of parameters."""
     if folder.exists():
-        raise ConfigError(f"{folder}: is there already; name a new folder")
+        raise ConfigError(f"{folder}: exists already; name a new folder")
     network = build_network(config)
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
     with process_group(read_ranks()):
         dcp.save({"network": weights}, checkpoint_id=folder)
-    (folder / NOTE).write_text(dump_yaml(to_tree(config)), encoding="utf-8")
+    (folder / SEED_CONFIG).write_text(dump_yaml(to_tree(config)), encoding="utf-8")
     return sum(parameter.numel() for parameter in network.parameters())

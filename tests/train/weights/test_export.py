@@ -1,4 +1,4 @@
-"""Weights leave a run in one file, and come back out of it."""
+"""Exported weights are complete, and a new run can start from them."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from configs.run.folder import RunFolder
 from tests.real_runs import TINY, losses, trained
 from train.__main__ import main
 
-# A rate at which a few steps teach something.
+# A learning rate at which a few steps lower the loss.
 FAST = ["optimizer.lr=0.003", "optimizer.warmup_steps=0"]
 
 
@@ -25,37 +25,39 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def test_both_kinds_of_weights_can_be_exported_and_differ(run: RunFolder, tmp_path: Path) -> None:
     files = {which: tmp_path / f"{which}.safetensors" for which in ("ema", "model")}
-    held = {}
+    weights = {}
     for which, file in files.items():
         assert main(["export", str(run.path), str(file), "--weights", which]) == 0
         with safe_open(file, framework="pt") as content:
-            held[which] = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
-            said = content.metadata()
-        assert (said["step"], said["weights"], said["run"]) == ("60", which, run.name)
-        assert json.loads(said["config"])["model"]["width"] == 32
-    assert held["ema"].keys() == held["model"].keys()
-    assert any(not torch.equal(held["ema"][name], held["model"][name]) for name in held["ema"])
+            weights[which] = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+            metadata = content.metadata()
+        assert (metadata["step"], metadata["weights"], metadata["run"]) == ("60", which, run.name)
+        assert json.loads(metadata["config"])["model"]["width"] == 32
+    assert weights["ema"].keys() == weights["model"].keys()
+    assert any(
+        not torch.equal(weights["ema"][name], weights["model"][name]) for name in weights["ema"]
+    )
 
 
-def test_a_run_begins_with_exported_weights(
+def test_a_run_starts_from_exported_weights(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
     file = tmp_path / "model.safetensors"
     main(["export", str(run.path), str(file), "--weights", "model"])
-    begun = trained(
+    started = trained(
         tmp_path, [*TINY, *FAST, "train.steps=2", "log.every=1", f"model.init_from={file}"]
     )
-    assert losses(begun)[1] < 0.8 * losses(run)[1]
+    assert losses(started)[1] < 0.8 * losses(run)[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["export", "{run}", "{tmp}/w.pt"], "ending in .safetensors"),
-        (["export", "{run}", "{tmp}/none/w.safetensors"], "in a folder that is"),
+        (["export", "{run}", "{tmp}/none/w.safetensors"], "in an existing folder"),
         (["export", "{tmp}", "{tmp}/w.safetensors"], "not a run folder"),
-        (["seed", "configs/pretrain/digits.yaml", "{tmp}"], "is there already"),
+        (["seed", "configs/pretrain/digits.yaml", "{tmp}"], "exists already"),
     ],
 )
 def test_misuse_is_refused(
@@ -65,6 +67,6 @@ def test_misuse_is_refused(
     arguments: list[str],
     message: str,
 ) -> None:
-    words = [word.format(run=run.path, tmp=tmp_path) for word in arguments]
-    assert main(words) == 2
+    filled = [argument.format(run=run.path, tmp=tmp_path) for argument in arguments]
+    assert main(filled) == 2
     assert message in capsys.readouterr().err

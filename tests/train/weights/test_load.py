@@ -1,4 +1,4 @@
-"""Published weights give the outputs of their own code; what does not fit is refused by name."""
+"""Published weights give the outputs of their own code; a mismatch is refused by name."""
 
 import argparse
 import pickle
@@ -22,7 +22,7 @@ State = dict[str, Tensor]
 
 @pytest.fixture(scope="module")
 def published() -> Any:
-    """A diffusers DiT whose blocks share the embeddings of the condition, as converted ones do."""
+    """A diffusers DiT whose blocks share the embeddings of time and label, as converted ones do."""
     torch.manual_seed(0)
     model: Any = DiTTransformer2DModel(
         num_attention_heads=4,
@@ -51,7 +51,7 @@ def config_of(init_from: Path, **model: Any) -> Pretrain:
 
 
 def output_of(config: Pretrain, published: Any) -> tuple[Tensor, Tensor]:
-    """What our network and diffusers' say of the same input."""
+    """Return the outputs of our network and of diffusers' for the same input."""
     network = build_network(config)
     load_whole_weights(network, config)
     torch.manual_seed(1)
@@ -62,7 +62,7 @@ def output_of(config: Pretrain, published: Any) -> tuple[Tensor, Tensor]:
 
 
 def official(model: Any) -> State:
-    """The same weights under the names, and in the order, of the official code."""
+    """Return the same weights with the names and layouts of the official code."""
     theirs: State = model.state_dict()
     emb = "transformer_blocks.0.norm1.emb"
     state = {
@@ -108,10 +108,10 @@ def test_a_pipeline_folder_is_read_too(tmp_path: Path, published: Any) -> None:
 def test_an_official_file_gives_the_same_outputs(
     tmp_path: Path, published: Any, which: str
 ) -> None:
-    right = official(published)
-    other = {name: torch.zeros_like(value) for name, value in right.items()}
-    held = {"ema": other, "model": other} | {which: right}
-    torch.save(held | {"opt": {}, "args": argparse.Namespace(model="S/2")}, tmp_path / "w.pt")
+    weights = official(published)
+    zeros = {name: torch.zeros_like(value) for name, value in weights.items()}
+    content = {"ema": zeros, "model": zeros} | {which: weights}
+    torch.save(content | {"opt": {}, "args": argparse.Namespace(model="S/2")}, tmp_path / "w.pt")
     config = config_of(tmp_path / "w.pt", frequencies="diffusers", init_weights=which)
     ours, theirs = output_of(config, published)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -128,7 +128,7 @@ def test_the_frequencies_of_dit_differ_a_little_from_those_of_diffusers(
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"depth": 2}, r"has blocks\.2\.\S+ too many; set model.depth to its 3"),
+        ({"depth": 2}, r"has an extra blocks\.2\.\S+; set model.depth to its 3"),
         ({"depth": 4}, r"lacks blocks\.3\.\S+; set model.depth to its 3"),
         ({"qk_norm": True}, "lacks .*_norm.weight; set model.qk_norm: false"),
         ({"width": 64}, "the config makes it"),
@@ -144,16 +144,14 @@ def test_weights_of_another_size_are_refused_by_name(
         load_whole_weights(build_network(config), config)
 
 
-def test_blocks_that_embed_the_condition_each_for_itself_are_refused(
-    tmp_path: Path, published: Any
-) -> None:
+def test_blocks_with_embeddings_of_their_own_are_refused(tmp_path: Path, published: Any) -> None:
     published.save_pretrained(tmp_path)
-    own: Any = DiTTransformer2DModel.from_pretrained(tmp_path)
+    separate: Any = DiTTransformer2DModel.from_pretrained(tmp_path)
     with torch.no_grad():
-        own.transformer_blocks[1].norm1.emb.timestep_embedder.linear_1.bias.add_(1)
-    own.save_pretrained(tmp_path)
+        separate.transformer_blocks[1].norm1.emb.timestep_embedder.linear_1.bias.add_(1)
+    separate.save_pretrained(tmp_path)
     config = config_of(tmp_path)
-    with pytest.raises(ConfigError, match="each in its own way"):
+    with pytest.raises(ConfigError, match="has its own embedding"):
         load_whole_weights(build_network(config), config)
 
 
@@ -171,7 +169,7 @@ class _Runs:
         ("w.pt", b""),
     ],
 )
-def test_a_file_that_holds_no_weights_is_refused_and_runs_nothing(
+def test_a_file_without_weights_is_refused_and_its_code_does_not_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
 ) -> None:
     (tmp_path / name).write_bytes(content)
