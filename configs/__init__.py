@@ -1,1 +1,1 @@
-"""What every part agrees on: the schema of a config, how it is loaded, and the run folder."""
+"""The code that every part shares: the schema of configs, their loading, and the run folder."""

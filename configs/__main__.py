@@ -12,7 +12,7 @@ from configs.attempt.open import open_attempt
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
-from configs.load import flatten, load, resolve, to_tree
+from configs.load import flatten, load, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
 from configs.terminal import while_read
@@ -20,7 +20,7 @@ from configs.yaml12 import dump_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
+    """Run the command line; return 0 for success, 1 for a negative answer, 2 for misuse."""
     options = _parser().parse_args(arguments)
     make_private()
     try:
@@ -38,35 +38,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
-    check = actions.add_parser("check", help="say of each file whether it is a valid config")
+    check = actions.add_parser("check", help="validate configs and studies")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     check.set_defaults(action=_check)
 
     show = actions.add_parser("show", help="print a config with every key resolved")
     show.add_argument("source", type=Path, help="config or run folder")
     show.add_argument("overrides", nargs="*", metavar="key=value")
-    show.add_argument("--key", help="print this key's value alone")
+    show.add_argument("--key", help="print only the value of this key")
     show.set_defaults(action=_show)
 
     schema = actions.add_parser("schema", help="list every key: type, default, what it affects")
     schema.add_argument("kind", nargs="?", default="pretrain", choices=sorted(MODELS))
     schema.set_defaults(action=_schema)
 
-    open_ = actions.add_parser("open", help="find or make the run, begin an attempt, print the run")
-    open_.add_argument("source", type=Path, help="config (a new run) or run folder (resume it)")
+    open_ = actions.add_parser("open", help="find or create a run, begin an attempt, print the run")
+    open_.add_argument("source", type=Path, help="config (new run) or run folder (resume)")
     open_.add_argument("overrides", nargs="*", metavar="key=value")
-    open_.add_argument("--kind", choices=sorted(KINDS), help="the kind that the job is for")
-    open_.add_argument("--attempt", action="store_true", help="print the attempt's folder instead")
-    open_.add_argument("--nodes", type=int, default=1, help="nodes that it will run on")
-    open_.add_argument("--gpus", type=_count, help="GPUs per node, where that is known yet")
-    open_.add_argument("--began", type=float, help="when the job began, seconds since 1970")
+    open_.add_argument("--kind", choices=sorted(KINDS), help="kind of run that the job is for")
+    open_.add_argument("--attempt", action="store_true", help="print the attempt folder instead")
+    open_.add_argument("--nodes", type=int, default=1, help="nodes of the job")
+    open_.add_argument("--gpus", type=_count, help="GPUs per node, if known yet")
+    open_.add_argument("--began", type=float, help="start of the job, seconds since 1970")
     open_.set_defaults(action=_open)
 
     close = actions.add_parser(
         "close",
-        help="settle how an attempt ended; print its last event, what is next, a faulty node",
+        help="record how an attempt ended; print its last event, requeue or end, a faulty node",
     )
-    close.add_argument("attempt", type=Path, help="the attempt's folder")
+    close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.set_defaults(action=_close)
     return parser
@@ -90,7 +90,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _load(file: Path) -> None:
-    """Read a config, or a study with all of its cells."""
+    """Load a config, or a study with all its cells."""
     if is_study(file, []):
         load_grid(file, [])
     else:
@@ -99,8 +99,7 @@ def _load(file: Path) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     if is_run(options.source):
-        asked = RunFolder(options.source).config_tree()
-        config = resolve(asked, source=str(options.source))
+        config = RunFolder(options.source).config()
     else:
         config = load(options.source, options.overrides)
     tree = to_tree(config)

@@ -1,4 +1,4 @@
-"""The command line of an engine: an attempt at a run, or one of the engine's other commands."""
+"""The command line of `train` and `finetune`: run an attempt, or one of the other commands."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ from configs.schema import Run
 from configs.terminal import while_read
 
 
-def carry_out_command(
+def run_command(
     arguments: list[str] | None,
     *,
     engine: str,
@@ -21,11 +21,11 @@ def carry_out_command(
     commands: Mapping[str, str],
     module_of: Callable[[RunFolder, Run], str | None],
 ) -> int:
-    """Parse the command line of `python -m ENGINE` and carry it out; 0 good, 1 no, 2 misuse.
+    """Run the command line of `python -m ENGINE`; return 0 for success, 1 for no, 2 for misuse.
 
-    `commands` name the module whose `main` is each command; `module_of` names the one whose
-    `attempt` carries out a run, None where the engine does not run its kind. A module is imported
-    when it is asked for, so that help answers at once.
+    `commands` maps each command to the module with its `main`. `module_of` returns the module
+    whose `attempt` runs a run, or None if the engine does not run its kind. Modules are imported
+    only when they are needed, so that help answers at once.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     make_private()
@@ -39,7 +39,7 @@ def carry_out_command(
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("run", type=Path, help="run folder")
-        parser.add_argument("--attempt", type=int, help="its number; the newest by default")
+        parser.add_argument("--attempt", type=int, help="its number; default: the newest")
         options = parser.parse_args(arguments)
         return _attempt(options.run, options.attempt, engine, module_of)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What each GPU can do at best (`configs/gpus.yaml`), by the model that its driver reports."""
+"""The peak rates, memory and bandwidth of GPUs (`configs/gpus.yaml`)."""
 
 import re
 from functools import cache
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("gpus.yaml")
 
 
 class Peaks(KeyGroup):
-    """Dense peak rates in TFLOP/s by the type that is computed in; without sparsity."""
+    """Dense peak rates in TFLOP/s by data type, without sparsity."""
 
     bf16: float = Field(gt=0)
     fp16: float = Field(gt=0)
@@ -23,7 +23,7 @@ class Peaks(KeyGroup):
 
 
 class Gpu(KeyGroup):
-    """One type of GPU; memory in GB, bandwidth in GB/s."""
+    """One GPU; `names` are patterns for the model that its driver reports."""
 
     names: list[str] = Field(min_length=1)
     peak_tflops: Peaks
@@ -37,22 +37,22 @@ class Gpu(KeyGroup):
             try:
                 re.compile(name)
             except re.error as error:
-                raise ValueError(f"{name!r} is no regular expression ({error})") from None
+                raise ValueError(f"{name!r} is not a regular expression ({error})") from None
         return names
 
 
 def load_gpus(path: Path = FILE) -> dict[str, Gpu]:
-    """Every type of GPU by its short name; `ConfigError` where the file is not as it should be."""
+    """Return every GPU by its short name; raise `ConfigError` if the file is malformed."""
     found = {}
     for name, tree in read_tree(path).items():
         try:
             found[name] = Gpu.model_validate(tree)
         except ValidationError as error:
-            said = (
+            lines = (
                 f"{path}: {'.'.join([name, *map(str, item['loc'])])}: {item['msg']}"
                 for item in error.errors()
             )
-            raise ConfigError("\n".join(said)) from None
+            raise ConfigError("\n".join(lines)) from None
     return found
 
 
@@ -62,7 +62,7 @@ def _shipped() -> dict[str, Gpu]:
 
 
 def find_gpu(model: str) -> Gpu | None:
-    """The GPU whose driver reports this model name; None for one that is not known."""
+    """Return the GPU whose driver reports this model name, or None if it is unknown."""
     matching = (
         gpu for gpu in _shipped().values() if any(re.fullmatch(name, model) for name in gpu.names)
     )
@@ -70,19 +70,19 @@ def find_gpu(model: str) -> Gpu | None:
 
 
 def named_gpu(name: str) -> tuple[str, Gpu]:
-    """The GPU that a person calls `name`, and its full short name.
+    """Return the full short name and the data of the GPU that a person calls `name`.
 
-    `a100` stands for the largest and fastest of a100-40gb, a100-80gb-sxm and a100-80gb-pcie.
-    `ConfigError` names the GPUs that are known.
+    `a100` means the largest and fastest of a100-40gb, a100-80gb-sxm and a100-80gb-pcie. Raise
+    `ConfigError`, which lists the known GPUs, for any other name.
     """
     known = _shipped()
     family = [full for full in known if full == name or full.startswith(f"{name}-")]
     if not name or not family:
-        raise ConfigError(f"{name!r} is no GPU of {FILE.name}; known: {', '.join(known)}")
+        raise ConfigError(f"{name!r} is not a GPU of {FILE.name}; known: {', '.join(known)}")
     best = max(family, key=lambda full: (known[full].memory_gb, known[full].bandwidth_gb_s))
     return best, known[best]
 
 
 def gpu_names() -> list[str]:
-    """The short names of all GPUs that are known."""
+    """Return the short names of all known GPUs."""
     return list(_shipped())

@@ -1,4 +1,4 @@
-"""Strict loading of configs: files, `key=value` overrides, and errors that name the mend."""
+"""Strict loading of configs: files, `key=value` overrides, and errors that name the fix."""
 
 import difflib
 from pathlib import Path
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=Run)
 
 
 def read_tree(path: Path) -> Tree:
-    """The mapping in a YAML file."""
+    """Return the mapping in a YAML file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def _yaml_names(folder: Path) -> list[str]:
 
 
 def parse_overrides(overrides: list[str]) -> Tree:
-    """`["train.steps=200", ...]` as a flat `{dotted key: value}`; values are YAML scalars."""
+    """Parse `["train.steps=200", ...]` to a flat `{dotted key: value}`; values are YAML scalars."""
     flat: Tree = {}
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -57,7 +57,7 @@ def parse_overrides(overrides: list[str]) -> Tree:
 
 
 def merge(tree: Tree, flat: Tree) -> Tree:
-    """A copy of `tree` with dotted keys set."""
+    """Return a copy of `tree` with the dotted keys of `flat` set."""
     merged = {k: dict(v) if isinstance(v, dict) else v for k, v in tree.items()}
     for name, value in flat.items():
         group, dot, leaf = name.partition(".")
@@ -72,7 +72,7 @@ def merge(tree: Tree, flat: Tree) -> Tree:
 
 
 def resolve(tree: Tree, *, source: str) -> Run:
-    """The config that `tree` describes: every default filled in, every value checked."""
+    """Return the config of `tree`, with every default filled in and every value validated."""
     kind = tree.get("kind", "pretrain")
     if kind == "study":
         raise ConfigError(
@@ -86,7 +86,7 @@ def resolve(tree: Tree, *, source: str) -> Run:
 
 
 def resolve_study(tree: Tree, *, source: str) -> Study:
-    """The study of `tree`, its own keys checked; `configs.grid.cells` makes its cells."""
+    """Return the study of `tree` with its own keys validated; `configs.grid` resolves its cells."""
     study = _validated(tree, "study", source=source)
     assert isinstance(study, Study)
     return study
@@ -101,7 +101,7 @@ def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
 
 
 def expect(config: Run, kind: type[Kind], *, source: str | Path) -> Kind:
-    """The config, which must be of `kind`; `ConfigError` says which file wants another job."""
+    """Return the config if it is of `kind`; otherwise raise `ConfigError`, which names its job."""
     if isinstance(config, kind):
         return config
     wanted = next(name for name, known in KINDS.items() if known is kind)
@@ -112,18 +112,18 @@ def expect(config: Run, kind: type[Kind], *, source: str | Path) -> Kind:
 
 
 def load(path: Path, overrides: list[str] | None = None) -> Run:
-    """The config in a YAML file, with `key=value` overrides on top."""
+    """Load the config in a YAML file, with `key=value` overrides applied."""
     tree = merge(read_tree(path), parse_overrides(overrides or []))
     return resolve(tree, source=str(path))
 
 
 def to_tree(config: KeyGroup) -> Tree:
-    """Every key of a config, as plain values."""
+    """Return every key of a config as plain values, nested as in YAML."""
     return config.model_dump(mode="python")
 
 
 def flatten(tree: Tree, prefix: str = "") -> Tree:
-    """A nested config as `{dotted key: value}`."""
+    """Return a nested config as `{dotted key: value}`."""
     flat: Tree = {}
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -134,7 +134,7 @@ def flatten(tree: Tree, prefix: str = "") -> Tree:
 
 
 def _explain(error: dict[str, Any], kind: str) -> str:
-    """One validation error as a line that names the key and the mend."""
+    """Describe one validation error on a line that names the key and the fix."""
     location = [str(part) for part in error["loc"]]
     name = ".".join(location)
     found = error.get("input")
@@ -146,12 +146,12 @@ def _explain(error: dict[str, Any], kind: str) -> str:
         return f"{name}: expected a group of keys, found {_kind_of(found)}"
     spec = keys(kind).get(name)
     unit = f" ({spec.unit})" if spec and spec.unit else ""
-    wish = error["msg"].removeprefix("Input should be ")
-    return f"{name}{unit}: expected {wish}, found {_kind_of(found)}"
+    expected = error["msg"].removeprefix("Input should be ")
+    return f"{name}{unit}: expected {expected}, found {_kind_of(found)}"
 
 
 def _nearest(location: list[str], kind: str) -> str:
-    """A hint at the key that was meant: the same last word, else the nearest spelling."""
+    """Return a hint: the key with the same last word, else with the nearest spelling."""
     known = list(keys(kind))
     by_leaf = {name.rpartition(".")[2]: name for name in reversed(known)}
     groups = {name.partition(".")[0] for name in known}

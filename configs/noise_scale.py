@@ -11,10 +11,10 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(Generic[Number]):
-    """Unbiased samples of |G|^2 and of tr Sigma, the variance of one image's gradient.
+    """Unbiased estimates of |G|^2 and tr Sigma, the variance of the gradient of one image.
 
-    Each may be negative. Their ratio B_simple = tr Sigma / |G|^2 is not unbiased: average both
-    over many steps first, then divide.
+    Each may be negative. Their ratio B_simple = tr Sigma / |G|^2 is biased: average both over many
+    steps first, then divide.
     """
 
     g2: Number
@@ -22,10 +22,10 @@ class Noise(Generic[Number]):
 
 
 def noise_of(small: Number, big: Number, *, count: int, batch: int) -> Noise[Number]:
-    """What `count` >= 2 independent microbatches of `batch` images each tell.
+    """Estimate the noise from `count` >= 2 independent microbatches of `batch` images each.
 
-    `small` is the mean of |g_k|^2, the squared norms of their mean gradients, and `big` is |g|^2,
-    that of the mean of all.
+    `small` is the mean of |g_k|^2, the squared norms of their mean gradients. `big` is |g|^2, the
+    squared norm of the mean of all of them.
     """
     g2 = (count * big - small) / (count - 1)
     return Noise(g2=g2, s=batch * (small - g2))

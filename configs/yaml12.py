@@ -11,7 +11,7 @@ from configs.errors import ConfigError
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with the scalars of YAML 1.2's core schema, and no key given twice."""
+    """Safe YAML with the scalars of the core schema of YAML 1.2; duplicate keys are an error."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.1 or 1.2 would read as something else, and writes 1e-4 as 1.0e-04."""
+    """Quote text that YAML 1.1 or 1.2 would read as another type; write 1e-4 as 1.0e-04."""
 
     def represent_float(self, value: float) -> yaml.ScalarNode:
         mantissa, exponent, power = super().represent_float(value).value.partition("e")
@@ -48,7 +48,7 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(float, _Dumper.represent_float)
 
-# YAML 1.2.2, section 10.3.2: what the core schema makes of a plain scalar, by its first letters.
+# YAML 1.2.2, section 10.3.2: the tags of plain scalars (core schema) with their first letters.
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -68,7 +68,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
 
 
 def parse_yaml(text: str, *, source: str) -> Any:
-    """The value of a YAML 1.2 text; `ConfigError` names `source` and the line."""
+    """Parse YAML 1.2; raise `ConfigError`, which names `source` and the line, if it is invalid."""
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
     except ConfigError as error:
@@ -82,20 +82,20 @@ def parse_yaml(text: str, *, source: str) -> Any:
 
 
 def dump_yaml(tree: dict[str, Any]) -> str:
-    """YAML text that this loader (and any YAML 1.1 loader) reads back as the same values."""
+    """Return YAML that this loader, and any YAML 1.1 loader, reads back as the same values."""
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-# A text that needs no quotes: what `true` and `null` begin with is left to them.
+# Text that needs no quotes; the first letters of `true`, `false` and `null` are excluded.
 _WORD = re.compile(r"[a-zA-Z/](?<![tTfFnN])[a-zA-Z0-9_./-]*")
 
 
 def dump_value(value: Any) -> str:
-    """One value as a line of ASCII that this loader reads back: as in `key=value`."""
+    """Return one value as a line of ASCII that this loader reads back, as in `key=value`."""
     if isinstance(value, str) and _WORD.fullmatch(value):
         return value
     text = json.dumps(value, ensure_ascii=False)
-    # JSON is YAML, but for its pairs of surrogates and for what it leaves unescaped.
+    # JSON is YAML except for surrogate pairs and for the characters that it leaves unescaped.
     return "".join(c if " " <= c <= "~" else _escape(ord(c)) for c in text)
 
 

@@ -10,7 +10,7 @@ Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093
 import os
 import sys
 
-from configs.command import carry_out_command
+from configs.command import run_command
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
 
@@ -20,7 +20,7 @@ _ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 0 for success, 1 for failure, 2 for misuse."""
-    return carry_out_command(
+    return run_command(
         arguments, engine="finetune", about=__doc__, commands=_COMMANDS, module_of=_module_of
     )
 

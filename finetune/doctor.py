@@ -17,8 +17,14 @@ from typing import Literal
 
 from PIL import Image, ImageDraw, ImageOps
 
-from configs.checks.captions import CAPTION, CaptionedFile, open_image, pairs
-from configs.checks.prompts import TRIGGER, read_text
+from configs.checks.captions import (
+    CAPTION,
+    TRIGGER,
+    CaptionedFile,
+    captioned_files,
+    open_image,
+    read_text,
+)
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 
@@ -71,7 +77,7 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         print(problem)
     faults = sum(problem.level == "fault" for problem in problems)
-    images = pairs(options.folder)
+    images = captioned_files(options.folder)
     if options.sheet:
         save_sheet(images, options.sheet)
     counts = f"{len(images)} images, {faults} faults, {len(problems) - faults} remarks"
@@ -81,7 +87,7 @@ def main(arguments: list[str]) -> int:
 
 def examine(folder: Path, *, resolution: int) -> Iterator[DatasetProblem]:
     """Yield every problem of a folder of captioned images, file by file."""
-    found = pairs(folder)
+    found = captioned_files(folder)
     yield from _check_folder(folder, found)
     seen: dict[str, Path] = {}
     for pair in found:

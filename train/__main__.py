@@ -16,7 +16,7 @@ Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-0930
 
 import sys
 
-from configs.command import carry_out_command
+from configs.command import run_command
 
 _COMMANDS = {
     "score": "train.evaluate.digits_score",
@@ -40,7 +40,7 @@ _KINDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
-    return carry_out_command(
+    return run_command(
         arguments,
         engine="train",
         about=__doc__,

@@ -1,1 +1,1 @@
-"""The beginning and the end of an attempt at a run."""
+"""Open and close attempts at runs; prune cells of studies."""

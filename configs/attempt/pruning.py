@@ -1,10 +1,10 @@
-"""What a cell that ran out of memory proves: cells that need at least as much need not be tried.
+"""Prune a study: skip cells that need at least the memory that another cell ran out of.
 
-Cell B is dominated by cell A where B's config is A's but for keys that memory does not depend on
-(`_IDLE`) and keys of which B has the more demanding value: `_RAISES` and `_LOWERS` (numbers),
-less activation checkpointing, or a GPU with no more memory. `train.micro_batch: null` counts as
-the share that it stands for; `auto` proves nothing, and nothing is proven of it. Only memory
-prunes: a crash, a NaN or a lost node says nothing about another cell.
+Cell A dominates cell B if B's config differs only in keys that memory does not depend on (`_IDLE`)
+and in keys with a more demanding value in B: `_RAISES` and `_LOWERS` (numbers), less activation
+checkpointing, or a GPU with no more memory. `train.micro_batch: null` counts as the share of a
+rank; cells with `auto` neither prune nor are pruned. Only memory prunes: a crash, a NaN or a lost
+node says nothing about another cell.
 """
 
 from collections.abc import Iterator
@@ -35,66 +35,66 @@ _IDLE = frozenset(
     )
 )  # fmt: skip
 _CHECKPOINTING = ("full", "selective", "none")
-# Not a key: whether gradients stay while the rest of a batch is computed.
+# Not a key: whether gradients are kept while further micro-batches are computed.
 _ACCUMULATES = "accumulates"
 
 
 def dominates(proof: Run, other: Run) -> bool:
-    """Whether `other` needs at least the memory of `proof`, on a GPU that has no more."""
-    told, asked = _demands(proof), _demands(other)
-    if told is None or asked is None or told.keys() != asked.keys():
+    """Return whether `other` needs at least the memory of `proof`, on a GPU with no more."""
+    lower, upper = _demands(proof), _demands(other)
+    if lower is None or upper is None or lower.keys() != upper.keys():
         return False
-    return all(_at_least(name, value, asked[name]) for name, value in told.items())
+    return all(_at_least(name, upper[name], than=value) for name, value in lower.items())
 
 
 def _demands(config: Run) -> dict[str, Any] | None:
-    """What memory depends on, by key; None where the batch is not known yet."""
+    """Return the values that memory depends on, by key; None if the batch is not known yet."""
     flat = {name: one for name, one in flatten(to_tree(config)).items() if name not in _IDLE}
     if isinstance(config, Pretrain):
         if config.train.micro_batch == "auto":
             return None
         try:
-            parts = divide(config, world=config.resources.world)
+            layout = divide(config, world=config.resources.world)
         except ConfigError:
             return None
-        flat["train.micro_batch"] = parts.micro_batch
-        flat["layout.replicate"] = parts.data_ranks
-        flat[_ACCUMULATES] = parts.accumulation > 1
+        flat["train.micro_batch"] = layout.micro_batch
+        flat["layout.replicate"] = layout.data_ranks
+        flat[_ACCUMULATES] = layout.accumulation > 1
     return flat
 
 
-def _at_least(name: str, told: Any, asked: Any) -> bool:
-    if told == asked:
+def _at_least(name: str, value: Any, *, than: Any) -> bool:
+    if value == than:
         return True
     if name in _RAISES:
-        return bool(asked > told)
+        return bool(value > than)
     if name in _LOWERS:
-        return bool(asked < told)
+        return bool(value < than)
     if name == _ACCUMULATES:
-        return bool(asked)
+        return bool(value)
     if name == "activation_checkpointing.mode":
-        return _CHECKPOINTING.index(asked) > _CHECKPOINTING.index(told)
-    return name == "resources.gpu" and _has_no_more(asked, told)
+        return _CHECKPOINTING.index(value) > _CHECKPOINTING.index(than)
+    return name == "resources.gpu" and _has_no_more(value, than)
 
 
 def _has_no_more(gpu: str | None, than: str | None) -> bool:
-    """Whether a type of GPU has at most the memory of another; False where either is unknown."""
+    """Return whether a GPU type has at most the memory of another; False if one is unknown."""
     one, other = _memories(gpu), _memories(than)
     return bool(one and other) and max(one) <= min(other)
 
 
 @cache
 def _memories(name: str | None) -> list[float]:
-    """GB of the GPUs that a type may be: `a100` has forms of 40 and of 80."""
+    """Return the GB of every GPU that a type may mean: an `a100` has 40 or 80."""
     known = load_gpus().items() if name else ()
     return [gpu.memory_gb for full, gpu in known if full == name or full.startswith(f"{name}-")]
 
 
 def is_out_of_memory(run: RunFolder, last: Record | None) -> bool:
-    """Whether a run's last event says that what it computes on has too little memory.
+    """Return whether the last event of a run says that its devices have too little memory.
 
-    Where ranks computed without a GPU that is the host's; with one, the host's running out has
-    other causes and proves nothing.
+    For ranks without a GPU that is host memory. With a GPU, running out of host memory has other
+    causes and proves nothing.
     """
     if last is None or last["event"] != "failed":
         return False
@@ -107,8 +107,8 @@ def _had_no_gpu(run: RunFolder) -> bool:
     return bool(placement) and not any(rank.get("gpu") for rank in placement)
 
 
-def settle_cell(run: RunFolder, last: Record) -> list[str]:
-    """Draw the conclusions of how a cell ended; the names of the cells that it ruled out."""
+def prune_after(run: RunFolder, last: Record) -> list[str]:
+    """Skip the waiting cells that the end of this one rules out; return their names."""
     study = study_of(run.path)
     if study is None:
         return []
@@ -123,8 +123,8 @@ def settle_cell(run: RunFolder, last: Record) -> list[str]:
     return [other.name for other in waiting if _skip(other, proof=run, last=last)]
 
 
-def rule_out(run: RunFolder, config: Run) -> str | None:
-    """Skip a cell that has not begun yet where another proved it hopeless; that one's name."""
+def skip_if_ruled_out(run: RunFolder, config: Run) -> str | None:
+    """Skip a cell that has not begun if another proves that it does not fit; return that one."""
     study = study_of(run.path)
     if study is None or run.attempts():
         return None
@@ -139,7 +139,7 @@ def rule_out(run: RunFolder, config: Run) -> str | None:
 
 
 def _waiting(study: StudyFolder) -> Iterator[RunFolder]:
-    """The cells that have not begun."""
+    """Yield the cells that have not begun."""
     for row in study.rows():
         run = RunFolder(study.cell(row.cell))
         if not run.attempts():
@@ -163,7 +163,7 @@ def _skip(run: RunFolder, *, proof: RunFolder, last: Record) -> bool:
 
 
 def proof_of(run: RunFolder) -> Path | None:
-    """The folder of the cell that a skipped cell was ruled out by."""
+    """Return the folder of the cell that ruled out a skipped cell."""
     study, last = study_of(run.path), state(run.records())
     if study is None or last is None or last["event"] != "skipped" or "proof" not in last:
         return None

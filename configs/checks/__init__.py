@@ -1,1 +1,1 @@
-"""Checks of a config against its data and models, made before anything is queued."""
+"""Checks of a config against its data and models, before anything is queued."""

@@ -1,60 +1,90 @@
-"""What ai-toolkit would lose, ignore or fail on, refused before anything is queued."""
+"""Find ai-toolkit, and refuse runs that it would ignore part of, lose work of, or fail on."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from configs.checks.aitoolkit_home import find_home
 from configs.checks.aitoolkit_keys import check_keys
-from configs.checks.captions import pairs
+from configs.checks.captions import captioned_files
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.schema import Finetune
 
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
+# The formats that ai-toolkit itself reads.
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """A checkout of ai-toolkit and the Python of its own virtualenv."""
+
+    folder: Path
+    python: Path
+
+
+def find_home() -> Home:
+    """Return the checkout that `AI_TOOLKIT` names; raise `ConfigError` if it is not complete."""
+    named = os.environ.get("AI_TOOLKIT")
+    if not named:
+        raise ConfigError(
+            "engine aitoolkit needs AI_TOOLKIT, the folder of its checkout: set it in the site "
+            "file (env/sites/), create one with env/create.sh ai-toolkit, or set engine=embedded"
+        )
+    folder = Path(named).expanduser().absolute()
+    if not (folder / "run.py").is_file() or not (folder / "toolkit").is_dir():
+        raise ConfigError(
+            f"AI_TOOLKIT={named}: not a checkout of ai-toolkit (it has no run.py and toolkit/); "
+            "create one with env/create.sh ai-toolkit"
+        )
+    for name in ("venv", ".venv"):
+        python = folder / name / "bin" / "python"
+        if os.access(python, os.X_OK):
+            return Home(folder=folder, python=python)
+    raise ConfigError(
+        f"{folder}: no virtualenv of its own in venv/ or .venv/; env/create.sh ai-toolkit "
+        "creates it"
+    )
+
+
 def check_aitoolkit(config: Finetune) -> None:
-    """Refuse what a run by ai-toolkit would lose or fail on, as far as this machine can tell."""
+    """Raise `ConfigError` if ai-toolkit cannot carry out the config, as far as is known here."""
     check_keys(config.aitoolkit)
     if config.engine != "aitoolkit":
         return
-    check_wishes(config)
-    # Unset here it may yet be set where the job runs.
+    check_supported(config)
+    # If it is unset here, the site of the job may still set it.
     if os.environ.get("AI_TOOLKIT"):
         find_home()
 
 
-def check_wishes(config: Finetune) -> None:
-    """Refuse what ai-toolkit would pass over, fail on or ignore: images, an assistant, an alpha."""
+def check_supported(config: Finetune) -> None:
+    """Raise `ConfigError` for images, an assistant LoRA or an alpha that ai-toolkit cannot use."""
     assert config.data.folder is not None
-    for pair in pairs(Path(config.data.folder)):
+    for pair in captioned_files(Path(config.data.folder)):
         if pair.image.suffix.lower() not in IMAGES:
             raise ConfigError(
-                f"{pair.image}: ai-toolkit reads {' '.join(IMAGES)} alone and would pass it over; "
+                f"{pair.image}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
                 "save it as PNG, or set engine=embedded"
             )
-    _check_assistant(config.flux.assistant_lora)
+    assistant = config.flux.assistant_lora
+    if assistant and ASSISTANT_KEY not in read_safetensors_header(Path(assistant)).tensors:
+        raise ConfigError(
+            f"flux.assistant_lora {assistant}: has no {ASSISTANT_KEY}, from which ai-toolkit "
+            "reads its rank; name another file, or set engine=embedded"
+        )
     if config.lora.alpha not in (None, config.lora.rank):
         raise ConfigError(
-            f"lora.alpha {config.lora.alpha:g}: ai-toolkit takes the rank for it with Flux, "
-            "whatever is asked; remove it, or set engine=embedded"
-        )
-
-
-def _check_assistant(file: str | None) -> None:
-    if file is not None and ASSISTANT_KEY not in read_safetensors_header(Path(file)).tensors:
-        raise ConfigError(
-            f"flux.assistant_lora {file}: has no {ASSISTANT_KEY}, by which ai-toolkit knows its "
-            "rank; name another file, or set engine=embedded"
+            f"lora.alpha {config.lora.alpha:g}: with Flux ai-toolkit always uses the rank as "
+            "alpha; remove it, or set engine=embedded"
         )
 
 
 def check_one_rank(world: int) -> None:
-    """Refuse more ranks than one, of which ai-toolkit would lose the work of all but one."""
+    """Raise `ConfigError` for more than one rank: ai-toolkit would lose the work of the others."""
     if world > 1:
         raise ConfigError(
-            f"engine aitoolkit trains on one GPU, not on {world}: it never adds up the gradients "
-            "of ranks, so each would train a LoRA of its own and all but one be lost; ask for one "
-            "GPU, or set engine=embedded"
+            f"engine aitoolkit trains on one GPU, not on {world}: it never sums the gradients of "
+            "ranks, so each would train a LoRA of its own and all but one would be lost; request "
+            "one GPU, or set engine=embedded"
         )

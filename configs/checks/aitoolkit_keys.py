@@ -1,7 +1,7 @@
-"""The keys that ai-toolkit knows, so that one it would silently ignore is refused.
+"""The keys that ai-toolkit knows: it silently ignores any other, so those are refused.
 
-They are read from its source where `AI_TOOLKIT` names its folder, else taken from the list of the
-version that `env/create.sh ai-toolkit` installs (configs/checks/aitoolkit-keys.yaml).
+They are read from its source if `AI_TOOLKIT` names its folder. Otherwise they come from
+configs/checks/aitoolkit-keys.yaml, for the version that `env/create.sh ai-toolkit` installs.
 """
 
 import ast
@@ -16,10 +16,9 @@ from configs.yaml12 import parse_yaml
 
 Known = Mapping[str, frozenset[str]]
 
-
 _SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
 _CLASSES = "toolkit/config_modules.py"
-# Where a process of its own config reads its keys, and the class that reads each group of them.
+# The files in which a process reads the keys of its config; GROUPS: the class of each group.
 _PROCESS = (
     "jobs/process/BaseProcess.py",
     "jobs/process/BaseTrainProcess.py",
@@ -40,7 +39,7 @@ GROUPS = {
     "save": "SaveConfig",
     "train": "TrainConfig",
 }
-# What is translated from keys of ours, or decided by how it is run: theirs, and what to set.
+# Keys of ai-toolkit that ditbench sets itself, and the key of ours to set instead.
 TAKEN = {
     "datasets.bucket_tolerance": "data.bucket",
     "datasets.cache_latents_to_disk": "nothing: latents are always cached",
@@ -69,16 +68,16 @@ TAKEN = {
     "sample.prompts": "sample.prompts",
     "sample.sample_every": "sample.every",
     "sample.sample_steps": "sample.steps",
-    "sample.sampler": "nothing: it is flow matching's",
+    "sample.sampler": "nothing: flow matching fixes it",
     "sample.samples": "sample.prompts",
     "sample.seed": "sample.seed",
     "sample.walk_seed": "nothing: prompt i has the seed sample.seed + i",
     "sample.width": "sample.width",
     "save.max_step_saves_to_keep": "checkpoint.keep",
-    "save.push_to_hub": "nothing: runs stay on this disk",
+    "save.push_to_hub": "nothing: runs stay on local disk",
     "save.save_every": "checkpoint.every",
     "save.save_format": "nothing: a LoRA is one safetensors file",
-    "sqlite_db_path": "nothing: the run is steered through it",
+    "sqlite_db_path": "nothing: ditbench monitors the run through it",
     "train.batch_size": "train.micro_batch",
     "train.disable_sampling": "sample.every",
     "train.dtype": "train.precision",
@@ -88,23 +87,23 @@ TAKEN = {
     "train.gradient_checkpointing": "train.gradient_checkpointing",
     "train.lr": "optimizer.lr",
     "train.max_grad_norm": "optimizer.clip",
-    "train.merge_network_on_save": "nothing: the LoRA is what is resumed from",
-    "train.noise_scheduler": "nothing: it is flow matching's",
+    "train.merge_network_on_save": "nothing: a resume reads the LoRA",
+    "train.noise_scheduler": "nothing: flow matching fixes it",
     "train.optimizer": "optimizer.kind",
     "train.optimizer_params": "optimizer.beta1, optimizer.beta2 and optimizer.weight_decay",
     "train.start_step": "nothing: the checkpoint decides",
     "train.steps": "train.steps",
     "train.timestep_type": "train.timesteps",
-    "train.train_text_encoder": "nothing: only the transformer is tuned",
-    "train.train_unet": "nothing: the transformer is always tuned",
-    "training_folder": "nothing: the run's folder is it",
+    "train.train_text_encoder": "nothing: only the transformer is trained",
+    "train.train_unet": "nothing: the transformer is always trained",
+    "training_folder": "nothing: it is the run folder",
     "training_seed": "seed",
     "trigger_word": "data.trigger",
 }  # fmt: skip
 
 
 def check_keys(passed: Mapping[str, Any]) -> None:
-    """Refuse keys for ai-toolkit that it does not know, or that a key of ours stands for."""
+    """Raise `ConfigError` for keys that ai-toolkit does not know, or that a key of ours sets."""
     known = known_keys()
     for name in _names(passed):
         if name in TAKEN:
@@ -115,7 +114,7 @@ def check_keys(passed: Mapping[str, Any]) -> None:
 
 
 def known_keys() -> Known:
-    """Its keys by group ("" for those outside of any), of the installed one or the shipped list."""
+    """Return the keys by group (top level: "") of the installed ai-toolkit, or of the list."""
     folder = os.environ.get("AI_TOOLKIT")
     if folder and (Path(folder) / _CLASSES).is_file():
         return read_keys(Path(folder))
@@ -124,14 +123,14 @@ def known_keys() -> Known:
 
 
 def read_keys(folder: Path) -> Known:
-    """The keys that the source of ai-toolkit in `folder` reads; nothing of it is run."""
+    """Return the keys that the source of ai-toolkit in `folder` reads; none of it is executed."""
     classes = {
         node.name: node
         for node in ast.walk(_tree(folder / _CLASSES))
         if isinstance(node, ast.ClassDef)
     }
     found = {
-        group: frozenset(_asked(classes[name], "kwargs", ("get", "pop")))
+        group: frozenset(_arguments(classes[name], "kwargs", ("get", "pop")))
         for group, name in GROUPS.items()
         if name in classes
     }
@@ -139,8 +138,8 @@ def read_keys(folder: Path) -> Known:
         key
         for file in _PROCESS
         for key in (
-            *_asked(_tree(folder / file), "self", ("get_conf",)),
-            *_asked(_tree(folder / file), "self.config", ("get",)),
+            *_arguments(_tree(folder / file), "self", ("get_conf",)),
+            *_arguments(_tree(folder / file), "self.config", ("get",)),
         )
     }
     return {"": frozenset(process), **found}
@@ -151,13 +150,13 @@ def _tree(path: Path) -> ast.Module:
         return ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error}); AI_TOOLKIT must name a whole checkout: "
-            "env/create.sh ai-toolkit makes one"
+            f"{path}: cannot be read ({error}); AI_TOOLKIT must name a complete checkout: "
+            "env/create.sh ai-toolkit creates one"
         ) from None
 
 
-def _asked(tree: ast.AST, owner: str, methods: tuple[str, ...]) -> Iterator[str]:
-    """The names that `owner.method("name", ...)` is called with."""
+def _arguments(tree: ast.AST, owner: str, methods: tuple[str, ...]) -> Iterator[str]:
+    """Yield each "name" of the calls `owner.method("name", ...)`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -168,7 +167,7 @@ def _asked(tree: ast.AST, owner: str, methods: tuple[str, ...]) -> Iterator[str]
 
 
 def _names(tree: Mapping[str, Any]) -> Iterator[str]:
-    """The dotted names of a passthrough; what stands deeper than a group's key is a value."""
+    """Yield the dotted names of the keys; anything nested below a group's key is a value."""
     for name, value in tree.items():
         if name in GROUPS:
             if not isinstance(value, dict):

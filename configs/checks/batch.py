@@ -1,4 +1,4 @@
-"""How a global batch and a mesh divide over ranks; what does not divide is refused."""
+"""How a global batch and a device mesh divide over ranks."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,10 @@ from configs.schema import Finetune, Pretrain, Run
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLayout:
-    """The share of one rank of replicate x shard x tensor; the ranks of `tensor` share theirs.
+    """The mesh (replicate x shard x tensor ranks) and the batch of one rank.
 
-    The global batch is data_ranks x micro_batch x accumulation.
+    The global batch is data_ranks x micro_batch x accumulation. The ranks of one tensor-parallel
+    group work on the same images.
     """
 
     replicate: int
@@ -22,27 +23,27 @@ class BatchLayout:
 
     @property
     def data_ranks(self) -> int:
-        """Ranks (or groups of `tensor` ranks) that see images of their own."""
+        """The number of ranks, or tensor-parallel groups, with images of their own."""
         return self.replicate * self.shard
 
     @property
     def world(self) -> int:
-        """All ranks."""
+        """The world size."""
         return self.data_ranks * self.tensor
 
     @property
     def noise_count(self) -> int:
-        """K, the microbatches whose gradients are seen apart: one per data rank, or of one rank."""
+        """K, the microbatches with separate gradients: one per data rank, or those of one rank."""
         return self.data_ranks if self.data_ranks > 1 else self.accumulation
 
     @property
     def noise_batch(self) -> int:
-        """b, the images of each of them."""
+        """b, the images of each of these microbatches."""
         return self.data_ranks * self.micro_batch * self.accumulation // self.noise_count
 
 
 def check_ranks(config: Run, *, world: int) -> None:
-    """Refuse a number of ranks that the run's work does not divide over."""
+    """Raise `ConfigError` if the work does not divide over `world` ranks."""
     if isinstance(config, Finetune) and config.engine == "aitoolkit":
         check_one_rank(world)
     if isinstance(config, Pretrain | Finetune):
@@ -50,9 +51,10 @@ def check_ranks(config: Run, *, world: int) -> None:
 
 
 def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None) -> BatchLayout:
-    """The mesh and the batches of `world` ranks; `ConfigError` says what would fit.
+    """Return the mesh and the batch of `world` ranks; `ConfigError` names the nearest that fits.
 
-    `tuned` stands for `train.micro_batch: auto` where it was found; until then the largest does.
+    `tuned` is the micro-batch that the search for `train.micro_batch: auto` found; None means
+    the largest, the whole share of a rank.
     """
     replicate, shard, tensor = _mesh(config, world)
     batch, data_ranks = config.train.global_batch, replicate * shard
@@ -63,8 +65,8 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"{f'{lower} or ' if lower else ''}{lower + data_ranks} would"
         )
     share = batch // data_ranks
-    asked = config.train.micro_batch
-    micro = (tuned if asked == "auto" else asked) or share
+    requested = config.train.micro_batch
+    micro = (tuned if requested == "auto" else requested) or share
     if share % micro:
         raise ConfigError(
             f"train.micro_batch {micro} does not divide the {share} images of a data rank "
@@ -87,23 +89,23 @@ def _check_noise(config: Pretrain, layout: BatchLayout) -> None:
     count, batch = layout.noise_count, layout.noise_batch
     if count < 2:
         raise ConfigError(
-            f"gns.enabled compares microbatches, and one rank with train.micro_batch {batch} has "
-            "one a step: set train.micro_batch to half of train.global_batch or less"
+            f"gns.enabled compares microbatches, but one rank with train.micro_batch {batch} has "
+            "one per step: set train.micro_batch to half of train.global_batch or less"
         )
     if config.gns.bins and layout.micro_batch < 2:
         raise ConfigError(
-            "gns.bins compares images of one microbatch, and train.micro_batch is 1: set it to 2 "
+            "gns.bins compares images of one microbatch, but train.micro_batch is 1: set it to 2 "
             "or more, or gns.bins to null"
         )
     if config.objective.sampler == "stratified" and batch % config.objective.strata:
         raise ConfigError(
-            f"gns.enabled needs independent microbatches, and one of {batch} images splits "
+            f"gns.enabled needs independent microbatches, but one of {batch} images splits "
             f"objective.strata {config.objective.strata}; set it to a divisor of {batch}"
         )
 
 
 def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:
-    """Replicate, shard and tensor degrees, whose product is the world."""
+    """Return the replicate, shard and tensor degrees; their product is the world size."""
     if isinstance(config, Finetune):
         return world, 1, 1
     layout, heads = config.layout, config.model.heads
@@ -123,5 +125,5 @@ def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:
     return replicate, layout.shard, layout.tensor
 
 
-def _nearest(number: int, wish: int) -> int:
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wish))
+def _nearest(number: int, target: int) -> int:
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - target))

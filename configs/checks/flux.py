@@ -1,4 +1,4 @@
-"""What a model folder of Flux in diffusers layout must hold, so that nothing is fetched."""
+"""Check that a model folder of Flux in diffusers layout is complete: no job downloads anything."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _WEIGHTS = {
     "vae": "diffusion_pytorch_model",
 }
 _CONFIGS = ("model_index.json", "scheduler/scheduler_config.json")
-# Either all of one set, or all of another.
+# A tokenizer needs all the files of one of these sets.
 _TOKENIZERS = {
     "tokenizer": (("tokenizer.json",), ("vocab.json", "merges.txt")),
     "tokenizer_2": (("tokenizer.json",), ("spiece.model",)),
@@ -23,7 +23,7 @@ _TOKENIZERS = {
 
 
 def missing(folder: Path) -> list[str]:
-    """What the folder lacks of a whole Flux, by the paths that a download would fill."""
+    """Return the files that the folder lacks, relative to it."""
     return [*_missing(folder)]
 
 
@@ -49,20 +49,20 @@ def _missing_weights(part: Path, stem: str) -> list[str]:
 
 
 def shards(index: Path) -> list[str]:
-    """The files that an index of sharded weights names."""
+    """Return the files that an index of sharded weights names."""
     return sorted({str(name) for name in _json(index).get("weight_map", {}).values()})
 
 
 def check_flux(folder: Path, *, variant: str | None) -> None:
-    """Refuse a folder that is not a whole Flux of the `variant`; None takes any."""
+    """Raise `ConfigError` if the folder is no complete Flux of `variant`; None allows either."""
     lacks = missing(folder)
     if lacks:
         raise ConfigError(
-            f"{folder}: not a whole Flux in diffusers layout; missing: {', '.join(lacks)}. Compute "
-            "nodes fetch nothing: copy the whole model folder there, or name another"
+            f"{folder}: not a complete Flux in diffusers layout; missing: {', '.join(lacks)}. "
+            "Compute nodes download nothing: copy the whole model folder, or name another"
         )
-    asked = _json(folder / "transformer" / "config.json")
-    takes_guidance = bool(asked.get("guidance_embeds", False))
+    transformer = _json(folder / "transformer" / "config.json")
+    takes_guidance = bool(transformer.get("guidance_embeds", False))
     found = "dev" if takes_guidance else "schnell"
     if variant and found != variant:
         raise ConfigError(

@@ -1,21 +1,21 @@
-"""What an `infer` config comes to: its own keys, and where they are null those of its run."""
+"""Resolve an `infer` config: keys that are null take the value of its fine-tuning run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.checks.prompts import filled, prompts_of
+from configs.checks.captions import fill_trigger, read_prompts
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Finetune, Infer
 
-_CANVAS = ("width", "height", "steps", "guidance")
+_IMAGE_KEYS = ("width", "height", "steps", "guidance")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferSpec:
-    """A model, a LoRA file or none, and what is drawn: prompts with the trigger filled in."""
+    """A model, an optional LoRA file, and the images to sample; prompts have no `[trigger]`."""
 
     folder: Path
     variant: str
@@ -30,37 +30,37 @@ class InferSpec:
 
 
 def infer_spec(config: Infer) -> InferSpec:
-    """What is to be drawn; `ConfigError` where the run has no such LoRA, or a file no prompts."""
+    """Resolve the config; raise `ConfigError` if the run has no such LoRA or there is no prompt."""
     run = open_run(Path(config.run)) if config.run else None
     tuned = expect(run.config(), Finetune, source=run.path) if run else None
-    said: dict[str, Any] = {"quantise": "none", "precision": "bf16"}
-    said |= {"variant": "schnell", "width": 1024, "height": 1024, "steps": 4, "guidance": 1.0}
+    values: dict[str, Any] = {"quantise": "none", "precision": "bf16"}
+    values |= {"variant": "schnell", "width": 1024, "height": 1024, "steps": 4, "guidance": 1.0}
     if tuned:
-        said |= {"quantise": tuned.flux.quantise, "precision": tuned.train.precision}
-        said |= {"variant": tuned.flux.variant}
-        said |= {name: getattr(tuned.sample, name) for name in _CANVAS}
-    own = {name: getattr(config, name) for name in said}
+        values |= {"quantise": tuned.flux.quantise, "precision": tuned.train.precision}
+        values |= {"variant": tuned.flux.variant}
+        values |= {name: getattr(tuned.sample, name) for name in _IMAGE_KEYS}
+    own = {name: getattr(config, name) for name in values}
     folder = config.folder or (tuned.flux.folder if tuned else None)
     assert folder is not None
     return InferSpec(
         folder=Path(folder),
-        lora=Path(config.lora) if config.lora else _lora_of(run, config),
+        lora=Path(config.lora) if config.lora else _find_lora(run, config),
         prompts=_prompts(config, tuned),
-        **said | {name: value for name, value in own.items() if value is not None},
+        **values | {name: value for name, value in own.items() if value is not None},
     )
 
 
 def _prompts(config: Infer, tuned: Finetune | None) -> list[str]:
     if config.prompts or config.prompts_file or tuned is None:
-        texts = prompts_of(config.prompts, config.prompts_file)
+        texts = read_prompts(config.prompts, config.prompts_file)
     else:
-        texts = prompts_of(tuned.sample.prompts, tuned.sample.prompts_file)
+        texts = read_prompts(tuned.sample.prompts, tuned.sample.prompts_file)
     trigger = config.trigger or (tuned.data.trigger if tuned else None)
-    return [filled(text, trigger) for text in texts]
+    return [fill_trigger(text, trigger) for text in texts]
 
 
-def _lora_of(run: RunFolder | None, config: Infer) -> Path | None:
-    """The LoRA of a run after `step`, or the newest."""
+def _find_lora(run: RunFolder | None, config: Infer) -> Path | None:
+    """Return the LoRA of a run at `step`, or its newest."""
     if run is None:
         return None
     folder = run.lora if config.weights == "ema" else run.lora / "raw"
@@ -72,5 +72,5 @@ def _lora_of(run: RunFolder | None, config: Infer) -> Path | None:
     file = folder / f"step-{config.step:09d}.safetensors"
     if file not in found:
         steps = ", ".join(str(int(each.stem.removeprefix("step-"))) for each in found)
-        raise ConfigError(f"step {config.step}: {run.name} keeps none of it; it has {steps}")
+        raise ConfigError(f"step {config.step}: {run.name} has no LoRA of it; it has {steps}")
     return file

@@ -1,13 +1,17 @@
-"""The paths that a config names: as seen from anywhere, and there before anything is queued."""
+"""The files that a config names: as absolute paths, and checked before anything is queued."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.checks.inputs import check_inputs
+from configs.checks.aitoolkit import check_aitoolkit
+from configs.checks.captions import check_captions, fill_trigger, read_prompts
+from configs.checks.flux import check_flux
+from configs.checks.infer import infer_spec
+from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
 from configs.run.folder import is_run
-from configs.schema import Run, keys
+from configs.schema import Finetune, Infer, Run, keys
 
 
 def _is_run_of(kind: str) -> Callable[[Path], bool]:
@@ -17,7 +21,7 @@ def _is_run_of(kind: str) -> Callable[[Path], bool]:
     return is_there
 
 
-# What must stand at a path, by the schema's word for it.
+# By the schema's `path`: its name in messages, and the test for it.
 _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "folder": ("folder", Path.is_dir),
     "file": ("file", Path.is_file),
@@ -28,7 +32,7 @@ _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
 
 
 def with_absolute_paths(config: Kind) -> Kind:
-    """The config with absolute paths: a run is resumed from other folders too."""
+    """Return the config with absolute paths, since a run may be resumed from another folder."""
     paths = _paths(config)
     absolute = {name: str(Path(path).absolute()) for name, path in paths.items()}
     if absolute == paths:
@@ -39,26 +43,49 @@ def with_absolute_paths(config: Kind) -> Kind:
 
 
 def check_paths(config: Run) -> None:
-    """Refuse a path where what the key wants is not there, or cannot be what it wants."""
+    """Raise `ConfigError` if a path of the config is missing, or the wrong kind of file."""
     spec = keys(config.kind)
     for name, path in _paths(config).items():
         wanted = spec[name].path
         if wanted in _KINDS:
             word, is_there = _KINDS[wanted]
             if not is_there(Path(path)):
-                raise ConfigError(f"{name} {path}: {_said(Path(path), word)}")
-    check_inputs(config)
+                raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
+    if isinstance(config, Finetune):
+        _check_finetune(config)
+    elif isinstance(config, Infer):
+        asked = infer_spec(config)
+        check_flux(asked.folder, variant=asked.variant)
+        _check_lora(asked.lora)
 
 
-def _said(path: Path, word: str) -> str:
+def _problem(path: Path, word: str) -> str:
     if word == "file" and path.is_dir():
         inside = sorted(file.name for file in path.glob("*.safetensors"))
         hint = f", such as {inside[0]}" if inside else ""
-        return f"a folder, where a file is wanted; name the file in it{hint}"
-    return f"no such {word}; make it or name another"
+        return f"a folder, but a file is expected; name the file in it{hint}"
+    return f"no such {word}; create it or name another"
 
 
 def _paths(config: Run) -> dict[str, str]:
     spec = keys(config.kind)
     flat = flatten(to_tree(config))
     return {name: flat[name] for name, info in spec.items() if info.path and flat[name] is not None}
+
+
+def _check_finetune(config: Finetune) -> None:
+    """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
+    assert config.flux.folder is not None
+    assert config.data.folder is not None
+    check_flux(Path(config.flux.folder), variant=config.flux.variant)
+    _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
+    trigger = config.data.trigger
+    check_captions(Path(config.data.folder), trigger=trigger)
+    for prompt in read_prompts(config.sample.prompts, config.sample.prompts_file):
+        fill_trigger(prompt, trigger)
+    check_aitoolkit(config)
+
+
+def _check_lora(file: Path | None) -> None:
+    if file and not any("lora" in name for name in read_safetensors_header(file).tensors):
+        raise ConfigError(f"{file}: not a LoRA (no tensor name contains lora); name another file")

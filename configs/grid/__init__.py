@@ -1,1 +1,1 @@
-"""Studies: reading a study file and resolving it to cells."""
+"""Studies: read a study file and resolve it to cells."""

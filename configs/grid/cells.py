@@ -1,26 +1,46 @@
-"""From a study to its cells: every combination of levels, resolved as strictly as any config."""
+"""Resolve a study to its cells: every combination of levels, each validated like any config."""
 
 import difflib
+import hashlib
 import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from configs.checks.paths import with_absolute_paths
 from configs.errors import ConfigError
-from configs.grid.cell_names import cell_names
 from configs.load import Tree, flatten, merge, resolve, to_tree
 from configs.schema import Run, Study
 
 MOST_CELLS = 10_000
+_LONGEST_PART, LONGEST_NAME = 24, 80
+# The abbreviations of published studies; other keys are abbreviated to their last word.
+_SHORT = {
+    "activation_checkpointing.mode": "ac",
+    "layout.replicate": "p",
+    "layout.shard": "shard",
+    "model.patch": "ps",
+    "optimizer.lr": "lr",
+    "resources.gpu": "",
+    "resources.gpus_per_node": "g",
+    "resources.nodes": "n",
+    "train.compile": "c",
+    "train.global_batch": "bs",
+    "train.micro_batch": "mb",
+    "train.precision": "d",
+    "seed": "s",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One point of a grid: its level on each axis (a value, or a label), and its config.
+    """One point of a grid: its level on each axis (a value, or a label) and its config.
 
-    `changes` are the dotted keys in which it differs from the base.
+    `changes` holds the dotted keys in which it differs from the base.
     """
 
     name: str
@@ -31,16 +51,36 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What varies together: for each level, a value or label, the dotted keys that it sets."""
+    """One axis of a grid: for each level, a value or a label, the dotted keys that it sets."""
 
     name: str
     labelled: bool
     levels: list[tuple[Any, Tree]]
 
 
-def axes_of(study: Study) -> list[Axis]:
-    """The axes of a study, in its order."""
-    return [_axis(name, levels) for name, levels in study.axes.items()]
+def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
+    """Return the cells of a study over the config `base`.
+
+    Raise `ConfigError`, which names `source`, cell and key, if one of them is not valid.
+    """
+    axes = [_axis(name, levels) for name, levels in study.axes.items()]
+    _check_keys(study, axes, source=source)
+    combinations = list(_combinations(axes, source=source))
+    labelled = frozenset(axis.name for axis in axes if axis.labelled)
+    names = cell_names([levels for levels, _ in combinations], labelled=labelled)
+    question = {} if study.question is None else {"question": study.question}
+    fixed = flatten(study.set) | question
+    common = merge(base, fixed)
+    cells = []
+    for name, (levels, changes) in zip(names, combinations, strict=True):
+        if _is_left_out_by_level(study, levels):
+            continue
+        tree = merge(common, changes)
+        config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
+        cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
+    kept = _without_left_out(study, cells, axes, source=source)
+    _check_distinct(kept, source=source)
+    return kept
 
 
 def _axis(name: str, levels: Any) -> Axis:
@@ -48,26 +88,6 @@ def _axis(name: str, levels: Any) -> Axis:
         named = [(label, flatten(changes)) for label, changes in levels.items()]
         return Axis(name=name, labelled=True, levels=named)
     return Axis(name=name, labelled=False, levels=[(value, {name: value}) for value in levels])
-
-
-def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
-    """The cells of a study over the config `base`; `ConfigError` names `source`, cell and key."""
-    axes = axes_of(study)
-    _check_keys(study, axes, source=source)
-    combinations = list(_combinations(axes, source=source))
-    labelled = frozenset(axis.name for axis in axes if axis.labelled)
-    names = cell_names([levels for levels, _ in combinations], labelled=labelled)
-    asked = {} if study.question is None else {"question": study.question}
-    fixed = flatten(study.set) | asked
-    ground = merge(base, fixed)
-    cells = []
-    for name, (levels, changes) in zip(names, combinations, strict=True):
-        if _left_out_by_level(study, levels):
-            continue
-        tree = merge(ground, changes)
-        config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
-        cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
-    return _checked(_without_left_out(study, cells, axes, source=source), source=source)
 
 
 def _combinations(axes: list[Axis], *, source: str) -> Iterator[tuple[dict[str, Any], Tree]]:
@@ -82,7 +102,7 @@ def _combinations(axes: list[Axis], *, source: str) -> Iterator[tuple[dict[str, 
 
 
 def _check_keys(study: Study, axes: list[Axis], *, source: str) -> None:
-    """Refuse a key that two places set, and those that belong to the study."""
+    """Raise `ConfigError` for a key that is set twice, or that belongs to the study."""
     setters: dict[str, str] = dict.fromkeys(flatten(study.set), "set")
     for axis in axes:
         for name in dict.fromkeys(name for _, keys in axis.levels for name in keys):
@@ -95,26 +115,33 @@ def _check_keys(study: Study, axes: list[Axis], *, source: str) -> None:
     for name in ("kind", "question"):
         if name in setters:
             raise ConfigError(
-                f"{source}: {name} is one for all cells of a study; remove it from {setters[name]}"
+                f"{source}: {name} must be the same for all cells; remove it from {setters[name]}"
             )
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Equality that tells true from 1."""
+    """Return whether two values are equal, where True is not 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _holds(condition: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+def as_list(value: Any) -> list[Any]:
+    """Return the values that a condition of `leave_out` allows for a name: one, or a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def _matches(condition: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return all(
-        any(is_same(told[name], one) for one in (wish if isinstance(wish, list) else [wish]))
-        for name, wish in condition.items()
+        any(is_same(values[name], one) for one in as_list(wanted))
+        for name, wanted in condition.items()
     )
 
 
-def _left_out_by_level(study: Study, levels: Mapping[str, Any]) -> bool:
-    """Whether a condition on axes alone leaves it out: such a cell need not even be valid."""
+def _is_left_out_by_level(study: Study, levels: Mapping[str, Any]) -> bool:
+    """Return whether a condition on axes alone matches: such a cell need not even be valid."""
     return any(
-        _holds(condition, levels) for condition in study.leave_out if set(condition) <= set(levels)
+        _matches(condition, levels)
+        for condition in study.leave_out
+        if set(condition) <= set(levels)
     )
 
 
@@ -125,11 +152,13 @@ def _without_left_out(
         _check_condition(condition, axes, cells, source=source)
     by_key = [one for one in study.leave_out if not set(one) <= {axis.name for axis in axes}]
     return [
-        cell for cell in cells if not any(_holds(condition, _told(cell)) for condition in by_key)
+        cell
+        for cell in cells
+        if not any(_matches(condition, _values(cell)) for condition in by_key)
     ]
 
 
-def _told(cell: Cell) -> Tree:
+def _values(cell: Cell) -> Tree:
     return flatten(to_tree(cell.config)) | cell.levels
 
 
@@ -137,32 +166,85 @@ def _check_condition(
     condition: Mapping[str, Any], axes: list[Axis], cells: list[Cell], *, source: str
 ) -> None:
     by_name = {axis.name: axis for axis in axes}
-    known = list(_told(cells[0])) if cells else list(by_name)
-    for name, wish in condition.items():
+    known = list(_values(cells[0])) if cells else list(by_name)
+    for name, wanted in condition.items():
         if name not in known and cells:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{source}: leave_out: {name} is neither an axis nor a key{hint}")
         levels = [level for level, _ in by_name[name].levels] if name in by_name else None
-        for one in wish if isinstance(wish, list) else [wish]:
+        for one in as_list(wanted):
             if levels is not None and not any(is_same(one, level) for level in levels):
-                there = ", ".join(map(str, levels))
                 raise ConfigError(
-                    f"{source}: leave_out: axis {name} has no level {one!r}; it has {there}"
+                    f"{source}: leave_out: axis {name} has no level {one!r}; it has "
+                    f"{', '.join(map(str, levels))}"
                 )
 
 
-def _checked(cells: list[Cell], *, source: str) -> list[Cell]:
-    """The cells, of which there are some and no two are the same."""
+def _check_distinct(cells: list[Cell], *, source: str) -> None:
+    """Raise `ConfigError` if there is no cell, or two have the same config."""
     if not cells:
-        raise ConfigError(f"{source}: leave_out leaves out every cell; loosen its conditions")
+        raise ConfigError(f"{source}: leave_out leaves out every cell; relax its conditions")
     seen: dict[str, str] = {}
     for cell in cells:
         text = repr(cell.config)
         if text in seen:
             raise ConfigError(
-                f"{source}: cells {seen[text]} and {cell.name} are the same config; remove one of "
-                "their levels (runs that are alike are what repeats is for)"
+                f"{source}: cells {seen[text]} and {cell.name} have the same config; remove one "
+                "of their levels (to run a cell several times, set repeats)"
             )
         seen[text] = cell.name
-    return cells
+
+
+def cell_names(cells: Sequence[Mapping[str, Any]], *, labelled: frozenset[str]) -> list[str]:
+    """Return a name per cell from its levels by axis; `labelled` axes give their label alone.
+
+    A name does not depend on the rest of the study unless two are equal. It consists of letters,
+    digits and `. _ -`, starts with a letter or a digit, and is unique also without case.
+    """
+    names = [_name(levels, labelled) for levels in cells]
+    counts = Counter(name.casefold() for name in names)
+    return [
+        _with_digest(name, levels) if counts[name.casefold()] > 1 else name
+        for name, levels in zip(names, cells, strict=True)
+    ]
+
+
+def repeat_name(name: str, repeat: int) -> str:
+    """Return the name of a run; the first has that of its cell, so that repeats can be added."""
+    return name if repeat == 1 else f"{name}_r{repeat}"
+
+
+def _name(levels: Mapping[str, Any], labelled: frozenset[str]) -> str:
+    parts = [_part(axis, level, is_label=axis in labelled) for axis, level in levels.items()]
+    name = "_".join(parts) or "base"
+    return name if len(name) <= LONGEST_NAME else _with_digest(name, levels)
+
+
+def _with_digest(name: str, levels: Mapping[str, Any]) -> str:
+    return f"{name[: LONGEST_NAME - 7]}-{_digest(levels)}"
+
+
+def _part(axis: str, level: Any, *, is_label: bool) -> str:
+    text = level if isinstance(level, str) else json.dumps(level, ensure_ascii=True)
+    # The end of a path says more than its beginning.
+    shown = text.rpartition("/")[2] if text.startswith("/") else text
+    value = re.sub(r"[^A-Za-z0-9.]+", "-", shown).strip("-.")
+    lossy = not value or value != text.replace("_", "-") or len(value) > _LONGEST_PART
+    if shown != text:
+        value = value[-_LONGEST_PART:].strip("-.")
+    else:
+        value = value[:_LONGEST_PART].rstrip("-.")
+    if lossy:
+        value = f"{value}-{_digest(level)}" if value else _digest(level)
+    if is_label:
+        return value
+    if axis in _SHORT:
+        return _SHORT[axis] + value
+    leaf = re.sub(r"[^A-Za-z0-9]+", "-", axis.rpartition(".")[2]).strip("-") or "x"
+    return f"{leaf}-{value}"
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -1,7 +1,7 @@
-"""Read a study from its file, or make one of a config with several values for some keys.
+"""Read a study from its file, or build one from a config and several values for some keys.
 
-`key=v1,v2` gives an axis values, `key=value` sets a key in every cell; a comma in a text is kept
-by quotes, as in `data.path='"/data/a, b"'`.
+`key=v1,v2` makes an axis, `key=value` sets a key in every cell. Quotes keep a comma in a text, as
+in `data.path='"/data/a, b"'`.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.grid.cells import Cell, is_same, make_cells
+from configs.grid.cells import Cell, as_list, is_same, make_cells
 from configs.load import Tree, merge, parse_overrides, read_tree, resolve_study, to_tree
 from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
-# Keys of a study that the command line may set; all others are keys of its cells.
+# Keys of the study that the command line may set; all other keys are those of its cells.
 _OWN = frozenset(["question", "repeats", "order_seed", "throttle", "report"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A study with its cells; `base` in it is absolute."""
+    """A study, with an absolute `base`, and its cells."""
 
     study: Study
     cells: list[Cell]
@@ -28,7 +28,7 @@ class Grid:
 
 
 def is_study(path: Path, overrides: list[str]) -> bool:
-    """Whether a file is a study, or a config of which the overrides make one."""
+    """Return whether a file is a study, or a config that the overrides make one."""
     if path.is_file() and read_tree(path).get("kind") == "study":
         return True
     return any(
@@ -38,7 +38,7 @@ def is_study(path: Path, overrides: list[str]) -> bool:
 
 
 def load_grid(path: Path, overrides: list[str]) -> Grid:
-    """The study in a file, or of a plain config, with its cells; errors name file, cell and key."""
+    """Return the study of a file, or of a config, with its cells; errors name file, cell, key."""
     values = parse_values(overrides)
     tree = read_tree(path)
     if tree.get("kind") == "study":
@@ -47,15 +47,15 @@ def load_grid(path: Path, overrides: list[str]) -> Grid:
     else:
         study = _with_values(Study(base=str(path)), values, source=str(path))
         base = path
-    ground = read_tree(base)
-    if ground.get("kind") == "study":
+    base_tree = read_tree(base)
+    if base_tree.get("kind") == "study":
         raise ConfigError(f"{path}: base {base} is a study itself; name a config")
     study = study.model_copy(update={"base": str(base.resolve())})
-    return Grid(study=study, cells=make_cells(study, ground, source=str(path)), source=path)
+    return Grid(study=study, cells=make_cells(study, base_tree, source=str(path)), source=path)
 
 
 def parse_values(overrides: list[str]) -> dict[str, list[Any]]:
-    """`["a=1,2", "b=x"]` as `{"a": [1, 2], "b": ["x"]}`; a question is never split."""
+    """Parse `["a=1,2", "b=x"]` to `{"a": [1, 2], "b": ["x"]}`; a question is never split."""
     values = {}
     for override in overrides:
         name, _, text = override.partition("=")
@@ -71,10 +71,10 @@ def _with_values(study: Study, values: dict[str, list[Any]], *, source: str) -> 
     for name, given in values.items():
         if name in _OWN:
             if len(given) > 1:
-                raise ConfigError(f"{name}: a study has one; found {', '.join(map(str, given))}")
+                raise ConfigError(f"{name}: expected one value, found {', '.join(map(str, given))}")
             tree[name] = given[0]
         elif name in ("kind", "base", "set", "axes", "leave_out"):
-            raise ConfigError(f"{name}: is changed in the study's file, {source}, only")
+            raise ConfigError(f"{name}: can be changed only in the file of the study, {source}")
         elif name in tree["axes"]:
             tree["axes"] = tree["axes"] | {name: _narrowed(name, tree["axes"][name], given)}
         elif len(given) > 1:
@@ -97,9 +97,9 @@ def _narrowed(name: str, levels: Any, given: list[Any]) -> Any:
 
 
 def _can_hold(condition: Tree, axes: Tree, values: dict[str, list[Any]]) -> bool:
-    """Whether a condition still names levels that there are, after the command line chose some."""
+    """Return whether a condition can still match after the command line chose some levels."""
     for name in set(condition) & set(axes) & set(values):
-        wish = condition[name] if isinstance(condition[name], list) else [condition[name]]
-        if not any(is_same(one, level) for one in wish for level in axes[name]):
+        wanted = as_list(condition[name])
+        if not any(is_same(one, level) for one in wanted for level in axes[name]):
             return False
     return True

@@ -1,1 +1,1 @@
-"""The run folder, its records, and what Slurm and git say about a run."""
+"""The run folder and its records, the reasons of failure, and facts from Slurm and git."""

@@ -1,4 +1,4 @@
-"""Which code runs: the commit, and where the tree differs from it, the difference."""
+"""The version of the code: the commit, and the changes of a tree that differs from it."""
 
 import json
 import os
@@ -9,33 +9,31 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A commit, and the patch that makes the tree of it; `dirty` where files differ or are new."""
+    """A commit and the patch from it to the tree; `dirty` if files differ or are untracked."""
 
     commit: str
     dirty: bool
     patch: str = ""
 
+    def to_json(self) -> str:
+        """Return the text of `version.json`, which records the version of a snapshot."""
+        return json.dumps(asdict(self), indent=1) + "\n"
 
-def version(root: Path) -> Version | None:
-    """The version of a checkout, or of a snapshot taken of one; None where git knows nothing."""
+
+def read_version(root: Path) -> Version | None:
+    """Return the version of a checkout, or of a snapshot of one; None without git."""
     if (root / "version.json").is_file():
-        facts = json.loads((root / "version.json").read_text(encoding="utf-8"))
-        return Version(**facts)
+        return Version(**json.loads((root / "version.json").read_text(encoding="utf-8")))
     commit = git(root, "rev-parse", "HEAD")
     if commit is None:
         return None
     patch = git(root, "diff", "--binary", "HEAD") or ""
-    new = git(root, "ls-files", "--others", "--exclude-standard")
-    return Version(commit=commit.strip(), dirty=bool(patch or new), patch=patch)
-
-
-def to_json(of: Version) -> str:
-    """The text of `version.json`, by which a snapshot knows what it is a snapshot of."""
-    return json.dumps(asdict(of), indent=1) + "\n"
+    untracked = git(root, "ls-files", "--others", "--exclude-standard")
+    return Version(commit=commit.strip(), dirty=bool(patch or untracked), patch=patch)
 
 
 def git(root: Path, *arguments: str) -> str | None:
-    """What a git command prints; None where it fails or there is no git."""
+    """Return the output of a git command, or None if it fails or git is not installed."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *arguments],
@@ -49,7 +47,7 @@ def git(root: Path, *arguments: str) -> str | None:
 
 
 def without_git_variables() -> dict[str, str]:
-    """The environment without what points git at another repository, as in a hook."""
+    """Return the environment without the variables that select another repository, as in a hook."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The run folder: its file names, how it is found or made, and how attempts at it are claimed."""
+"""The run folder: its files, how runs are found and created, and how attempts are claimed."""
 
 import json
 import os
@@ -23,70 +23,70 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The names of everything in one run's folder."""
+    """The files of one run folder."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """The folder's own name, `<stem of the YAML>-<id>`."""
+        """The name of the folder, `<stem of the YAML>-<id>`."""
         return self.path.name
 
     @property
     def config_file(self) -> Path:
-        """What was asked: every key resolved, written once."""
+        """The config with every key resolved; written once."""
         return self.path / "config.yaml"
 
     @property
     def manifest_file(self) -> Path:
-        """Where it ran: one entry per attempt."""
+        """The facts about each attempt: where it ran, with which code and versions."""
         return self.path / "manifest.json"
 
     @property
     def metrics_file(self) -> Path:
-        """What happened: append-only records."""
+        """The append-only records of what happened."""
         return self.path / "metrics.jsonl"
 
     @property
     def checkpoints(self) -> Path:
-        """Saved states, and `latest`, which names the newest."""
+        """The folder of checkpoints, and of `latest`, which names the newest."""
         return self.path / "checkpoints"
 
     @property
     def samples(self) -> Path:
-        """Sample grids, by step."""
+        """The folder of sample grids, by step."""
         return self.path / "samples"
 
     def prompt_sample(self, prompt: int, step: int) -> Path:
-        """The image of one prompt, from 0, after `step` steps of a fine-tuning."""
+        """Return the sample of a prompt (counted from 0) after `step` steps of a fine-tuning."""
         return self.samples / f"prompt-{prompt:02d}" / f"step-{step:09d}.png"
 
     @property
     def lora(self) -> Path:
-        """LoRA files of a fine-tuning, by step: `step-000000500.safetensors`."""
+        """The folder of LoRA files, by step: `step-000000500.safetensors`."""
         return self.path / "lora"
 
     @property
     def profile(self) -> Path:
-        """Chrome traces and memory snapshots of profiled steps, by attempt."""
+        """The folder of Chrome traces and memory snapshots, by attempt."""
         return self.path / "profile"
 
     @property
     def tensorboard(self) -> Path:
-        """TensorBoard events."""
+        """The folder of TensorBoard events."""
         return self.path / "tensorboard"
 
     @property
     def stop_file(self) -> Path:
-        """Its presence asks the run to save and stop."""
+        """If this file exists, the run saves and stops."""
         return self.path / "STOP"
 
     def attempt(self, number: int) -> Path:
-        """The folder of one attempt, counted from 1."""
+        """Return the folder of an attempt, counted from 1."""
         return self.path / "attempts" / f"{number:03d}"
 
     def attempts(self) -> list[int]:
-        """The numbers of the attempts begun so far, in order."""
+        """Return the numbers of the attempts begun so far, in order."""
         folder = self.path / "attempts"
         found = (entry.name for entry in folder.iterdir()) if folder.is_dir() else iter(())
         return sorted(int(name) for name in found if name.isdigit())
@@ -101,27 +101,27 @@ class RunFolder:
         return tree
 
     def config(self, attempt: int | None = None) -> Run:
-        """The resolved config, checked again, with the changes made when it was resumed."""
+        """Return the resolved config, validated again, with the overrides up to `attempt`."""
         return resolve(self.config_tree(attempt), source=str(self.config_file))
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest, or an empty one where none was written yet."""
+        """Return the manifest, empty if none is written yet."""
         try:
             return dict(json.loads(self.manifest_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return {}
 
     def note(self, attempt: int, **facts: Any) -> None:
-        """Add facts to the manifest's entry of one attempt, replacing the file atomically."""
+        """Add facts to the entry of one attempt in the manifest; replace the file atomically."""
         manifest = {"run": self.name, "attempts": []} | self.manifest()
         entries = {entry["attempt"]: entry for entry in manifest["attempts"]}
-        said = {name: fact for name, fact in facts.items() if fact is not None}
-        entries[attempt] = {"attempt": attempt} | entries.get(attempt, {}) | said
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        entries[attempt] = {"attempt": attempt} | entries.get(attempt, {}) | known
         manifest["attempts"] = [entries[number] for number in sorted(entries)]
         replace_file(self.manifest_file, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def records(self) -> Iterator[Record]:
-        """Every record of the run, in the order of writing."""
+        """Yield every record of the run, in the order of writing."""
         return (record for _, record in read_records(self.metrics_file))
 
     def record_event(self, attempt: int, event: str, **fields: Any) -> Record:
@@ -133,7 +133,7 @@ class RunFolder:
             writer.close()
 
     def is_done(self, config: Run) -> bool:
-        """Whether it ended with `done` at the step that `config` ends at, or beyond."""
+        """Return whether the run ended with `done` at or beyond the last step of `config`."""
         last = state(self.records())
         return (
             last is not None
@@ -143,42 +143,42 @@ class RunFolder:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run's."""
+    """Return whether a folder is a run folder."""
     return (path / "config.yaml").is_file()
 
 
 def open_run(path: Path) -> RunFolder:
-    """The run whose folder a person named; `ConfigError` where it is none."""
+    """Return the run in a folder; raise `ConfigError` if it is not a run folder."""
     if not is_run(path):
-        raise ConfigError(f"{path}: not a run folder; `python -m configs open CONFIG` makes one")
+        raise ConfigError(f"{path}: not a run folder; `python -m configs open CONFIG` creates one")
     return RunFolder(path)
 
 
 def find_runs(path: Path) -> list[RunFolder]:
-    """The runs in a folder of logs, studies' cells included, in the order of their names."""
+    """Return the runs below a folder of logs, including the cells of studies, sorted by path."""
     if is_run(path):
         return [RunFolder(path)]
     found = {file.parent for file in path.rglob("config.yaml") if ".code" not in file.parts}
-    # What a run holds of another program may have a config.yaml of its own.
-    begun = {folder for folder in found if (folder / "attempts").is_dir()}
-    return [RunFolder(folder) for folder in sorted(found) if begun.isdisjoint(folder.parents)]
+    # The output of another program inside a run may have its own config.yaml.
+    runs = {folder for folder in found if (folder / "attempts").is_dir()}
+    return [RunFolder(folder) for folder in sorted(found) if runs.isdisjoint(folder.parents)]
 
 
 def logs_folder() -> Path:
-    """Where runs are kept: `LOGS` of the site file, else `logs/` of the checkout."""
+    """Return the folder of all runs: `LOGS` of the site file, else `logs/` of the checkout."""
     return Path(os.environ.get("LOGS") or ROOT / "logs")
 
 
 def new_id() -> str:
-    """`MMDD-HHMMSS-xxxx`, for runs that are not a batch job's only one."""
+    """Return a new id `MMDD-HHMMSS-xxxx`, for runs that are not named after a batch job."""
     return f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
-    """The run (of `kind`) that `source` resumes; None for what is to be a new run.
+    """Return the run (of `kind`) that `source` resumes, or None if a new run is to be created.
 
-    A study's folder is the cell of this array task. Other than a folder, `source` is the run of
-    before only in a batch job that Slurm restarted: that run is found by the job id.
+    A study folder means the cell of this array task. Any other `source` that is not a run folder
+    resumes a run only in a batch job that Slurm restarted; the run is found by the job id.
     """
     if is_study_folder(source):
         return _cell(StudyFolder(source.resolve()))
@@ -191,39 +191,41 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
 
 
 def _cell(study: StudyFolder) -> RunFolder:
-    """The cell of this array task, whose tasks are the rows from `FIRST_CELL` on."""
+    """Return the cell of this array task."""
     index = array_row()
     if index is None:
         raise ConfigError(
-            f"{study.path}: a study of many runs; name one of them in its cells/, or submit what "
-            "is missing: python -m launch submit FOLDER"
+            f"{study.path}: a study of many runs; name one of them in its cells/, or submit the "
+            "missing ones: python -m launch submit FOLDER"
         )
     return open_run(study.cell(study.row(index).cell))
 
 
 def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) -> RunFolder:
-    """A new folder for a resolved config; `identity`, else the batch job's id, else a new one."""
+    """Create a run folder for a resolved config.
+
+    Its id is `identity`, by default the id of the batch job, or a new id outside of one.
+    """
     if not name.isprintable() or not name.strip("."):
-        raise ConfigError(f"{name!r}: a run cannot be named so; rename the YAML file")
+        raise ConfigError(f"{name!r}: not a valid name for a run; rename the YAML file")
     logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
         path = logs / f"{name}-{identity or batch_job() or new_id()}"
-        # One batch script may start several runs: the first has the job's id.
+        # A batch script may start several runs: only the first gets the id of the job.
         while path.exists():
             path = logs / f"{name}-{new_id()}"
         (path / "attempts").mkdir(parents=True)
         replace_file(path / "config.yaml", dump_yaml(tree))
     except OSError as error:
         raise ConfigError(
-            f"{logs}: no run can be made there: {error.strerror}; set LOGS to a folder that can "
-            "be written"
+            f"{logs}: cannot create a run there: {error.strerror}; set LOGS to a writable folder"
         ) from None
     return RunFolder(path)
 
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
-    """The config of a run with changes; only keys that leave the run the same run may change."""
+    """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
     before = run.config_tree()
     after = resolve(merge(before, parse_overrides(overrides)), source=str(run.config_file))
     changed = _changes(before, to_tree(after))
@@ -238,8 +240,8 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
 
 
 def claim_attempt(run: RunFolder, config: Run) -> int:
-    """Begin an attempt: its number, claimed by making its folder, with its changes kept in it."""
-    asked = run.config_tree()
+    """Claim the next attempt by creating its folder with its overrides; return its number."""
+    before = run.config_tree()
     while True:
         number = max(run.attempts(), default=0) + 1
         try:
@@ -247,12 +249,12 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
             break
         except FileExistsError:
             continue
-    if _changes(asked, to_tree(config)):
-        # Against the config, not the last attempt: a change may also have been taken back.
+    if _changes(before, to_tree(config)):
+        # Compare with config.yaml, not with the last attempt: a change may have been reverted.
         changes = _changes(read_tree(run.config_file), to_tree(config))
         replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
     if not is_restarted():
-        # Whoever starts a stopped run again wants it to run.
+        # A person who starts a stopped run again wants it to run.
         run.stop_file.unlink(missing_ok=True)
     return number
 

@@ -1,8 +1,8 @@
-"""The records of a run, `metrics.jsonl`: one JSON object a line, appended and never changed.
+"""The records of a run, `metrics.jsonl`: one JSON object per line, append-only.
 
 A line is an event (`event`), a training step (`step images loss ...`) or an evaluation
-(`step images` and what was evaluated); each has `time` (seconds since 1970) and `attempt`.
-A missing value, and one that is not finite, is absent.
+(`step images` and the results); each has `time` (seconds since 1970) and `attempt`.
+Values that are missing or not finite are left out.
 """
 
 import json
@@ -25,11 +25,11 @@ STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")
 
 
 class Superseded(Exception):
-    """A newer attempt at this run has begun: this one must write no more."""
+    """A newer attempt at this run has begun, so this one must not write any more."""
 
 
 class RecordWriter:
-    """Appends the records of one attempt; every line reaches the file in one write."""
+    """Append the records of one attempt, each line in a single write."""
 
     def __init__(self, run: Path, *, attempt: int) -> None:
         self._attempts = run / "attempts"
@@ -40,17 +40,17 @@ class RecordWriter:
             os.write(self._file, b"\n")
 
     def write(self, **fields: Any) -> Record:
-        """Append one record and return it; raises `Superseded` when a newer attempt exists."""
+        """Append one record and return it; raise `Superseded` if a newer attempt exists."""
         if (self._attempts / f"{self.attempt + 1:03d}").exists():
             raise Superseded(f"attempt {self.attempt + 1} has begun")
-        present = {name: value for name, value in fields.items() if _is_said(value)}
+        present = {name: value for name, value in fields.items() if _is_present(value)}
         record = {"time": round(time.time(), 6), "attempt": self.attempt} | present
         line = json.dumps(record, allow_nan=False) + "\n"
         os.write(self._file, line.encode())
         return record
 
     def event(self, name: str, **fields: Any) -> Record:
-        """Append an event and force it to disk."""
+        """Append an event and force it to disk; return its record."""
         assert name in EVENTS, name
         assert name != "failed" or fields.get("reason") in FAILURES, fields
         record = self.write(event=name, **fields)
@@ -58,16 +58,16 @@ class RecordWriter:
         return record
 
     def close(self) -> None:
-        """Close the file; no record can follow."""
+        """Close the file."""
         os.close(self._file)
 
 
-def _is_said(value: Any) -> bool:
+def _is_present(value: Any) -> bool:
     return value is not None and (not isinstance(value, float) or math.isfinite(value))
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Record]]:
-    """The (line number, record) pairs of a file; lines that are no record are passed over."""
+    """Yield (line number, record) of a file; skip lines that hold no record."""
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def state(records: Iterable[Record]) -> Record | None:
-    """The newest record that says what state the run is in, or None."""
+    """Return the newest event that defines the state of the run, or None."""
     last = None
     for record in records:
         if record.get("event") in STATES:
@@ -92,10 +92,10 @@ def state(records: Iterable[Record]) -> Record | None:
 
 
 def valid(records: Iterable[Record]) -> list[Record]:
-    """Steps and evaluations of the run as it stands: what a resume did again is dropped.
+    """Return the steps and evaluations that count, without those that a resume repeated.
 
-    An attempt starts at the step of its `started` event; what older attempts recorded beyond
-    that step was lost and is not part of the run.
+    An attempt starts at the step of its `started` event. Records of older attempts beyond that
+    step belong to lost work.
     """
     kept: dict[tuple[int, frozenset[str]], Record] = {}
     for record in records:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.checks.captions import pairs
-from configs.checks.prompts import filled, prompts_of, read_text
+from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
 from configs.disk import replace_file
 from configs.schema import Finetune
 
@@ -39,7 +38,8 @@ def toolkit_config(
     The trigger word is filled into prompts and captions here, because ai-toolkit would prepend
     it to captions that lack it.
     """
-    prompts = prompts_of(config.sample.prompts, config.sample.prompts_file)
+    texts = read_prompts(config.sample.prompts, config.sample.prompts_file)
+    prompts = [fill_trigger(text, config.data.trigger) for text in texts]
     process: dict[str, Any] = {
         "type": "diffusion_trainer",
         "training_folder": str(workspace.output),
@@ -56,7 +56,7 @@ def toolkit_config(
         "datasets": [_dataset(config, workspace.dataset)],
         "train": _training(config, start=start),
         "model": _model(config),
-        "sample": _samples(config, [filled(prompt, config.data.trigger) for prompt in prompts]),
+        "sample": _samples(config, prompts),
     }
     return {
         "job": "extension",
@@ -170,11 +170,11 @@ def lay_out_dataset(config: Finetune, folder: Path) -> None:
     """
     assert config.data.folder is not None
     folder.mkdir(parents=True, exist_ok=True)
-    for pair in pairs(Path(config.data.folder)):
+    for pair in captioned_files(Path(config.data.folder)):
         link = folder / pair.image.name
         if not link.is_symlink():
             link.symlink_to(pair.image.absolute())
-        caption = filled(read_text(pair.caption), config.data.trigger)
+        caption = fill_trigger(read_text(pair.caption), config.data.trigger)
         # ai-toolkit's caches depend on the modification times of captions.
         if not (folder / pair.caption.name).is_file():
             replace_file(folder / pair.caption.name, caption + "\n")

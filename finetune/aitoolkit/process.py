@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from configs.checks.aitoolkit_home import Home
+from configs.checks.aitoolkit import Home
 from configs.run.failures import find_reason
 from finetune.aitoolkit.job_db import JOB_ID
 from train.engine.distributed import TORCHRUN_VARIABLES

@@ -5,8 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.checks.aitoolkit import check_one_rank, check_wishes
-from configs.checks.aitoolkit_home import Home, find_home
+from configs.checks.aitoolkit import Home, check_one_rank, check_supported, find_home
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import LoraSnapshot, lay_out, newest_checkpoint
@@ -31,7 +30,7 @@ def _run(attempt: Attempt[Finetune]) -> None:
     began = time.time()
     run, config, ranks = attempt.run, attempt.config, attempt.ranks
     check_one_rank(ranks.world)
-    check_wishes(config)
+    check_supported(config)
     home = find_home()
     checkpoint = newest_checkpoint(run.checkpoints)
     metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)

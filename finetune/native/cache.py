@@ -17,8 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.checks.captions import pairs
-from configs.checks.prompts import filled, prompts_of, read_text
+from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
 from configs.schema import Finetune
 
 # Increase it when the same input gives other content.
@@ -48,11 +47,11 @@ class CacheInputs:
     def __init__(self, config: Finetune) -> None:
         assert config.data.folder is not None
         trigger = config.data.trigger
-        prompts = prompts_of(config.sample.prompts, config.sample.prompts_file)
-        self.prompts = [PromptText(filled(prompt, trigger)) for prompt in prompts]
+        prompts = read_prompts(config.sample.prompts, config.sample.prompts_file)
+        self.prompts = [PromptText(fill_trigger(prompt, trigger)) for prompt in prompts]
         self.images = [
-            CaptionedImage(filled(read_text(pair.caption), trigger), pair.image)
-            for pair in pairs(Path(config.data.folder))
+            CaptionedImage(fill_trigger(read_text(pair.caption), trigger), pair.image)
+            for pair in captioned_files(Path(config.data.folder))
         ]
 
     def all(self) -> list[PromptText]:

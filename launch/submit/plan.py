@@ -12,8 +12,7 @@ from typing import Any
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths
 from configs.errors import ConfigError
-from configs.grid.cell_names import repeat_name
-from configs.grid.cells import Cell
+from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
 from configs.load import to_tree
 from configs.schema import Study

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from configs.disk import sync_folder
 from configs.errors import ConfigError
-from configs.run.code_version import Version, to_json, version, without_git_variables
+from configs.run.code_version import Version, read_version, without_git_variables
 
 # A data set that lies in the checkout unignored shall not be copied for each edit.
 MOST_BYTES = 256 * 2**20
@@ -45,9 +45,9 @@ class Tree:
 def read_tree(root: Path) -> Tree:
     """The tree of a checkout as it is now; `ConfigError` where git cannot list it."""
     files = list(_files(root))
-    runs = version(root)
+    runs = read_version(root)
     if runs is not None:
-        files.append(File(path=b"version.json", kind="file", content=to_json(runs).encode()))
+        files.append(File(path=b"version.json", kind="file", content=runs.to_json().encode()))
     return Tree(digest=_digest(files, runs), files=files)
 
 

@@ -60,7 +60,7 @@ def test_types_are_alike_in_what_follows_from_the_rest():
     ("line", "said"),
     [
         ("x: {names: [A]}", "x.peak_tflops: Field required"),
-        ("x: {names: ['('], peak_tflops: {}}", r"x.names: .*no regular expression"),
+        ("x: {names: ['('], peak_tflops: {}}", r"x.names: .*not a regular expression"),
         ("x: {names: [A], memroy_gb: 1}", "x.memroy_gb: Extra inputs"),
         ("x: 3", "x: Input should be"),
     ],

@@ -69,7 +69,7 @@ def cut_image(own: Path) -> None:
         (remove("model"), "flux.folder"),
         (cut_weights, "cut short"),
         (write("model/transformer/config.json", b"{"), "not a JSON object"),
-        (remove("images"), "no such folder; make it or name another"),
+        (remove("images"), "no such folder; create it or name another"),
         (remove("images/03.txt"), "03.png: no caption; write 03.txt"),
         (write("images/03.txt", "café".encode("latin-1")), "not UTF-8 text (byte 0xe9 at 3)"),
         (write("images/03.png", b""), "not a readable image"),
@@ -97,7 +97,7 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("sample.width=33", "sample.width 33 is not a multiple of 16"),
         ("optimizer.kind=adamw8bit", "needs a GPU"),
         ("lora.rank=0", "lora.rank"),
-        ("data.trigger=null", "holds [trigger], and no word is set for it; set data.trigger"),
+        ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
     ],
 )
@@ -108,14 +108,14 @@ def test_an_impossible_config_is_refused(override: str, message: str, own: Path)
 def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path) -> None:
     message = refusal(own, f"flux.assistant_lora={own}")
     assert (
-        "a folder, where a file is wanted; name the file in it, such as assistant.safeten"
+        "a folder, but a file is expected; name the file in it, such as assistant.safeten"
         in message
     )
 
 
 def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
     weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
-    assert "holds no LoRA" in refusal(own, f"flux.assistant_lora={weights}")
+    assert "not a LoRA" in refusal(own, f"flux.assistant_lora={weights}")
 
 
 def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:

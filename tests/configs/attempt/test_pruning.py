@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
-from configs.attempt.pruning import dominates, rule_out
+from configs.attempt.pruning import dominates, skip_if_ruled_out
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.grid.cells import make_cells
@@ -182,7 +182,7 @@ def test_out_of_memory_skips_larger_cells_before_they_start(study: StudyFolder, 
 def test_nothing_else_skips_a_cell(study: StudyFolder, reason: str) -> None:
     fail(study, "bs8", reason, placement=[{"rank": 0, "gpu": "NVIDIA A40"}])
     assert events(study)["bs16"] == ["queued"]
-    assert rule_out(RunFolder(study.cell("bs16")), config()) is None
+    assert skip_if_ruled_out(RunFolder(study.cell("bs16")), config()) is None
     assert not study.proofs.exists()
 
 
@@ -219,4 +219,4 @@ def test_a_proof_that_was_run_again_and_fitted_holds_no_longer(study: StudyFolde
 def test_a_run_that_is_no_cell_is_left_alone(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     (run.path / "attempts").mkdir(parents=True)
-    assert rule_out(run, config()) is None
+    assert skip_if_ruled_out(run, config()) is None

@@ -91,12 +91,12 @@ def test_keys_are_read_from_the_source_where_it_is_there(
     monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
     check_aitoolkit(config({"train": {"brand_new": 1}}))
     (tmp_path / "toolkit/config_modules.py").write_text("def broken(:")
-    with pytest.raises(ConfigError, match="AI_TOOLKIT must name a whole checkout"):
+    with pytest.raises(ConfigError, match="AI_TOOLKIT must name a complete checkout"):
         check_aitoolkit(config({"train": {"brand_new": 1}}))
 
 
 def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="never adds up the gradients of ranks"):
+    with pytest.raises(ConfigError, match="never sums the gradients of ranks"):
         check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
     check_ranks(config({}, engine="aitoolkit"), world=1)
     check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
@@ -113,7 +113,7 @@ def test_an_image_that_it_would_pass_over_is_refused(tmp_path: Path) -> None:
 
 def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
-    with pytest.raises(ConfigError, match=r"lora\.alpha 8: ai-toolkit takes the rank"):
+    with pytest.raises(ConfigError, match=r"alpha 8: with Flux ai-toolkit always uses the rank"):
         check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **asked))
     check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **asked))
 
@@ -124,7 +124,7 @@ def test_an_assistant_without_the_layer_that_tells_its_rank_is_refused(tmp_path:
     (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
     asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
     flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
-    with pytest.raises(ConfigError, match=r"by which ai-toolkit knows its rank"):
+    with pytest.raises(ConfigError, match=r"from which ai-toolkit reads its rank"):
         check_aitoolkit(config({}, flux=flux, **asked))
 
 
@@ -133,6 +133,6 @@ def test_a_broken_checkout_is_told_before_anything_is_queued(
 ) -> None:
     monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
     asked = {"data": {"folder": str(tmp_path)}}
-    with pytest.raises(ConfigError, match=r"no checkout of ai-toolkit.*env/create.sh ai-toolkit"):
+    with pytest.raises(ConfigError, match=r"not a checkout of ai-toolkit.*env/create.sh"):
         check_aitoolkit(config({}, engine="aitoolkit", **asked))
     check_aitoolkit(config({}, engine="auto", **asked))

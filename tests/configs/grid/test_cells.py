@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from configs.__main__ import main
 from configs.errors import ConfigError
-from configs.grid.cell_names import LONGEST, cell_names, repeat_name
+from configs.grid.cells import LONGEST_NAME, cell_names, repeat_name
 from configs.grid.study_file import Grid, is_study, load_grid
 from configs.yaml12 import dump_yaml
 
@@ -104,8 +104,8 @@ def test_true_is_not_1(study) -> None:
         ({"axes": {"order": {"x": {"seed": 1}}}}, "order is a column of cells.tsv already"),
         ({"axes": {"seed": [1]}, "set": {"seed": 2}}, "seed is set by axis seed and by set"),
         ({"axes": {"seed": [1], "a": {"x": {"seed": 2}}}}, "set by axis a and by axis seed"),
-        ({"axes": {"kind": ["encode"]}}, "kind is one for all cells of a study"),
-        ({"axes": {"seed": [1, 1]}}, "are the same config"),
+        ({"axes": {"kind": ["encode"]}}, "kind must be the same for all cells"),
+        ({"axes": {"seed": [1, 1]}}, "have the same config"),
         ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "seed has no level 2; it has 1"),
         ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is neither an axis nor a key; "
          "did you mean seed?"),
@@ -153,8 +153,8 @@ def test_the_command_line_narrows_axes_and_adds_some(study) -> None:
     assert grid.study.repeats == 4
     assert names(load_grid(file, ["seed=7,8"])) == ["s_s7", "s_s8", "l_s7", "l_s8"]
     assert "no such label of the axis; it has s, l" in refused(file, "m=x")
-    assert "is changed in the study's file" in refused(file, "axes=3")
-    assert "a study has one" in refused(file, "repeats=3,4")
+    assert "can be changed only in the file of the study" in refused(file, "axes=3")
+    assert "expected one value" in refused(file, "repeats=3,4")
 
 
 def test_several_values_make_a_study_of_a_plain_config(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ COMBINATIONS = st.lists(
 def check_names(combinations: list[dict[str, Any]]) -> None:
     found = cell_names(combinations, labelled=frozenset(["layout"]))
     runs = [repeat_name(name, repeat) for name in found for repeat in (1, 2, 12)]
-    assert all(SAFE.fullmatch(name) and len(name) <= LONGEST + 4 for name in runs)
+    assert all(SAFE.fullmatch(name) and len(name) <= LONGEST_NAME + 4 for name in runs)
     assert len({name.casefold() for name in runs}) == len(runs)
 
 

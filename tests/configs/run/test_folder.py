@@ -88,7 +88,7 @@ def test_what_cannot_run_is_refused_before_a_folder_is_made(
 def test_logs_that_cannot_be_written_are_named(config: Path, monkeypatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
-    with pytest.raises(ConfigError, match="no run can be made there"):
+    with pytest.raises(ConfigError, match="cannot create a run there"):
         begin(config)
 
 

@@ -68,14 +68,14 @@ def test_a_study_outside_an_array_is_no_run(study: StudyFolder, monkeypatch) -> 
 
 def test_a_task_beyond_the_cells_is_refused(study: StudyFolder, monkeypatch) -> None:
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "4")
-    with pytest.raises(ConfigError, match="has no cell 4; they end at 3"):
+    with pytest.raises(ConfigError, match="has no cell 4; the last is 3"):
         find_run(study.path)
 
 
 @pytest.mark.parametrize("text", ["", "x\ty\n1\t2\n", "index\n\n"])
 def test_a_damaged_list_is_named(study: StudyFolder, text: str) -> None:
     study.cells_file.write_text(text)
-    with pytest.raises(ConfigError, match="is no list of cells"):
+    with pytest.raises(ConfigError, match="not a table of cells"):
         study.rows()
 
 

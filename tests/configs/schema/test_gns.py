@@ -21,7 +21,7 @@ def config_of(*keys: str) -> Pretrain:
 @pytest.mark.parametrize(
     ("keys", "word"),
     [
-        (["train.micro_batch=null"], "has one a step"),
+        (["train.micro_batch=null"], "has one per step"),
         (["train.micro_batch=1"], "set it to 2"),
         (["train.micro_batch=8", "objective.sampler=stratified"], "divisor of 8"),
     ],

@@ -199,7 +199,7 @@ def test_more_than_one_rank_is_refused_with_the_reason(
     run = new_run(folder)
     assert run_attempt(run) == 1
     assert error_of(run)["reason"] == "config"
-    assert "never adds up the gradients" in str(error_of(run)["message"])
+    assert "never sums the gradients" in str(error_of(run)["message"])
 
 
 @pytest.mark.parametrize("missing", ["AI_TOOLKIT", "run.py", "venv/bin/python"])

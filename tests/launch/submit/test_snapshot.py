@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from configs.run.code_version import version
+from configs.run.code_version import read_version
 from launch.submit import snapshot
 from launch.submit.snapshot import keep, read_tree
 from tests.launch.conftest import git
@@ -95,15 +95,15 @@ def test_what_was_purged_from_it_comes_back(repository: Path, tmp_path: Path) ->
 
 
 def test_it_knows_its_commit_and_what_differs_from_it(repository: Path, tmp_path: Path) -> None:
-    clean = version(keep(read_tree(repository), tmp_path / "logs"))
+    clean = read_version(keep(read_tree(repository), tmp_path / "logs"))
     assert clean is not None
     assert (clean.dirty, clean.patch) == (False, "")
     (repository / "new.py").write_text("new\n")
-    new = version(keep(read_tree(repository), tmp_path / "logs"))
+    new = read_version(keep(read_tree(repository), tmp_path / "logs"))
     assert new is not None
     assert (new.commit, new.dirty, new.patch) == (clean.commit, True, "")
     (repository / "a.py").write_text("a = 2\n")
-    edited = version(keep(read_tree(repository), tmp_path / "logs"))
+    edited = read_version(keep(read_tree(repository), tmp_path / "logs"))
     assert edited is not None
     assert "-a = 1\n+a = 2\n" in edited.patch
 
@@ -112,7 +112,7 @@ def test_it_is_no_part_of_the_repository_it_lies_in(repository: Path) -> None:
     (repository / ".gitignore").write_text("logs\n")
     folder = keep(read_tree(repository), repository / "logs")
     (repository / "a.py").write_text("a = 3\n")
-    kept = version(folder)
+    kept = read_version(folder)
     assert kept is not None
     assert "a = 3" not in kept.patch
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.pruning import settle_cell
+from configs.attempt.pruning import prune_after
 from configs.run.folder import RunFolder
 from configs.run.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
@@ -61,7 +61,7 @@ def test_rerun_takes_what_ran_out_of_memory_too_and_what_that_ruled_out(
     folder = submitted(launch, study)
     end_all(folder, but=("a40_bs8", "a40_bs16", "a40_bs16_r2"))
     run = end(folder, "a40_bs8", "failed", reason="oom")
-    ruled_out = settle_cell(run, list(run.records())[-1])
+    ruled_out = prune_after(run, list(run.records())[-1])
     assert sorted(ruled_out) == ["a40_bs16", "a40_bs16_r2"]
     assert "nothing is missing" in launch("submit", folder.path)[2]
     code, said, _ = launch("rerun", folder.path)
