@@ -1,15 +1,15 @@
-"""`python -m train RUN` under torchrun: one attempt at a run, of whatever kind it is.
+"""`python -m train RUN` under torchrun carries out one attempt at a run of any kind.
 
-`python -m train COMMAND --help` tells of the other commands:
-  score RUN            judge the samples of a run on digits
+`python -m train COMMAND --help` describes the other commands:
+  score RUN            score the samples of a run on digits with a classifier
   sample RUN           draw many images from a run into one .npz, alone or under torchrun
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
-  seed CONFIG FOLDER   write the weights that a config's seed draws, for any layout to start from
-  forecast CONFIG      say what a run will need and do on which GPU, before it is queued
-  gns CHECKPOINTS      measure the noise of the gradient over saved checkpoints
-  digits FOLDER        write the digits as PNG files, a folder per class
-  doctor PATH          say what is wrong with a latent store or an image folder
+  seed CONFIG FOLDER   write the initial weights of a config's seed, to start any layout from
+  forecast CONFIG      estimate memory, time and fit of a run on each GPU before it is queued
+  gns CHECKPOINTS      measure the gradient noise at saved checkpoints
+  digits FOLDER        write the digits as PNG files, one folder per class
+  doctor PATH          check a latent store or an image folder
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
@@ -29,7 +29,7 @@ _COMMANDS = {
     "forecast": "train.forecast.command",
     "gns": "train.gradient_noise.offline",
 }
-# What carries out an attempt at a run of each kind.
+# The module that carries out an attempt at a run of each kind.
 _KINDS = {
     "pretrain": "train.pretrain.run",
     "encode": "train.encode",
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the command line and carry it out; 0 good, 1 no, 2 misuse."""
+    """Parse and carry out the command line; return 0 for success, 1 for failure, 2 for misuse."""
     return run_command(
         arguments,
         engine="train",

@@ -1,7 +1,7 @@
-"""Checkpoints of the whole training state, by torch.distributed.checkpoint.
+"""Checkpoints of the whole training state, written with torch.distributed.checkpoint (DCP).
 
-Nothing random is stored: every draw is a function of the seed and of `images`
-(train/diffusion/rng.py), so a checkpoint can be taken up by any number of ranks.
+No random state is stored: every random number is a function of the seed and of `images`
+(train/diffusion/rng.py), so any number of ranks can resume from a checkpoint.
 """
 
 import concurrent.futures
@@ -37,7 +37,7 @@ from train.engine.numerics import LossScaler
 
 
 class CheckpointState(Stateful):
-    """Weights, their average, moments, progress, loss scale and clocks: tensors alone."""
+    """Weights, EMA, AdamW moments, progress, loss scale and clocks, all as tensors."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CheckpointState(Stateful):
         self.images = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything by the parameters' names, which no layout over ranks changes."""
+        """Return the state by parameter name, which is the same for every layout over ranks."""
         parameters = dict(self._network.named_parameters())
         clocks = {name: _number(seconds) for name, seconds in self._clocks.seconds.items()}
         return {
@@ -70,7 +70,7 @@ class CheckpointState(Stateful):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the numbers; the tensors of `state_dict` were filled in place."""
+        """Take over the numbers; DCP has filled the tensors of `state_dict` in place."""
         self.step = int(state["progress"]["step"])
         self.images = int(state["progress"]["images"])
         self._scaler.value = float(state["loss_scale"]["value"])
@@ -79,7 +79,7 @@ class CheckpointState(Stateful):
             self._clocks.seconds[name] += float(seconds)
 
     def _moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """AdamW's state of a parameter, made as AdamW makes it where no step was taken yet."""
+        """Return AdamW's state of a parameter; before the first step, create it as AdamW does."""
         state = self._optimizer.state[parameter]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
@@ -94,14 +94,17 @@ def _number(value: float) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedCheckpoint:
-    """A checkpoint that is whole and in place."""
+    """A checkpoint that is complete and installed."""
 
     step: int
     images: int
 
 
 class CheckpointSaver:
-    """Saves the state of all ranks, now or while training goes on; at most one is under way."""
+    """Saves the state of all ranks; at most one save is in progress.
+
+    An `asynchronous` save is written while training goes on.
+    """
 
     def __init__(
         self,
@@ -112,19 +115,19 @@ class CheckpointSaver:
         is_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._folder, self._keep, self._is_superseded = folder, keep, is_superseded
-        # Its own group: the thread that writes must not mix its messages with the loop's.
+        # A group of its own keeps the messages of the writing thread apart from the loop's.
         self._group: Any = dist.new_group(backend="gloo") if asynchronous else None
         self._pending: tuple[concurrent.futures.Future[object], SavedCheckpoint] | None = None
         self._finished: list[SavedCheckpoint] = []
 
     def save(self, state: CheckpointState) -> None:
-        """Save `state` as the newest checkpoint; every rank must."""
+        """Save `state` as the newest checkpoint, or begin to. Collective."""
         self.wait()
         name, saved = step_name(state.step), SavedCheckpoint(step=state.step, images=state.images)
         writer = CheckpointWriter(
             self._folder, name, keep=self._keep, is_superseded=self._is_superseded
         )
-        with self._room_given_back():
+        with self._cleans_up():
             _on_rank_0(writer.prepare)
             if self._group is None:
                 dcp.save({"training": state}, storage_writer=writer)
@@ -137,29 +140,29 @@ class CheckpointSaver:
         self._pending = begun, saved
 
     def finished(self) -> list[SavedCheckpoint]:
-        """Checkpoints that came into place since this was last asked; raises what failed."""
+        """Return the checkpoints installed since the last call; raise if a save failed."""
         if self._pending and self._pending[0].done():
             self.wait()
         finished, self._finished = self._finished, []
         return finished
 
     def abandon(self) -> None:
-        """Wait for the save that is under way, and care no more for what becomes of it."""
+        """Wait for the save in progress and ignore its result."""
         with contextlib.suppress(Exception):
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the save that is under way."""
+        """Wait for the save in progress; raise if it failed."""
         if self._pending is None:
             return
         (begun, saved), self._pending = self._pending, None
-        with self._room_given_back():
+        with self._cleans_up():
             begun.result()
         self._finished.append(saved)
 
     @contextlib.contextmanager
-    def _room_given_back(self) -> Iterator[None]:
-        """Raise what a save met; a full disk is not left fuller by the half of a checkpoint."""
+    def _cleans_up(self) -> Iterator[None]:
+        """If a save fails, delete its files (the disk may be full), then raise the cause."""
         try:
             with first_cause():
                 yield
@@ -171,7 +174,7 @@ class CheckpointSaver:
 
 
 def _on_rank_0(act: Callable[[], None]) -> None:
-    """Let rank 0 act, the others wait for it; all of them raise what it met."""
+    """Call `act` on rank 0 while the others wait; raise its `OSError` on every rank."""
     error: object = None
     if dist.get_rank() == 0:
         try:
@@ -184,7 +187,7 @@ def _on_rank_0(act: Callable[[], None]) -> None:
 
 
 def load_newest(folder: Path, state: CheckpointState) -> bool:
-    """Load the newest whole checkpoint into `state`; False where there is none."""
+    """Load the newest undamaged checkpoint into `state`; return False if there is none."""
     name = agree_on_newest(folder)
     if name is not None:
         load_checkpoint(folder / name, state)
@@ -198,16 +201,15 @@ def load_checkpoint(checkpoint: Path, state: CheckpointState) -> None:
 
 
 def agree_on_newest(folder: Path) -> str | None:
-    """The newest checkpoint whose files are as they were written; None where none was saved.
+    """Return the name of the newest undamaged checkpoint, or None if none was saved. Collective.
 
-    Ranks share the checking; one that is damaged is set aside, and the one before is looked at.
+    The ranks share the checking. A damaged checkpoint is quarantined, and the one before it is
+    checked. Raise `RunFailure` if all are damaged.
     """
-    rank, world = dist.get_rank(), dist.get_world_size()
-    names = from_rank_0(newest_first(folder) if rank == 0 else None)
+    names = from_rank_0(newest_first(folder) if dist.get_rank() == 0 else None)
     assert isinstance(names, list)
     for name in names:
-        found = from_every_rank(damaged_files(folder / name, part=rank, parts=world))
-        damaged = [file for files in found for file in files]  # type: ignore[attr-defined]
+        damaged = _damaged_files(folder / name)
         if not damaged:
             return str(name)
         log.warning("%s is damaged (%s): passed over", folder / name, ", ".join(damaged))
@@ -217,15 +219,27 @@ def agree_on_newest(folder: Path) -> str | None:
     return None
 
 
+def _damaged_files(checkpoint: Path) -> list[str]:
+    """Return the damaged files of a checkpoint; the ranks share the checking. Collective."""
+    share = damaged_files(checkpoint, part=dist.get_rank(), parts=dist.get_world_size())
+    return [file for files in cast(list[list[str]], from_every_rank(share)) for file in files]
+
+
 def load_weights(
     folder: Path, network: nn.Module, *, which: str = "ema", step: int | None = None
 ) -> tuple[int, int]:
-    """Load the `ema` or `model` weights after `step`, None for the newest; its step and images.
+    """Load the `ema` or `model` weights of a checkpoint; return its step and images. Collective.
 
-    A run that keeps no average has its weights stand for it. Every rank must call it, in a
-    process group: all get the same checkpoint, and share the checking.
+    `step` None means the newest checkpoint. If the run keeps no EMA, its weights are loaded.
+    Raise `ConfigError` if there is no such checkpoint, or if it is damaged.
     """
-    name, damaged = _checked(folder, step)
+    names = cast(list[str], from_rank_0(newest_first(folder) if dist.get_rank() == 0 else None))
+    if not names:
+        raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
+    name = names[0] if step is None else step_name(step)
+    if name not in names:
+        raise ConfigError(f"{folder}: no checkpoint {name}; there are {', '.join(sorted(names))}")
+    damaged = _damaged_files(folder / name)
     if damaged:
         raise ConfigError(
             f"{folder / name} is damaged ({', '.join(damaged)}); delete it to use the one before"
@@ -236,21 +250,8 @@ def load_weights(
     return int(progress["step"]), int(progress["images"])
 
 
-def _checked(folder: Path, step: int | None) -> tuple[str, list[str]]:
-    """The name of a checkpoint and its damaged files, the same on every rank."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    names = cast(list[str], from_rank_0(newest_first(folder) if rank == 0 else None))
-    if not names:
-        raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
-    name = names[0] if step is None else step_name(step)
-    if name not in names:
-        raise ConfigError(f"{folder}: no checkpoint {name}; there are {', '.join(sorted(names))}")
-    damaged = from_every_rank(damaged_files(folder / name, part=rank, parts=world))
-    return name, [file for files in cast(list[list[str]], damaged) for file in files]
-
-
 def read_weights(checkpoint: Path, network: nn.Module, *, which: str) -> None:
-    """Load the `ema` or `model` weights of one checkpoint into the network, however sharded."""
+    """Load the `ema` or `model` weights of one checkpoint into a network of any sharding."""
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
     reader = dcp.FileSystemReader(checkpoint)
     has_average = any(

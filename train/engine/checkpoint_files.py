@@ -1,4 +1,4 @@
-"""Checkpoints on disk: written beside, checked by their sums, installed whole, found again."""
+"""Checkpoint folders: written under a partial name, checked by checksums, then installed."""
 
 import hashlib
 import json
@@ -23,12 +23,12 @@ _PARTIAL, _DAMAGED = ".partial", ".damaged"
 
 
 def step_name(step: int) -> str:
-    """The folder name of the checkpoint after `step` steps."""
+    """Return the folder name of the checkpoint after `step` steps."""
     return f"step-{step:09d}"
 
 
 def complete(folder: Path) -> list[str]:
-    """The names of checkpoints that were written to their end, oldest first."""
+    """Return the names of the checkpoints that were written completely, oldest first."""
     if not folder.is_dir():
         return []
     found = (entry for entry in folder.iterdir() if (entry / SUMS).is_file())
@@ -36,7 +36,7 @@ def complete(folder: Path) -> list[str]:
 
 
 def newest_first(folder: Path) -> list[str]:
-    """The names of whole checkpoints, that which `latest` points to before all others."""
+    """Return the names of the complete checkpoints, the one that `latest` names first."""
     names = complete(folder)[::-1]
     pointer = folder / "latest"
     named = pointer.read_bytes().strip().decode("utf-8", "replace") if pointer.is_file() else ""
@@ -44,13 +44,16 @@ def newest_first(folder: Path) -> list[str]:
 
 
 def newest(folder: Path) -> str | None:
-    """The name of the newest checkpoint, unless there is none."""
+    """Return the name of the newest complete checkpoint, or None."""
     names = newest_first(folder)
     return names[0] if names else None
 
 
 def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[str]:
-    """Which of a `part` of the checkpoint's files are missing or not as they were written."""
+    """Return the files of a checkpoint that are missing or changed.
+
+    Only share `part` of `parts` is checked, so that ranks can divide the work.
+    """
     try:
         sums: dict[str, str] = json.loads((checkpoint / SUMS).read_text(encoding="utf-8"))
     except ValueError:
@@ -59,18 +62,18 @@ def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[st
 
 
 def quarantine(checkpoint: Path) -> None:
-    """Rename a damaged checkpoint, so that nothing takes it for a good one."""
-    aside = checkpoint.with_suffix(_DAMAGED)
-    if aside.exists():
-        shutil.rmtree(aside)
-    checkpoint.rename(aside)
+    """Rename a damaged checkpoint, so that it is not used again."""
+    renamed = checkpoint.with_suffix(_DAMAGED)
+    if renamed.exists():
+        shutil.rmtree(renamed)
+    checkpoint.rename(renamed)
 
 
 class CheckpointWriter(FileSystemWriter):
-    """Writes a checkpoint beside its place, with a sum of every file, and installs it.
+    """Writes a checkpoint and a checksum of every file under a partial name, then installs it.
 
-    The pointer `latest` moves last, so a kill at any moment leaves the older checkpoint or the
-    newer one. `is_superseded` keeps the rank of an older attempt from installing its own.
+    The pointer `latest` moves last, so after a kill at any moment either the older or the newer
+    checkpoint is there. `is_superseded` keeps an older attempt from installing its checkpoint.
     """
 
     def __init__(
@@ -78,49 +81,45 @@ class CheckpointWriter(FileSystemWriter):
     ) -> None:
         self._folder, self._name, self._keep = folder, name, keep
         self._is_superseded = is_superseded
-        self._beside = partial_path(folder, name)
-        super().__init__(self._beside)
+        self._partial = partial_path(folder, name)
+        super().__init__(self._partial)
 
     def prepare(self) -> None:
-        """Clear away what a kill left half written; one rank does it."""
+        """Delete partial checkpoints that a kill left behind. Called on one rank."""
         self._folder.mkdir(exist_ok=True)
         discard_partial(self._folder)
-        self._beside.mkdir()
+        self._partial.mkdir()
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write this rank's files and their sums."""
+        """Write this rank's files and their checksums."""
         written = super().write_data(plan, planner)
         names = {result.storage_data.relative_path for result in written.value()}
-        sums = {name: file_sum(self._beside / name) for name in sorted(names)}
-        replace_file(self._beside / f"{dist.get_rank()}.{SUMS}", json.dumps(sums))
+        sums = {name: file_sum(self._partial / name) for name in sorted(names)}
+        replace_file(self._partial / f"{dist.get_rank()}.{SUMS}", json.dumps(sums))
         return written
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write what all ranks' files mean, and install them; the coordinating rank does it."""
+        """Write metadata and all checksums, then install. Called on the coordinator."""
         super().finish(metadata, results)
-        parts = list(self._beside.glob(f"*.{SUMS}"))
-        sums = {".metadata": file_sum(self._beside / ".metadata")}
-        for part in parts:
+        sums = {".metadata": file_sum(self._partial / ".metadata")}
+        for part in list(self._partial.glob(f"*.{SUMS}")):
             sums |= json.loads(part.read_text(encoding="utf-8"))
             part.unlink()
-        replace_file(self._beside / SUMS, json.dumps(sums, indent=1, sort_keys=True) + "\n")
-        self._install()
-
-    def _install(self) -> None:
+        replace_file(self._partial / SUMS, json.dumps(sums, indent=1, sort_keys=True) + "\n")
         if self._is_superseded():
             raise Superseded(f"{self._folder}: a newer attempt has begun")
         install(self._folder, self._name, keep=self._keep)
 
 
 def partial_path(folder: Path, name: str) -> Path:
-    """Where a checkpoint is written before it is installed."""
+    """Return the path of a checkpoint before it is installed."""
     return folder / f"{name}{_PARTIAL}"
 
 
 def install(folder: Path, name: str, *, keep: int) -> None:
-    """Move what was written beside, its sums included, into place as the newest checkpoint."""
+    """Rename a partial checkpoint to its final name, point `latest` to it, and prune old ones."""
     final = folder / name
-    if final.exists():  # the same step again, after a resume from an older one
+    if final.exists():  # the same step was saved before a resume from an older checkpoint
         final.rename(folder / f"{name}.old{_PARTIAL}")
     partial_path(folder, name).rename(final)
     sync_folder(folder)
@@ -131,14 +130,14 @@ def install(folder: Path, name: str, *, keep: int) -> None:
 
 
 def discard_partial(folder: Path) -> None:
-    """Delete what is half written."""
+    """Delete all partial checkpoints."""
     for entry in folder.glob(f"*{_PARTIAL}"):
         shutil.rmtree(entry)
 
 
 @contextmanager
 def first_cause() -> Iterator[None]:
-    """Raise what a rank met itself, in place of what is no `Exception` and tells of all ranks."""
+    """Raise a rank's own exception instead of DCP's summary, which is not an `Exception`."""
     try:
         yield
     except CheckpointException as error:
@@ -147,7 +146,7 @@ def first_cause() -> Iterator[None]:
 
 
 def file_sum(file: Path) -> str | None:
-    """The SHA-256 of a file's content; None where it cannot be read."""
+    """Return the SHA-256 of a file's content, or None if it cannot be read."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Where the wall time of a run goes: cumulative seconds by purpose, kept across attempts."""
+"""Wall time of a run in cumulative seconds by purpose, kept across attempts."""
 
 import time
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Clocks:
-    """Every moment since `start` is booked to one purpose, and `data` to `train` as well."""
+    """Books all time since construction to one purpose each; `data` also counts as `train`."""
 
     PURPOSES = ("setup", "train", "data", "save", "sample", "eval", "profile")
 
@@ -17,7 +17,7 @@ class Clocks:
         self.seconds = dict.fromkeys(purposes, 0.0)
 
     def lap(self, purpose: str, *, drain: bool = False) -> None:
-        """Book the time since the last lap; `drain` waits for the device first."""
+        """Book the time since the last lap; with `drain`, wait for the device first."""
         if drain and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
@@ -28,9 +28,9 @@ class Clocks:
         self._mark = now
 
     def divert(self, purpose: str | None) -> None:
-        """Book all that follows to `purpose`, whatever it is called; None ends that."""
+        """Book all following laps to `purpose`, until this is called with None."""
         self._diverted = purpose
 
     def fields(self) -> dict[str, float]:
-        """The clocks as fields of a record, `train_s` and so on."""
+        """Return the clocks as fields of a record: `train_s` and so on."""
         return {f"{name}_s": round(seconds, 6) for name, seconds in self.seconds.items()}

@@ -1,4 +1,4 @@
-"""The ranks of a run: who they are, the mesh they form, and how they agree."""
+"""The ranks of a run: their placement by torchrun, the device mesh, and small collectives."""
 
 import datetime
 import json
@@ -16,19 +16,19 @@ from torch.distributed.rendezvous import rendezvous
 from configs.checks.batch import BatchLayout
 from configs.errors import ConfigError
 
-# What torchrun tells a rank, and a command of its own must not take for its place.
+# The variables that torchrun sets for a rank. A child process that is no rank must not see them.
 TORCHRUN_VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
     "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
 
-# The first step may compile, and compiles at different speeds on different ranks.
+# The first step may compile, and ranks compile at different speeds.
 _TIMEOUT = datetime.timedelta(minutes=20)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among the others, as torchrun placed it."""
+    """This process's rank, the world size and the device."""
 
     rank: int
     world: int
@@ -38,7 +38,7 @@ class Ranks:
 
 
 def read_ranks() -> Ranks:
-    """The place that torchrun gave to this process; alone without torchrun."""
+    """Return the placement that torchrun gave this process; without torchrun, one rank alone."""
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = torch.cuda.is_available()
     if cuda and local_rank >= torch.cuda.device_count():
@@ -56,7 +56,7 @@ def read_ranks() -> Ranks:
 
 @contextmanager
 def process_group(ranks: Ranks) -> Iterator[None]:
-    """All ranks joined, over NCCL for GPU tensors and gloo for CPU ones."""
+    """Join all ranks in a process group: NCCL for GPU tensors, gloo for CPU tensors."""
     if ranks.device.type == "cuda":
         torch.cuda.set_device(ranks.device)
     for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "0")):
@@ -71,63 +71,59 @@ def process_group(ranks: Ranks) -> Iterator[None]:
     )
     try:
         yield
-        # Without it one gloo teardown in six aborts, because a peer has already closed.
+        # Without a barrier one gloo teardown in six aborts, because a peer has already closed.
         dist.barrier()
     finally:
         dist.destroy_process_group()
 
 
 def bootstrap_store(ranks: Ranks) -> dist.Store:
-    """Where ranks leave words for one another, before there is a process group."""
+    """Return a key-value store that all ranks share before there is a process group."""
     if ranks.world == 1:
         return dist.HashStore()
     store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
     return dist.PrefixStore("ditbench", store)
 
 
-def broadcast_str_before_init(ranks: Ranks, say: Callable[[], str]) -> str:
-    """What rank 0 says, on every rank, before there is a process group.
+def broadcast_str_before_init(ranks: Ranks, make: Callable[[], str]) -> str:
+    """Return rank 0's `make()` on every rank, before there is a process group.
 
-    Where rank 0 raises `ConfigError`, so do all.
+    If it raises `ConfigError` on rank 0, every rank raises it.
     """
-    if ranks.world == 1:
-        return say()
-    store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
+    store = bootstrap_store(ranks)
     if ranks.rank:
-        told = json.loads(store.get("ditbench/told"))
-        if told["error"]:
-            raise ConfigError(told["error"])
-        return str(told["said"])
-    said, error = "", None
+        answer = json.loads(store.get("broadcast"))
+        if answer["error"]:
+            raise ConfigError(answer["error"])
+        return str(answer["value"])
     try:
-        said = say()
-    except ConfigError as met:
-        error = met
-    store.set("ditbench/told", json.dumps({"said": said, "error": error and str(error)}))
-    if error:
-        raise error
-    return said
+        value = make()
+    except ConfigError as error:
+        store.set("broadcast", json.dumps({"value": "", "error": str(error)}))
+        raise
+    store.set("broadcast", json.dumps({"value": value, "error": None}))
+    return value
 
 
 def data_rank(ranks: Ranks, layout: BatchLayout) -> int:
-    """Which share of the images this rank has: the same for the ranks of one tensor group."""
+    """Return the number of this rank's share of the images; a tensor group has one share."""
     return ranks.rank // layout.tensor
 
 
 def make_mesh(layout: BatchLayout, device: torch.device) -> DeviceMesh:
-    """The (replicate, shard, tensor) mesh over all ranks; `tensor` are neighbours."""
+    """Return the (replicate, shard, tensor) mesh over all ranks; `tensor` varies fastest."""
     shape = (layout.replicate, layout.shard, layout.tensor)
     return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard", "tensor"))
 
 
 class Agreement:
-    """Ranks agree on the largest vote, one step late, so that no step waits for the answer."""
+    """The largest vote of all ranks, one step late, so that no step waits for the result."""
 
     def __init__(self) -> None:
         self._pending: tuple[Tensor, dist.Work] | None = None
 
     def vote(self, mine: int) -> int:
-        """Cast this step's vote; return the largest of the step before (0 at first)."""
+        """Cast this step's vote; return the result of the step before (0 at first). Collective."""
         agreed = self.settle()
         ballot = torch.tensor([mine])
         work = dist.all_reduce(ballot, op=dist.ReduceOp.MAX, async_op=True)
@@ -136,7 +132,7 @@ class Agreement:
         return agreed
 
     def settle(self) -> int:
-        """The result of the vote under way, if there is one; every rank must ask."""
+        """Return the result of the vote in progress, or 0 if there is none. Collective."""
         if self._pending is None:
             return 0
         ballot, work = self._pending
@@ -146,34 +142,34 @@ class Agreement:
 
 
 def max_over_ranks(mine: int) -> int:
-    """The largest vote of all ranks, here and now; every rank must ask."""
+    """Return the largest value of all ranks. Collective."""
     agreement = Agreement()
     agreement.vote(mine)
     return agreement.settle()
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """`values` summed over all ranks, in place."""
+    """Sum `values` over all ranks, in place. Collective."""
     dist.all_reduce(values)
     return values
 
 
 def from_rank_0(thing: object) -> object:
-    """What rank 0 passed in."""
+    """Return rank 0's argument on every rank. Collective."""
     box = [thing]
     dist.broadcast_object_list(box, src=0)
     return box[0]
 
 
 def from_every_rank(thing: object) -> list[object]:
-    """What every rank passed in, in order, on every rank."""
+    """Return the arguments of all ranks, in order, on every rank. Collective."""
     box: list[object] = [None] * dist.get_world_size()
     dist.all_gather_object(box, thing)
     return box
 
 
 def to_rank_0(thing: object) -> list[object] | None:
-    """What every rank passed in, in order, on rank 0; None elsewhere."""
+    """Return the arguments of all ranks, in order, on rank 0; None on the others. Collective."""
     rank = dist.get_rank()
     box: list[object] | None = [None] * dist.get_world_size() if rank == 0 else None
     dist.gather_object(thing, box, dst=0)

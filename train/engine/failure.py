@@ -1,4 +1,4 @@
-"""What ends a run badly: its reason, and the note that the first failing rank leaves."""
+"""Failures of a run: their reasons, and the `error.json` of the first rank that fails."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from configs.run.slurm_env import node_name
 
 
 class RunFailure(RuntimeError):
-    """An end whose reason is known."""
+    """A failure with a known reason, a key of `configs.run.failures.FAILURES`."""
 
     def __init__(self, reason: str, message: str) -> None:
         assert reason in FAILURES, reason
@@ -50,9 +50,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def write_error(attempt: Path, error: BaseException, *, rank: int, node: str | None = None) -> None:
-    """Write `error.json` in the attempt, unless a rank failed before: the first is the cause.
+    """Write `error.json` in the attempt, unless a rank has failed before: the first is the cause.
 
-    `rank` is the one that failed, on `node` (this one where it is None).
+    `rank` failed on `node`; None means this node.
     """
     note = {
         "time": time.time(),

@@ -4,26 +4,26 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial
 
-# Elements that a CPU sums in float32 before the sums are added in float64.
+# Elements that a CPU sums in float32; the partial sums are added in float64.
 _ROW = 1 << 14
 
 
 def squared_gradient_norm(model: nn.Module) -> Tensor:
-    """The squared norm of all gradients together in float64, whichever way they are sharded."""
+    """Return the squared norm of all gradients together in float64, however they are sharded."""
     groups: dict[object, list[Tensor]] = {}
     for parameter in model.parameters():
         if parameter.grad is not None:
-            groups.setdefault(_spread(parameter.grad), []).append(parameter.grad)
-    return torch.stack([_squares(gradients) for gradients in groups.values()]).sum()
+            groups.setdefault(_placement(parameter.grad), []).append(parameter.grad)
+    return torch.stack([_global_squares(gradients) for gradients in groups.values()]).sum()
 
 
 def gradient_norm(model: nn.Module) -> Tensor:
-    """The norm of all gradients together in float32, on the device."""
+    """Return the norm of all gradients together in float32, on the device."""
     return squared_gradient_norm(model).sqrt().float()
 
 
 def sum_of_squares(tensors: list[Tensor]) -> Tensor:
-    """The sum of the squares of all elements in float64; `tensors` are of one rank."""
+    """Return the sum of the squares of all elements of this rank's `tensors` in float64."""
     large = [] if tensors[0].is_cuda else [t for t in tensors if t.numel() > _ROW]
     small = [t for t in tensors if t.is_cuda or t.numel() <= _ROW]
     norms = [torch.stack(torch._foreach_norm(small))] if small else []
@@ -31,10 +31,10 @@ def sum_of_squares(tensors: list[Tensor]) -> Tensor:
 
 
 def _row_norms(tensor: Tensor) -> Tensor:
-    """Norms of parts of a tensor, which together a CPU finds exactly.
+    """Return the norms of rows of `_ROW` elements, which a CPU computes accurately.
 
-    It adds up a whole tensor in float32: of 3 million squares 1 in 8,000 is lost, of 33 million
-    1 in 300. A GPU adds in a tree.
+    A CPU sums a whole tensor in float32: of 3 million squares 1 in 8,000 is lost, of 33 million
+    1 in 300. A GPU sums in a tree.
     """
     flat = tensor.flatten()
     whole = flat.numel() // _ROW * _ROW
@@ -43,13 +43,13 @@ def _row_norms(tensor: Tensor) -> Tensor:
 
 
 def scale_gradients(model: nn.Module, factor: Tensor) -> None:
-    """Multiply every gradient by a number on its device."""
+    """Multiply every gradient by a scalar on its device."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     torch._foreach_mul_([_local(gradient) for gradient in gradients], factor)
 
 
 def clip_factor(norm: Tensor, limit: float | None) -> Tensor:
-    """What gradients of norm `norm` are multiplied by so that theirs is at most `limit`."""
+    """Return the factor that brings gradients of norm `norm` to at most `limit`."""
     return torch.ones_like(norm) if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
 
 
@@ -57,17 +57,17 @@ def _local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _spread(gradient: Tensor) -> object:
+def _placement(gradient: Tensor) -> object:
     if isinstance(gradient, DTensor):
         return gradient.device_mesh, tuple(gradient.placements)
     return None
 
 
-def _squares(gradients: list[Tensor]) -> Tensor:
-    """The sum of the squares of gradients that are spread alike, over all their ranks."""
+def _global_squares(gradients: list[Tensor]) -> Tensor:
+    """Return the sum of squares over all ranks of gradients with the same placement."""
     first = gradients[0]
     if not isinstance(first, DTensor):
         return sum_of_squares(gradients)
-    mine = sum_of_squares([_local(gradient) for gradient in gradients])
-    places = [p if p.is_replicate() else Partial() for p in first.placements]
-    return DTensor.from_local(mine, first.device_mesh, places).full_tensor()
+    local = sum_of_squares([_local(gradient) for gradient in gradients])
+    placements = [p if p.is_replicate() else Partial() for p in first.placements]
+    return DTensor.from_local(local, first.device_mesh, placements).full_tensor()

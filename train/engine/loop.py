@@ -1,4 +1,4 @@
-"""The training loop: steps until the last or a wish to leave, and after each what is due."""
+"""The training loop: steps until the last one or a stop request, and all that is due after each."""
 
 import contextlib
 from collections.abc import Callable
@@ -16,31 +16,31 @@ from train.engine.stop import StopRequest
 
 
 class TrainStep(Protocol):
-    """How a kind of training takes its steps; every rank must ask."""
+    """The step of one kind of training. All methods are collective."""
 
     def begin(self) -> None:
-        """Do what comes before the first step of an attempt, on no clock but `setup`."""
+        """Prepare an attempt before its first step, on the clock `setup`."""
 
     def take(self, step: int) -> Tensor:
-        """Take optimizer step `step`, from 1; the norm of its gradients, on the device."""
+        """Take optimizer step `step`, from 1; return the gradient norm, on the device."""
         ...
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
-        """What a record tells of an interval beside its loss; `norm` is that of its last step."""
+        """Return the fields of an interval's record; `norm` is that of its last step."""
         ...
 
 
 class Evaluator(Protocol):
-    """What a kind of training looks at on the way; every rank must ask."""
+    """The evaluations of one kind of training. Collective."""
 
     def due_evaluations(self, step: int) -> list[Callable[[], None]]:
-        """The looks that are due after a step, in order; each books its own time."""
+        """Return the evaluations due after a step, in order; each books its own time."""
         ...
 
 
 @dataclass(kw_only=True)
 class Loop(Generic[Training]):
-    """Trains, records and saves; what is trained, and looked at, is passed in."""
+    """Trains, records, saves and evaluates; `steps` and `evaluator` know the kind of training."""
 
     context: TrainingContext[Training]
     steps: TrainStep
@@ -53,18 +53,21 @@ class Loop(Generic[Training]):
         self._norm: Tensor | None = None
 
     def train(self) -> StopRequest:
-        """Train to the last step or until a wish to leave; saved unless a newer attempt runs."""
+        """Train to the last step or a stop request, and save unless a newer attempt runs.
+
+        Return the request that ended training, or `GO_ON` after the last step.
+        """
         context, agreement = self.context, Agreement()
-        last, watch = context.attempt.config.train.steps, context.attempt.stop_signals
+        last, signals = context.attempt.config.train.steps, context.attempt.stop_signals
         with contextlib.closing(context.watchdog):
             self.steps.begin()
             context.clocks.lap("setup", drain=True)
-            agreement.vote(watch.request())
+            agreement.vote(signals.request())
             request = StopRequest(agreement.settle())
             while context.state.step < last and request is StopRequest.GO_ON:
                 self._step()
                 self._after_step()
-                request = StopRequest(agreement.vote(watch.request()))
+                request = StopRequest(agreement.vote(signals.request()))
             context.watchdog.disarm()
             request = max(request, StopRequest(agreement.settle()))
             context.finite.check()
@@ -80,7 +83,7 @@ class Loop(Generic[Training]):
     def _step(self) -> None:
         context, step = self.context, self.context.state.step + 1
         if self.window.opens_before(step):
-            # Profiled steps are recorded apart.
+            # Profiled steps get a record of their own.
             self._record()
             self.window.open()
         context.watchdog.begin_step(step)
@@ -91,23 +94,23 @@ class Loop(Generic[Training]):
         context.clocks.lap("train")
 
     def _after_step(self) -> None:
-        """What is due after a step: a record, a save, looks."""
+        """Record, save and evaluate if that is due."""
         context, config, step = self.context, self.context.attempt.config, self.context.state.step
         saves = step % config.checkpoint.every == 0 or step == config.train.steps
-        evaluator = self.evaluator.due_evaluations(step)
+        evaluations = self.evaluator.due_evaluations(step)
         context.watchdog.progress()
-        if saves or evaluator:
+        if saves or evaluations:
             context.watchdog.disarm()
         closes = self.window.closes_after_step()
-        if closes or saves or evaluator or step % config.log.every == 0:
+        if closes or saves or evaluations or step % config.log.every == 0:
             self._record()
         if closes:
             self.window.close()
         if saves:
             self._save()
-        for look in evaluator:
-            look()
-        self._tell_saved()
+        for evaluate in evaluations:
+            evaluate()
+        self._record_saved()
 
     def _record(self) -> None:
         """Record the steps since the last record, if there are any."""
@@ -132,9 +135,10 @@ class Loop(Generic[Training]):
             self.saver.save(self.context.state)
         self._saved_at = self.context.state.step
         self.context.clocks.lap("save", drain=True)
-        self._tell_saved()
+        self._record_saved()
 
-    def _tell_saved(self) -> None:
+    def _record_saved(self) -> None:
+        """Record the saves that have finished since the last call."""
         for saved in self.saver.finished():
             self.context.metrics.event("saved", step=saved.step, images=saved.images)
 
@@ -144,4 +148,4 @@ class Loop(Generic[Training]):
             return
         self.saver.wait()
         self.context.clocks.lap("save")
-        self._tell_saved()
+        self._record_saved()

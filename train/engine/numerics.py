@@ -1,4 +1,4 @@
-"""Losses and gradients that are no numbers: what ends the run, and the scale that fp16 needs."""
+"""Non-finite losses and gradients: the check that ends a run, and the loss scale of fp16."""
 
 import torch
 from torch import Tensor, nn
@@ -8,42 +8,42 @@ from train.engine.gradients import scale_gradients
 
 
 class NonFiniteCheck:
-    """Ends the run at the step whose loss or gradient is not finite.
+    """Ends the run at the first step whose loss or gradient is not finite.
 
-    On a GPU the answer for a step is read while the next one runs, so that nothing waits for
-    it; nothing is saved or recorded in between.
+    On a GPU the result for a step is read during the next one, so that no step waits for it;
+    nothing is saved or recorded in between.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
-        self._flag = torch.zeros(1, pin_memory=self._on_gpu)
+        self._value = torch.zeros(1, pin_memory=self._on_gpu)
         self._ready = torch.cuda.Event() if self._on_gpu else None
         self._step = 0
 
     def put(self, step: int, value: Tensor) -> None:
-        """Ask whether `value`, a number on the device, is finite."""
+        """Submit the `value` of a step, a scalar on the device; on a CPU, check it at once."""
         self._step = step
-        self._flag.copy_(value.detach(), non_blocking=True)
+        self._value.copy_(value.detach(), non_blocking=True)
         if self._ready:
             self._ready.record()
         else:
             self.check()
 
     def check(self) -> None:
-        """Raise `RunFailure` where the number last put is not finite."""
+        """Raise `RunFailure` if the last submitted value is not finite."""
         if not self._step:
             return
         if self._ready:
             self._ready.synchronize()
-        if not torch.isfinite(self._flag).item():
+        if not torch.isfinite(self._value).item():
             raise RunFailure("nan", f"the loss or its gradient is not finite at step {self._step}")
 
 
 class LossScaler:
-    """The power of two that losses are multiplied by, so that fp16 holds their gradients.
+    """The power of two that losses are multiplied by, so that fp16 can hold their gradients.
 
-    It doubles after `patience` good steps and halves at each whose gradients overflow, which
-    is then left out (Micikevicius et al. 2018). Otherwise than for fp16 it stays 1.
+    It doubles after `patience` good steps and halves at each step whose gradients overflow; that
+    step is skipped (Micikevicius et al. 2018). Without `fp16` it stays 1.
     """
 
     LEAST = 2.0**-14
@@ -54,9 +54,10 @@ class LossScaler:
         self._fp16, self._patience = fp16, patience
 
     def unscale(self, model: nn.Module, norm: Tensor, factor: Tensor) -> bool:
-        """Multiply the gradients by `factor` and undo the scale; whether a step may be taken.
+        """Multiply the gradients by `factor` and divide them by the scale.
 
-        `norm` is theirs, scaled.
+        `norm` is the norm of the scaled gradients. Return False if it overflowed: then the
+        gradients are unchanged, and no step may be taken.
         """
         if not self._fp16:
             scale_gradients(model, factor)

@@ -1,7 +1,7 @@
-"""A window of steps under torch.profiler: a Chrome trace per rank, and the GPU's memory.
+"""A window of steps under torch.profiler: a Chrome trace per rank, and a GPU memory snapshot.
 
-`python -m analysis profile RUN` makes tables of the traces. The steps are on a clock of their
-own, so that no rate is ever taken from them.
+`python -m analysis profile RUN` makes tables of the traces. The profiled steps are on a clock of
+their own, so that no rate is computed from them.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from configs.schema.training import Profile
 from train.engine.clocks import Clocks
 from train.engine.metrics import log
 
-# Allocations that the memory snapshot remembers.
+# Allocations that the memory snapshot holds.
 _ENTRIES = 200_000
 
 
@@ -26,35 +26,35 @@ class ProfileWindow:
     """Opens before step `at`, lets one step pass to warm up, and records `steps` more."""
 
     def __init__(
-        self, asked: Profile, folder: Path, *, rank: int, device: torch.device, clocks: Clocks
+        self, config: Profile, folder: Path, *, rank: int, device: torch.device, clocks: Clocks
     ) -> None:
-        self._asked, self._folder, self._rank = asked, folder, rank
+        self._config, self._folder, self._rank = config, folder, rank
         self._device, self._clocks = device, clocks
         self._profiler: profile | None = None
         self._left = 0
 
     def opens_before(self, step: int) -> bool:
-        """Whether the window opens now: what was trained since the last record is due first."""
-        return step == self._asked.at
+        """Return whether to open the window before `step`; record the earlier steps first."""
+        return step == self._config.at
 
     def open(self) -> None:
-        """Begin; the next step warms up."""
+        """Start profiling; the next step warms up."""
         activities = [ProfilerActivity.CPU]
         if self._device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
-        self._left = self._asked.steps + 1
+        self._left = self._config.steps + 1
         self._profiler = profile(
             activities=activities,
-            schedule=torch.profiler.schedule(wait=0, warmup=1, active=self._asked.steps),
+            schedule=torch.profiler.schedule(wait=0, warmup=1, active=self._config.steps),
             acc_events=True,
         )
-        if self._asked.memory and self._device.type == "cuda":
+        if self._config.memory and self._device.type == "cuda":
             torch.cuda.memory._record_memory_history(max_entries=_ENTRIES)
         self._profiler.start()
         self._clocks.divert("profile")
 
     def closes_after_step(self) -> bool:
-        """Count a step; True where it was the window's last, whose interval is then due."""
+        """Count a step; return whether it was the window's last. Then record, and `close`."""
         if self._profiler is None:
             return False
         self._left -= 1
@@ -64,7 +64,7 @@ class ProfileWindow:
         return True
 
     def close(self) -> None:
-        """Write what was recorded, and give the clocks back."""
+        """Stop profiling, write the trace of a complete window, and release the clocks."""
         if self._profiler is None:
             return
         self._profiler.stop()
@@ -73,12 +73,12 @@ class ProfileWindow:
         if not self._left:
             self._profiler.export_chrome_trace(str(trace))
         self._profiler = None
-        if self._asked.memory:
+        if self._config.memory:
             self._dump_memory()
         self._clocks.divert(None)
         self._clocks.lap("profile", drain=True)
         if not self._left:
-            log.info("profile of %d steps: %s", self._asked.steps, trace)
+            log.info("profile of %d steps: %s", self._config.steps, trace)
 
     def _dump_memory(self) -> None:
         if self._device.type != "cuda":

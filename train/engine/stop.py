@@ -1,4 +1,4 @@
-"""Why a run should leave: signals, the STOP file, a newer attempt. Handlers only raise a flag."""
+"""Requests to stop: signals, the files STOP and PAUSE, a newer attempt."""
 
 import signal
 import time
@@ -12,8 +12,8 @@ class StopRequest(IntEnum):
     """What to do at the next step boundary; ranks agree on the largest."""
 
     GO_ON = 0
-    PAUSE = 1  # save, and be requeued: the time limit or a preemption is near
-    STOP = 2  # save, and stay stopped: a person asked
+    PAUSE = 1  # save, to be requeued: the time limit or a preemption is near
+    STOP = 2  # save, and stay stopped: a person asked for it
     LEAVE = 3  # write nothing more: a newer attempt runs
 
 
@@ -22,10 +22,11 @@ END_EVENTS = {StopRequest.GO_ON: "done", StopRequest.PAUSE: "paused", StopReques
 
 
 class StopSignals:
-    """Listens for wishes: USR1 and the file PAUSE, TERM, INT and the files STOP, a new attempt.
+    """Collects the stop requests of an attempt; signal handlers only set a flag.
 
-    The job body leaves PAUSE and STOP in the attempt, for a signal that comes before the ranks
-    can hear; a person leaves STOP in the run.
+    USR1 and the file PAUSE pause, TERM, INT and the files STOP stop, and a newer attempt makes
+    this one leave. The job body writes PAUSE and STOP into the attempt if a signal comes before
+    the ranks can receive it; a person writes STOP into the run.
     """
 
     def __init__(self, run: RunFolder, *, attempt: int, poll_s: float = 1.0) -> None:
@@ -37,7 +38,7 @@ class StopSignals:
             (folder / "PAUSE", StopRequest.PAUSE),
         )
         self._poll_s = poll_s
-        self._signalled = StopRequest.GO_ON
+        self._strongest = StopRequest.GO_ON
         self._polled_at = 0.0
         signal.signal(signal.SIGUSR1, self._handle)
         signal.signal(signal.SIGTERM, self._handle)
@@ -45,13 +46,13 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         request = StopRequest.PAUSE if number == signal.SIGUSR1 else StopRequest.STOP
-        self._signalled = max(self._signalled, request)
+        self._strongest = max(self._strongest, request)
 
     def request(self) -> StopRequest:
-        """The strongest wish so far; files are looked for once in `poll_s` seconds."""
+        """Return the strongest request so far; files are checked at most every `poll_s` seconds."""
         now = time.monotonic()
         if now - self._polled_at >= self._poll_s:
             self._polled_at = now
             found = [request for file, request in self._files if file.exists()]
-            self._signalled = max(self._signalled, *found, StopRequest.GO_ON)
-        return self._signalled
+            self._strongest = max(self._strongest, *found, StopRequest.GO_ON)
+        return self._strongest

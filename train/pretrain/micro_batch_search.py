@@ -1,4 +1,4 @@
-"""The search for the largest micro batch that fits, by trials that all ranks make together."""
+"""Binary search for the largest micro batch that fits; all ranks try each candidate together."""
 
 import json
 import os
@@ -17,8 +17,9 @@ from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
 _POLL_S = 0.1
-# How long the others may go on once a child has ended badly, and how long a rank may be late.
+# How long children may go on after another has failed, and how late a rank may be.
 _GRACE_S, _LATE_S = 10.0, 600.0
+# Lines of a child's output that are kept for the message.
 _LINES = 15
 
 Verdict = dict[str, str]
@@ -26,7 +27,7 @@ Verdict = dict[str, str]
 
 @dataclass(kw_only=True)
 class MicroBatchSearch:
-    """The search for the largest candidate that fits; all ranks take the same way through it."""
+    """The search on one rank; all ranks try the same candidates in the same order."""
 
     run: RunFolder
     ranks: Ranks
@@ -34,12 +35,15 @@ class MicroBatchSearch:
     store: Store
 
     def largest(self, candidates: list[int]) -> tuple[int, dict[str, str]]:
-        """The largest that fits of rising `candidates`, and the verdict on each that was tried."""
+        """Return the largest of the sorted `candidates` that fits, and all verdicts on the way.
+
+        Raise `RunFailure` if none fits.
+        """
         tried: dict[str, str] = {}
         low, high = -1, len(candidates)  # fits, does not fit
         while high - low > 1:
             middle = (low + high) // 2
-            verdict = self.judge(candidates[middle])
+            verdict = self.verdict_on(candidates[middle])
             tried[str(candidates[middle])] = verdict["verdict"]
             log.info("micro batch %d: %s", candidates[middle], verdict["verdict"])
             if verdict["verdict"] == "oom":
@@ -55,8 +59,8 @@ class MicroBatchSearch:
             )
         return candidates[low], tried
 
-    def judge(self, micro: int) -> Verdict:
-        """The verdict of all ranks together; `RunFailure` for a child that failed otherwise."""
+    def verdict_on(self, micro: int) -> Verdict:
+        """Return the joint verdict of all ranks; raise `RunFailure` if a child failed otherwise."""
         key = f"tune/{micro}"
         if self.ranks.rank == 0:
             self.store.set(f"{key}/port", str(_free_port()))
@@ -70,7 +74,7 @@ class MicroBatchSearch:
             return full[0]
         failed = [verdict for verdict in everybody if verdict["verdict"] == "failed"]
         if failed:
-            # Those after the first may have lost their connection to it.
+            # Later failures may be no more than a lost connection to the first.
             first = min(failed, key=lambda verdict: float(verdict["time"]))
             raise RunFailure(
                 first["reason"],
@@ -80,7 +84,7 @@ class MicroBatchSearch:
         return everybody[0]
 
     def _wait(self, child: "_Child", key: str) -> Verdict:
-        """This rank's verdict; a child is ended where another rank's has ended badly."""
+        """Return this rank's verdict; if another rank's child failed, end this one's."""
         ended_at = None
         while child.process.poll() is None:
             time.sleep(_POLL_S)
@@ -94,18 +98,18 @@ class MicroBatchSearch:
         return verdict
 
     def _verdict_of(self, key: str, rank: int) -> Verdict:
-        """What a rank has to say; it may come later than this one's."""
+        """Return the verdict of a rank, waiting for it if it is late."""
         late = time.monotonic() + _LATE_S
         while not self.store.check([f"{key}/{rank}"]):
             if time.monotonic() > late:
-                raise RunFailure("hang", f"rank {rank} says nothing of its trial step")
+                raise RunFailure("hang", f"rank {rank} reported no result of its trial step")
             time.sleep(_POLL_S)
         verdict: Verdict = json.loads(self.store.get(f"{key}/{rank}"))
         return verdict
 
 
 class _Child:
-    """The trial process of this rank, which is gone after the `with`."""
+    """The trial process of this rank; leaving the `with` kills it."""
 
     def __init__(self, search: MicroBatchSearch, micro: int, *, port: int) -> None:
         folder = search.run.attempt(search.attempt) / "tuning" / f"micro-batch-{micro:05d}"
@@ -132,13 +136,13 @@ class _Child:
         self.process.wait()
 
     def verdict(self) -> Verdict:
-        """What it wrote; a child that died without a word has failed, whatever it died of."""
+        """Return the verdict it wrote; a child that died without writing one has failed."""
         lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
         last = {"last_lines": "\n".join(lines[-_LINES:])}
         if self._verdict.is_file():
-            said: Verdict = json.loads(self._verdict.read_text(encoding="utf-8"))
-            return said | last
-        status = f"its process left with status {self.process.returncode} and no word"
+            written: Verdict = json.loads(self._verdict.read_text(encoding="utf-8"))
+            return written | last
+        status = f"its process exited with status {self.process.returncode} and no verdict"
         died = {"verdict": "failed", "reason": "crash", "time": str(time.time())}
         return died | {"message": status} | last
 

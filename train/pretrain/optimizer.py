@@ -1,4 +1,4 @@
-"""AdamW with a warm-up and a decay of its learning rate."""
+"""AdamW and its learning rate schedule."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from configs.schema.training import Optimizer
 
 
 def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019), fused; weight decay on matrices only."""
+    """Return fused AdamW (Loshchilov & Hutter 2019) with weight decay on matrices only."""
     matrices = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
     vectors = [parameter for parameter in model.parameters() if parameter.ndim < 2]
     groups = [
@@ -20,7 +20,7 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.AdamW:
 
 
 def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
-    """The rate of step `step` (from 1) of `steps`: linear warm-up, constant, linear decay."""
+    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, linear decay."""
     warm = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     falling = config.decay * steps
     left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0

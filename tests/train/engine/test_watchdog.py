@@ -69,7 +69,7 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
     last = list(run.records())[-1]
     assert (last["reason"], last["rank"]) == ("hang", 1)
     assert "rank 1 on " in last["message"]
-    assert " stands still at step " in last["message"]
+    assert " hangs at step " in last["message"]
     stacks = sorted((run.attempt(1) / "ranks").glob("stack-*.txt"))
     assert [file.name for file in stacks] == [f"stack-{rank:05d}.txt" for rank in range(3)]
     assert all("train/engine/loop.py" in file.read_text() for file in stacks)
