@@ -46,6 +46,12 @@ def test_finetune_and_the_engine_import_nothing_of_train_but_the_engine(part: st
         assert all(name.startswith("train.engine.") for name in of_train), (path, of_train)
 
 
+def test_statistics_import_nothing_of_ours_but_statistics() -> None:
+    for path in Path("analysis/stats").rglob("*.py"):
+        ours = {name for name in imported_modules(path) if name.split(".")[0] in PARTS}
+        assert all(name.startswith("analysis.stats.") for name in ours), (path, ours)
+
+
 def test_configs_and_analysis_never_name_torch() -> None:
     for part in ("configs", "analysis"):
         for path in Path(part).rglob("*.py"):
