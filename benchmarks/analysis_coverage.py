@@ -14,7 +14,7 @@ from analysis.stats.intervals import Estimate, Floats, mean_interval, repeats_ra
 from analysis.stats.steady_state import steady
 from tests.analysis.detect.test_detectors import scores
 from tests.analysis.stats.test_steady_state import mild_coverage
-from tests.analysis.synthetic_runs import Truth, durations, noise
+from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations
 
 
 def rate_interval(seconds: Floats) -> Estimate:
@@ -27,7 +27,7 @@ def coverage(
 ) -> tuple[float, float]:
     """The share of intervals that hold the planted 1, and their mean width."""
     rng = np.random.default_rng(0)
-    found = [interval(1 + 0.03 * noise(rng, n, rho=rho)) for _ in range(cases)]
+    found = [interval(1 + 0.03 * ar1_noise(rng, n, rho=rho)) for _ in range(cases)]
     ends = [(one.low, one.high) for one in found if one.low is not None and one.high is not None]
     held = sum(low <= 1 <= high for low, high in ends)
     return held / cases, float(np.mean([high - low for low, high in ends]))
@@ -37,7 +37,7 @@ def worst_errors(cases: int, **planted: float) -> tuple[float, float]:
     """The 99 % quantile of the rate's relative error, and the share within 1 %."""
     errors = []
     for seed in range(cases):
-        truth = Truth(seed=seed, intervals=500, cv=0.03, **planted)  # type: ignore[arg-type]
+        truth = SyntheticRun(seed=seed, intervals=500, cv=0.03, **planted)  # type: ignore[arg-type]
         spent = durations(truth, np.random.default_rng(seed)) / truth.every
         errors.append(abs(1 / rate_interval(spent).value / truth.steps_per_s - 1))
     return float(np.quantile(errors, 0.99)), float(np.mean(np.array(errors) < 0.01))

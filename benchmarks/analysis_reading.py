@@ -21,7 +21,7 @@ from analysis.read.formats.tfevents import read_events
 from analysis.read.text.scan import read_text
 from analysis.report.report import report
 from tests.analysis import foreign_logs as write
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ROUNDS = 7
 RECORDS = 200
@@ -130,7 +130,7 @@ def event_files(folder: Path) -> None:
 def fifty_runs(folder: Path) -> None:
     """50 runs of 10,000 steps to a report."""
     for number in range(50):
-        plant(folder / "logs" / f"run{number}", Truth(intervals=1000, seed=number))
+        generate_run(folder / "logs" / f"run{number}", SyntheticRun(intervals=1000, seed=number))
     begun = time.perf_counter()
     made = report(read_all([str(folder / "logs")]), title="Runs", beside=folder, margin=0.01)
     spent = time.perf_counter() - begun
@@ -140,7 +140,7 @@ def fifty_runs(folder: Path) -> None:
 def thousand_runs(folder: Path) -> None:
     """`runs` over 1,000 run folders, each read, and again through the cache beside them."""
     logs = folder / "thousand"
-    plant(logs / "run0", Truth(intervals=RECORDS))
+    generate_run(logs / "run0", SyntheticRun(intervals=RECORDS))
     for number in range(1, 1000):
         shutil.copytree(logs / "run0", logs / f"run{number}")
     time.sleep(SETTLED_S)

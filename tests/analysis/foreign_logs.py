@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
-from tests.analysis.synthetic_runs import noise
+from tests.analysis.synthetic_runs import ar1_noise
 
 START = 1_700_000_000.0
 
@@ -40,7 +40,7 @@ def story(
     """A run at a known rate; the first interval holds a compile of a minute."""
     rng = np.random.default_rng(seed)
     step = np.arange(1, n + 1) * every
-    spent = every / steps_per_s * np.exp(cv * noise(rng, n, rho=0.1))
+    spent = every / steps_per_s * np.exp(cv * ar1_noise(rng, n, rho=0.1))
     spent[0] += 60
     loss = (0.15 + 0.3 / np.sqrt(np.arange(1, n + 1))) * np.exp(0.01 * rng.standard_normal(n))
     return Story(step=step, seconds=np.cumsum(spent), loss=np.round(loss, 4))

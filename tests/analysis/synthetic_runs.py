@@ -1,4 +1,4 @@
-"""Run folders with a planted truth: a known rate, warm-up, outliers, pauses, resumes and loss."""
+"""Generate run folders of known rate, warm-up, outliers, pauses, resumes and loss."""
 
 import json
 from collections.abc import Callable
@@ -17,8 +17,13 @@ START = 1_700_000_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
-    """What a planted run is like. Times in seconds; shares of the intervals; `cv` is of one."""
+class SyntheticRun:
+    """The true properties of a generated run.
+
+    Times are in seconds. `warmup` and `outliers` are shares of the intervals, `data` is the share
+    of training time spent waiting for data, `cv` and `rho` are the coefficient of variation and the
+    autocorrelation of intervals.
+    """
 
     steps_per_s: float = 4.0
     intervals: int = 200
@@ -47,40 +52,40 @@ class Truth:
     seed: int = 0
 
 
-def noise(rng: np.random.Generator, n: int, *, rho: float) -> Floats:
-    """Stationary AR(1) noise [n] of variance 1."""
+def ar1_noise(rng: np.random.Generator, n: int, *, rho: float) -> Floats:
+    """Return stationary AR(1) noise [n] of variance 1."""
     innovations = rng.standard_normal(n + 100) * np.sqrt(1 - rho * rho)
     return np.asarray(lfilter([1.0], [1.0, -rho], innovations)[100:])
 
 
-def durations(truth: Truth, rng: np.random.Generator) -> Floats:
-    """Seconds of each interval [n]: lognormal-like noise about the planted rate."""
+def durations(truth: SyntheticRun, rng: np.random.Generator) -> Floats:
+    """Return the seconds of each interval [n]: the true rate with log-normal noise."""
     n = truth.intervals
-    factor = np.exp(truth.cv * noise(rng, n, rho=truth.rho))
+    factor = np.exp(truth.cv * ar1_noise(rng, n, rho=truth.rho))
     slow = rng.random(n) < truth.outliers
     factor[slow] *= rng.uniform(*truth.outliers_slower, int(slow.sum()))
     factor[: int(truth.warmup * n)] *= 1 + truth.warmup_slower
     return factor * truth.every / truth.steps_per_s
 
 
-def plant(folder: Path, truth: Truth) -> Path:
-    """Write a run folder of a planted run; the folder."""
+def generate_run(folder: Path, truth: SyntheticRun) -> Path:
+    """Write the folder of a generated run and return it."""
     (folder / "attempts" / "001").mkdir(parents=True)
     steps = truth.intervals * truth.every
-    asked = [f"train.steps={steps}", f"log.every={truth.every}", f"seed={truth.seed}"]
-    asked += [f"train.global_batch={truth.global_batch}", *truth.overrides]
-    config = resolve(merge({}, parse_overrides(asked)), source="planted")
+    overrides = [f"train.steps={steps}", f"log.every={truth.every}", f"seed={truth.seed}"]
+    overrides += [f"train.global_batch={truth.global_batch}", *truth.overrides]
+    config = resolve(merge({}, parse_overrides(overrides)), source="generated")
     (folder / "config.yaml").write_text(dump_yaml(to_tree(config)))
     attempts = [1] if truth.resume_at is None else [1, 2]
-    place = {
+    rank_place = {
         "node": "n1",
         "host": "n1",
         "threads": 8 // truth.ranks,
         "gpu": truth.gpu,
         "gpu_memory_gb": 48.0,
     }
-    places = [{"rank": rank, **place} for rank in range(truth.ranks)]
-    facts = {"placement": places, "ranks": truth.ranks, "commit": "0" * 40, "host": folder.name}
+    placement = [{"rank": rank, **rank_place} for rank in range(truth.ranks)]
+    facts = {"placement": placement, "ranks": truth.ranks, "commit": "0" * 40, "host": folder.name}
     facts |= truth.facts
     manifest = {"run": folder.name, "attempts": [{"attempt": a, **facts} for a in attempts]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -89,40 +94,40 @@ def plant(folder: Path, truth: Truth) -> Path:
     return folder
 
 
-def losses(truth: Truth) -> Floats:
-    """The planted losses [n]; runs of one seed share their noise, as runs of one seed do."""
+def losses(truth: SyntheticRun) -> Floats:
+    """Return the losses [n]; runs with the same seed have the same noise, as real runs do."""
     rng = np.random.default_rng([truth.seed, 1])
     step = np.arange(1, truth.intervals + 1) * float(truth.every)
-    scatter = 1 + truth.loss_noise * noise(rng, truth.intervals, rho=truth.rho)
+    scatter = 1 + truth.loss_noise * ar1_noise(rng, truth.intervals, rho=truth.rho)
     return truth.loss_scale * truth.loss(step) * scatter
 
 
-def _records(truth: Truth) -> list[dict[str, Any]]:
-    """The run's records; a resume loses `lost_intervals` and does them again."""
+def _records(truth: SyntheticRun) -> list[dict[str, Any]]:
+    """Return the records; a resume loses `lost_intervals` and repeats them."""
     spent = durations(truth, np.random.default_rng([truth.seed, 0]))
-    teller = _Teller(truth=truth, now=START, losses=losses(truth))
-    teller.say(event="queued")
-    teller.start(step=0, after=truth.queue_s)
+    recorder = _Recorder(truth=truth, now=START, losses=losses(truth))
+    recorder.write(event="queued")
+    recorder.start(step=0, after=truth.queue_s)
     crash = truth.intervals if truth.resume_at is None else truth.resume_at + truth.lost_intervals
-    clocks = dict(teller.spent)
+    clocks = dict(recorder.spent)
     for index in range(min(crash, truth.intervals)):
         if index == truth.resume_at:
-            clocks = dict(teller.spent)
-        teller.train(index, spent[index])
+            clocks = dict(recorder.spent)
+        recorder.train(index, spent[index])
     if truth.resume_at is not None:
-        teller.spent |= clocks
-        teller.start(step=truth.resume_at * truth.every, after=30.0)
+        recorder.spent |= clocks
+        recorder.start(step=truth.resume_at * truth.every, after=30.0)
         for index in range(truth.resume_at, truth.intervals):
-            teller.train(index, spent[index])
-    teller.say(event="done", step=truth.intervals * truth.every)
-    return teller.records
+            recorder.train(index, spent[index])
+    recorder.write(event="done", step=truth.intervals * truth.every)
+    return recorder.records
 
 
 @dataclass(kw_only=True)
-class _Teller:
-    """A run that tells its records while its clocks run."""
+class _Recorder:
+    """Writes records while its clocks advance."""
 
-    truth: Truth
+    truth: SyntheticRun
     now: float
     losses: Floats
     attempt: int = 0
@@ -131,13 +136,13 @@ class _Teller:
     )
     records: list[dict[str, Any]] = field(default_factory=list)
 
-    def say(self, **fields: Any) -> None:
+    def write(self, **fields: Any) -> None:
         self.records.append({"time": round(self.now, 6), "attempt": self.attempt} | fields)
 
     def start(self, *, step: int, after: float) -> None:
         self.now += after
         self.attempt += 1
-        self.say(event="started", step=step)
+        self.write(event="started", step=step)
         self.now += self.truth.setup_s
         self.spent["setup_s"] += self.truth.setup_s
 
@@ -148,8 +153,8 @@ class _Teller:
         self.spent["data_s"] += seconds * truth.data
         clocks = {name: round(value, 6) for name, value in self.spent.items()}
         loss = float(self.losses[index])
-        self.say(step=step, images=step * truth.global_batch, loss=loss, **clocks)
+        self.write(step=step, images=step * truth.global_batch, loss=loss, **clocks)
         if truth.save_every and (index + 1) % truth.save_every == 0:
             self.now += truth.save_s
             self.spent["save_s"] += truth.save_s
-            self.say(event="saved", step=step)
+            self.write(event="saved", step=step)

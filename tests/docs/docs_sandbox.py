@@ -22,7 +22,7 @@ from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_gns import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS
 from tests.analysis.foreign_logs import story, titan
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 SCRIPT = """#!/bin/bash
 #SBATCH --gpus-per-node=a40:1
@@ -96,10 +96,10 @@ def plant_grid(folder: Path) -> Path:
             rate, batch = 6.0 if compiled else 4.0, 32 if cell == "CELL" else 64
             name = f"{cell}{second}"
             asked = (f"train.compile={str(compiled).lower()}",)
-            truth = Truth(
+            truth = SyntheticRun(
                 intervals=40, steps_per_s=rate, overrides=asked, seed=repeat, global_batch=batch
             )
-            evaluate(plant(StudyFolder(folder).cell(name), truth))
+            evaluate(generate_run(StudyFolder(folder).cell(name), truth))
             cells[name] = {"train.compile": compiled, "train.global_batch": batch}
     (folder / "cells" / "CELL" / "attempts" / "001" / "output.log").write_text("step 400\n")
     return as_study(folder, cells)
@@ -111,12 +111,12 @@ def plant_branches(folder: Path) -> Path:
     for seed in (0, 1):
         for batch in (16, 32, 64, 128):
             pace = batch / (1 + batch / 50)
-            truth = Truth(
+            truth = SyntheticRun(
                 intervals=60, global_batch=batch, seed=seed,
                 loss=lambda step, pace=pace: 0.2 + 0.8 / np.sqrt(1 + step * pace / 600),
             )  # fmt: skip
             name = f"bs{batch}_s{seed}"
-            evaluate(plant(StudyFolder(folder).cell(name), truth))
+            evaluate(generate_run(StudyFolder(folder).cell(name), truth))
             cells[name] = {"train.global_batch": batch, "seed": seed}
     return as_study(folder, cells)
 

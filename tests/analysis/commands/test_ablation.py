@@ -1,15 +1,16 @@
 """`ablation` finds planted effects and interactions from pairs, and doubts odd cells."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
-def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, Truth]:
+def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, SyntheticRun]:
     """compile +70 %, and bf16 +50 %, which is half as much on top of compile; batch has none."""
     runs = {}
     for number, (compiled, precision, batch) in enumerate(
@@ -19,7 +20,7 @@ def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, Truth]:
         factor *= 1.25 / 1.5 if (compiled, precision) == ("true", "bf16") else 1
         if glitch and (compiled, precision, batch) == ("true", "fp32", 256):
             factor *= 1.55
-        runs[f"cell{number:02d}"] = Truth(
+        runs[f"cell{number:02d}"] = SyntheticRun(
             seed=number,
             intervals=60,
             global_batch=batch,
@@ -33,9 +34,9 @@ def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, Truth]:
 def ablation(tmp_path, capsys):
     """Plants a study; the exit code, answer and remarks of `ablation --json`."""
 
-    def run(runs: dict[str, Truth], *flags: str, failed: str | None = None):
+    def run(runs: dict[str, SyntheticRun], *flags: str, failed: str | None = None):
         for name, truth in runs.items():
-            folder = plant(tmp_path / name, truth)
+            folder = generate_run(tmp_path / name, truth)
             if name == failed:
                 event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
                 (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
@@ -79,7 +80,7 @@ def test_an_interaction_of_two_levels_each_is_told_once(ablation):
 def test_a_cell_unlike_its_siblings_is_flagged_and_its_influence_told(ablation):
     runs = {name: truth for name, truth in grid(glitch=True).items()
             if "train.precision=fp32" in truth.overrides}  # fmt: skip
-    runs |= {f"{name}w": Truth(**{**vars(truth), "overrides": (*truth.overrides, "data.workers=4")})
+    runs |= {f"{name}w": replace(truth, overrides=(*truth.overrides, "data.workers=4"))
              for name, truth in runs.items() if truth.global_batch < 256}  # fmt: skip
     _, answer, said = ablation(runs)
     found = by_factor(answer)["train.compile"]
@@ -99,14 +100,15 @@ def test_out_of_memory_is_censored_and_not_missing(ablation):
 
 
 def test_factors_that_vary_in_step_are_one(ablation):
-    runs = {f"r{n}": Truth(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
+    runs = {f"r{n}": SyntheticRun(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
     _, answer, _ = ablation(runs)
     assert [effect["factor"] for effect in answer["effects"]] == ["gpu + ranks"]
 
 
 def test_cells_are_paired_only_where_all_else_is_alike(ablation):
-    runs = {"a": Truth(), "b": Truth(ranks=2, overrides=("train.compile=true",)),
-            "c": Truth(ranks=2, overrides=("train.compile=true", "data.workers=2"))}  # fmt: skip
+    runs = {"a": SyntheticRun(), "b": SyntheticRun(ranks=2, overrides=("train.compile=true",)),
+            "c": SyntheticRun(
+                ranks=2, overrides=("train.compile=true", "data.workers=2"))}  # fmt: skip
     code, answer, _ = ablation(runs)
     assert code == 0
     pairs = {effect["factor"]: effect["pairs"] for effect in answer["effects"]}
@@ -124,7 +126,7 @@ def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablatio
     for number, (shard, precision) in enumerate(product((1, 2), ("fp32", "bf16"))):
         compute = {"fp32": "float32", "bf16": "bfloat16"}[precision]
         dtypes = {"compute": compute} | ({"gather": compute} if shard > 1 else {})
-        runs[f"cell{number}"] = Truth(
+        runs[f"cell{number}"] = SyntheticRun(
             seed=number,
             ranks=2,
             intervals=60,

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     """Two runs; a manifest, a config and an event name a host and somebody's folders."""
     for number in (0, 1):
-        truth = Truth(
+        truth = SyntheticRun(
             seed=number, intervals=30, overrides=(f"data.workers={number}",), gpu="NVIDIA A100",
             facts={
                 "command": "jobs/pretrain.sbatch /home/anna/ditbench/x.yaml a=1/2",
@@ -25,7 +25,7 @@ def logs(tmp_path: Path) -> Path:
                 "slurm": {"nodelist": "gpu-[17-18]", "cluster": "discovery"},
             },
         )  # fmt: skip
-        folder = plant(tmp_path / "logs" / f"run{number}", truth)
+        folder = generate_run(tmp_path / "logs" / f"run{number}", truth)
         manifest = folder / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"n1"', '"gpu-17.cluster.edu"'))
         event = {"time": 1.0, "attempt": 1, "event": "queued", "message": "on gpu-17.cluster.edu"}

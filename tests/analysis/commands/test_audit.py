@@ -6,7 +6,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.audit.claims import parse_value
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 STUDY_B = """The A100 is about 1.8x faster.
 
@@ -33,9 +33,9 @@ def audit(tmp_path, capsys):
 
 @pytest.fixture
 def runs(tmp_path):
-    plant(tmp_path / "eager", Truth())
-    plant(tmp_path / "compiled", Truth(steps_per_s=4.56, seed=1))
-    plant(tmp_path / "short", Truth(intervals=5))
+    generate_run(tmp_path / "eager", SyntheticRun())
+    generate_run(tmp_path / "compiled", SyntheticRun(steps_per_s=4.56, seed=1))
+    generate_run(tmp_path / "short", SyntheticRun(intervals=5))
 
 
 @pytest.mark.usefixtures("runs")

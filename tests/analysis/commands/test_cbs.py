@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.stats.critical_batch import fit_critical_batch
 from tests.analysis.commands.test_time_to_target import B_CRIT, E_MIN, truth
-from tests.analysis.synthetic_runs import plant
+from tests.analysis.synthetic_runs import generate_run
 
 # MLPerf Training v6.0, reference convergence points of FLUX.1 (github.com/mlcommons/logging,
 # rcps_flux1.json): 20 runs at each global batch, in evaluations of 262,144 samples.
@@ -75,8 +75,8 @@ def test_the_interval_of_batches_run_once_covers_it(batches):
 def test_runs_to_a_target_give_what_was_planted(tmp_path, capsys):
     for batch in (64, 256):
         for seed in range(3):
-            plant(tmp_path / f"{batch}-{seed}", truth(batch, seed=seed))
-    plant(tmp_path / "late", truth(64, target=1.0))
+            generate_run(tmp_path / f"{batch}-{seed}", truth(batch, seed=seed))
+    generate_run(tmp_path / "late", truth(64, target=1.0))
     code, found, said = answer(capsys, tmp_path, "--target", "loss<=0.25")
     assert code == 0
     assert found["b_crit_low"] <= B_CRIT <= found["b_crit_high"]
@@ -108,6 +108,6 @@ def test_a_table_that_is_none_is_misuse(tmp_path, capsys, text, why):
 
 
 def test_runs_without_a_target_are_misuse(tmp_path, capsys):
-    code, _, said = answer(capsys, plant(tmp_path / "a", truth(64)))
+    code, _, said = answer(capsys, generate_run(tmp_path / "a", truth(64)))
     assert code == 2
     assert "--target" in said

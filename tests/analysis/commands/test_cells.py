@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """Three cells of three repeats: plain, 1.5 times as fast, and as fast with twice the loss."""
     cells = {
-        "train.compile=false": Truth(steps_per_s=4.0),
-        "train.compile=true": Truth(steps_per_s=6.0),
-        "optimizer.lr=0.5": Truth(loss_scale=2.0),
+        "train.compile=false": SyntheticRun(steps_per_s=4.0),
+        "train.compile=true": SyntheticRun(steps_per_s=6.0),
+        "optimizer.lr=0.5": SyntheticRun(loss_scale=2.0),
     }
     for number, (key, truth) in enumerate(cells.items()):
         for repeat in range(3):
             rate = truth.steps_per_s * (1 + 0.004 * (repeat - 1))
-            planted = Truth(
+            planted = SyntheticRun(
                 steps_per_s=rate, intervals=300, loss_scale=truth.loss_scale, seed=repeat,
                 overrides=(key,),
             )  # fmt: skip
-            plant(tmp_path / "study" / f"cell{number}_{repeat}", planted)
+            generate_run(tmp_path / "study" / f"cell{number}_{repeat}", planted)
     return tmp_path / "study"
 
 
@@ -77,7 +77,7 @@ def test_cells_that_wait_are_left_out_and_counted(study, capsys):
 
 
 def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, capsys):
-    plant(tmp_path / "noise", Truth(intervals=12))
+    generate_run(tmp_path / "noise", SyntheticRun(intervals=12))
     config = tmp_path / "noise" / "config.yaml"
     config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
     assert main(["cells", str(tmp_path / "noise")]) == 2

@@ -20,7 +20,7 @@ from analysis.read.find import read_logs
 from configs.load import merge, resolve, to_tree
 from configs.run.folder import RunFolder
 from configs.yaml12 import dump_yaml
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 FLUX = ("kind=finetune", "flux.folder=/m", "data.folder=/d", 'sample.prompts=["a thing at sea"]')
 A40, A100 = "NVIDIA A40", "NVIDIA A100-SXM4-80GB"
@@ -28,7 +28,7 @@ A40, A100 = "NVIDIA A40", "NVIDIA A100-SXM4-80GB"
 
 def tuned(folder: Path, *, gpu: str, steps: int, steps_per_s: float, **facts: Any) -> Path:
     """A run of `steps` steps with samples before the first and after the last."""
-    truth = Truth(
+    truth = SyntheticRun(
         steps_per_s=steps_per_s,
         intervals=steps // 10,
         global_batch=1,
@@ -36,7 +36,7 @@ def tuned(folder: Path, *, gpu: str, steps: int, steps_per_s: float, **facts: An
         overrides=FLUX,
         facts={"engine": "aitoolkit"} | facts,
     )
-    plant(folder, truth)
+    generate_run(folder, truth)
     for step in (0, steps):
         save_sample(folder, step)
     return folder
@@ -116,7 +116,7 @@ def test_the_command_prints_the_tables_and_draws_the_samples(
 def test_the_command_says_that_nothing_was_fine_tuned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = str(plant(tmp_path / "run", Truth(intervals=20)))
+    run = str(generate_run(tmp_path / "run", SyntheticRun(intervals=20)))
     assert main(["finetune", run]) == 1
     assert main(["finetune", run, "--plot", str(tmp_path / "samples.png")]) == 2
     assert "no samples to draw" in capsys.readouterr().err
@@ -211,8 +211,8 @@ def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
 
 
 def test_skipped_steps_gaps_and_resumes_are_told(tmp_path: Path) -> None:
-    folder = plant(
-        tmp_path / "run", Truth(intervals=60, resume_at=30, overrides=FLUX, global_batch=1)
+    folder = generate_run(
+        tmp_path / "run", SyntheticRun(intervals=60, resume_at=30, overrides=FLUX, global_batch=1)
     )
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]

@@ -12,7 +12,7 @@ from analysis.gradient_noise.stages import BinnedSums
 from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
 from analysis.stats.noise_scale import GramSums
 from configs.run.folder import RunFolder
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 D, K, B = 8, 4, 16
 WEIGHTS = np.array([0.5, 0.3, 0.2])
@@ -75,7 +75,7 @@ def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
 def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
     """A run of known gradients."""
     rng = np.random.default_rng(seed)
-    run = plant(folder, Truth(intervals=steps, every=1))
+    run = generate_run(folder, SyntheticRun(intervals=steps, every=1))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         if "loss" in line:
@@ -197,7 +197,7 @@ def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
 
 
 def test_a_run_without_noise_is_misuse(tmp_path, capsys):
-    code, _, said = asked(capsys, plant(tmp_path / "a", Truth(intervals=20)))
+    code, _, said = asked(capsys, generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert code == 2
     assert "gns.enabled=true" in said
 
@@ -221,7 +221,7 @@ def measured(folder: Path) -> Path:
                 }  # fmt: skip
                 told_here |= {} if k is None else {"bin": k}
                 samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": told_here})
-    run = plant(folder, Truth(intervals=1))
+    run = generate_run(folder, SyntheticRun(intervals=1))
     lines = [json.dumps({"time": 1.8e9, "attempt": 1} | sample) for sample in samples]
     (run / "metrics.jsonl").write_text("\n".join(lines))
     return run

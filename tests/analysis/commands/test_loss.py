@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
 def loss(tmp_path, capsys):
     """Plants runs by name; the exit code, the pairs and the remarks of `loss --json` on them."""
 
-    def run(*flags: str, **truths: Truth):
-        folders = [str(plant(tmp_path / name, truth)) for name, truth in truths.items()]
+    def run(*flags: str, **truths: SyntheticRun):
+        folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
         code = main(["loss", *folders, "--json", *flags])
         output = capsys.readouterr()
         return code, json.loads(output.out)["pairs"], output.err
@@ -23,47 +23,49 @@ def loss(tmp_path, capsys):
 
 
 def test_json_is_the_documented_contract(loss):
-    _, pairs, _ = loss(a=Truth(), b=Truth(seed=1))
+    _, pairs, _ = loss(a=SyntheticRun(), b=SyntheticRun(seed=1))
     assert set(pairs[0]) == {"a", "b", "ratio", "difference", "low", "high", "verdict"}
 
 
 def test_seeds_of_one_config_have_the_same_loss(loss):
-    _, pairs, _ = loss(a=Truth(intervals=500), b=Truth(intervals=500, seed=1))
+    _, pairs, _ = loss(a=SyntheticRun(intervals=500), b=SyntheticRun(intervals=500, seed=1))
     assert pairs[0]["verdict"] == "same loss"
     assert pairs[0]["low"] <= 0 <= pairs[0]["high"]
 
 
 def test_a_loss_5_percent_higher_is_different(loss):
-    _, pairs, _ = loss(a=Truth(), b=Truth(seed=1, loss_scale=1.05))
+    _, pairs, _ = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=1.05))
     assert pairs[0]["verdict"] == "different"
     assert pairs[0]["ratio"] == pytest.approx(1.05, rel=0.01)
 
 
 def test_a_difference_at_the_margin_is_undetermined_and_a_wider_margin_settles_it(loss):
-    runs = {"a": Truth(), "b": Truth(seed=1, loss_scale=1.01)}
+    runs = {"a": SyntheticRun(), "b": SyntheticRun(seed=1, loss_scale=1.01)}
     assert loss(**runs)[1][0]["verdict"] == "undetermined"
 
 
 def test_a_wider_margin_calls_more_the_same(loss):
-    _, pairs, _ = loss("--margin", "0.05", a=Truth(), b=Truth(seed=1, loss_scale=1.01))
+    _, pairs, _ = loss(
+        "--margin", "0.05", a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=1.01)
+    )
     assert pairs[0]["verdict"] == "same loss"
 
 
 def test_few_points_are_undetermined(loss):
-    _, pairs, _ = loss(a=Truth(), b=Truth(seed=1, intervals=5))
+    _, pairs, _ = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, intervals=5))
     assert pairs[0]["verdict"] == "undetermined"
     assert "low" not in pairs[0]
 
 
 def test_equal_losses_are_exactly_the_same(loss):
-    code, pairs, _ = loss("--exact", a=Truth(), b=Truth(steps_per_s=9))
+    code, pairs, _ = loss("--exact", a=SyntheticRun(), b=SyntheticRun(steps_per_s=9))
     assert code == 0
     assert pairs[0]["verdict"] == "identical"
     assert pairs[0]["difference"] == 0
 
 
 def test_the_least_difference_fails_exact_and_its_step_is_named(tmp_path, capsys):
-    a, b = (plant(tmp_path / name, Truth()) for name in "ab")
+    a, b = (generate_run(tmp_path / name, SyntheticRun()) for name in "ab")
     lines = (b / "metrics.jsonl").read_text().splitlines()
     record = json.loads(lines[20])
     record["loss"] = float(np.nextafter(record["loss"], 2))
@@ -78,31 +80,36 @@ def test_the_least_difference_fails_exact_and_its_step_is_named(tmp_path, capsys
 @pytest.mark.parametrize(("factor", "large"), [(2.0, "b"), (0.25, "a")])
 def test_a_loss_scaled_by_the_world_size_is_recognised(loss, factor, large):
     ranks = round(max(factor, 1 / factor))
-    _, _, said = loss(a=Truth(), b=Truth(seed=1, loss_scale=factor, ranks=ranks))
+    _, _, said = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=factor, ranks=ranks))
     assert f"the loss of {large} is {ranks} times that of" in said
     assert f"b has {ranks} ranks" in said
 
 
 def test_a_loss_that_is_no_whole_multiple_is_no_scale(loss):
-    assert "times that of" not in loss(a=Truth(), b=Truth(seed=1, loss_scale=1.5))[2]
+    assert "times that of" not in loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=1.5))[2]
 
 
 @pytest.mark.parametrize("by", ["step", "images", "train_s", "wall", "gpu_hours"])
 def test_curves_align_on_every_axis(loss, by):
-    code, pairs, _ = loss("--by", by, a=Truth(intervals=300), b=Truth(intervals=300, seed=1))
+    code, pairs, _ = loss(
+        "--by", by, a=SyntheticRun(intervals=300), b=SyntheticRun(intervals=300, seed=1)
+    )
     assert code == 0
     assert pairs[0]["ratio"] == pytest.approx(1, abs=0.02)
 
 
 def test_runs_recorded_at_other_steps_are_compared_on_the_common_range(loss):
-    _, pairs, said = loss(a=Truth(), b=Truth(seed=1, every=7, intervals=250))
+    _, pairs, said = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, every=7, intervals=250))
     assert pairs[0]["ratio"] == pytest.approx(1, abs=0.02)
     assert "optimizer steps 10 to 1750" in said
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_plot_has_the_same_bytes_for_the_same_runs(tmp_path, suffix, capsys):
-    folders = [str(plant(tmp_path / f"{name}$<", Truth(seed=i))) for i, name in enumerate("ab")]
+    folders = [
+        str(generate_run(tmp_path / f"{name}$<", SyntheticRun(seed=i)))
+        for i, name in enumerate("ab")
+    ]
     files = [tmp_path / f"{number}{suffix}" for number in range(2)]
     for file in files:
         assert main(["loss", *folders, "--plot", str(file)]) == 0
@@ -115,8 +122,8 @@ def coverage(cases: int, intervals: int, rho: float) -> float:
     from tests.analysis.synthetic_runs import losses
 
     def covers(seed: int) -> bool:
-        a = losses(Truth(intervals=intervals, rho=rho, seed=seed))
-        b = losses(Truth(intervals=intervals, rho=rho, seed=seed + 100_000)) + 0.01
+        a = losses(SyntheticRun(intervals=intervals, rho=rho, seed=seed))
+        b = losses(SyntheticRun(intervals=intervals, rho=rho, seed=seed + 100_000)) + 0.01
         found = mean_interval(b - a)
         return found.low is not None and found.low <= 0.01 <= found.high
 

@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_ledger_is_a_table_of_files(tmp_path, capsys):
 
 
 def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
-    plant(tmp_path / "ours", Truth())
+    generate_run(tmp_path / "ours", SyntheticRun())
     (tmp_path / "theirs").mkdir()
     for name, (writer, _) in FORMATS.items():
         (tmp_path / "theirs" / name.replace(" ", "")).write_bytes(writer(story(n=20)))
@@ -88,7 +88,7 @@ def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
 
 
 def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
-    plant(tmp_path / "a", Truth(steps_per_s=0.5))
+    generate_run(tmp_path / "a", SyntheticRun(steps_per_s=0.5))
     (tmp_path / "b").write_bytes(write.dit(story()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 PAGE = """# Title
 
@@ -33,8 +33,8 @@ to be filled in
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     for number in (0, 1):
-        truth = Truth(seed=number, intervals=30, overrides=(f"data.workers={number}",))
-        plant(tmp_path / "runs" / f"run{number}", truth)
+        truth = SyntheticRun(seed=number, intervals=30, overrides=(f"data.workers={number}",))
+        generate_run(tmp_path / "runs" / f"run{number}", truth)
     file = tmp_path / "page.md"
     file.write_text(PAGE.format(logs=tmp_path / "runs", plot=tmp_path / "loss.png"))
     return file

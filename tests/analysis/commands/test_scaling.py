@@ -7,16 +7,16 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.measure.scaling import fit_serial
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
 def scaling(tmp_path, capsys):
     """Plants runs by name; the exit code, the curves and the remarks of `scaling --json`."""
 
-    def run(**truths: Truth):
+    def run(**truths: SyntheticRun):
         for name, truth in truths.items():
-            plant(tmp_path / name, truth)
+            generate_run(tmp_path / name, truth)
         code = main(["scaling", str(tmp_path), "--json"])
         output = capsys.readouterr()
         return code, json.loads(output.out)["curves"], output.err
@@ -28,7 +28,7 @@ def strong(counts, *, serial=0.1, **changes):
     def rate(n):
         return 4 / (serial + (1 - serial) / n)
 
-    return {f"r{n}": Truth(ranks=n, steps_per_s=rate(n), seed=n, **changes) for n in counts}
+    return {f"r{n}": SyntheticRun(ranks=n, steps_per_s=rate(n), seed=n, **changes) for n in counts}
 
 
 def test_one_batch_over_more_ranks_is_strong_scaling(scaling):
@@ -44,9 +44,9 @@ def test_one_batch_over_more_ranks_is_strong_scaling(scaling):
 
 
 def test_one_batch_per_rank_is_weak_scaling(scaling):
-    runs = {f"r{n}": Truth(ranks=n, global_batch=64 * n, steps_per_s=4 * 0.9, seed=n)
+    runs = {f"r{n}": SyntheticRun(ranks=n, global_batch=64 * n, steps_per_s=4 * 0.9, seed=n)
             for n in (2, 4)}  # fmt: skip
-    _, [curve], _ = scaling(r1=Truth(), **runs)
+    _, [curve], _ = scaling(r1=SyntheticRun(), **runs)
     assert curve["kind"] == "weak"
     assert curve["points"][2]["efficiency"] == pytest.approx(0.9, rel=0.01)
     assert "serial_fraction" not in curve
@@ -59,14 +59,14 @@ def test_two_points_have_no_fit_and_say_so(scaling):
 
 
 def test_runs_that_differ_otherwise_are_left_out(scaling):
-    other = Truth(ranks=8, overrides=("train.compile=true",))
+    other = SyntheticRun(ranks=8, overrides=("train.compile=true",))
     _, [curve], said = scaling(**strong([1, 2]), other=other)
     assert len(curve["points"]) == 2
     assert "other: left out" in said
 
 
 def test_one_rank_count_is_no_curve(scaling):
-    code, found, _ = scaling(a=Truth(), b=Truth(seed=1))
+    code, found, _ = scaling(a=SyntheticRun(), b=SyntheticRun(seed=1))
     assert (code, found) == (1, [])
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {
     "run", "clock", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
@@ -20,8 +20,8 @@ KEYS = {
 def speed(tmp_path, capsys):
     """Plants runs by name and gives the rows of `speed --json` on them."""
 
-    def run(*flags: str, **truths: Truth):
-        folders = [str(plant(tmp_path / name, truth)) for name, truth in truths.items()]
+    def run(*flags: str, **truths: SyntheticRun):
+        folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
         assert main(["speed", *folders, *flags]) == 0
         return capsys.readouterr()
 
@@ -33,7 +33,7 @@ def rows(output):
 
 
 def test_json_is_the_documented_contract(speed):
-    base, other = rows(speed("--json", a=Truth(), b=Truth(steps_per_s=8, seed=1)))
+    base, other = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=8, seed=1)))
     assert set(base) == KEYS - {"speedup", "speedup_low", "speedup_high"}
     assert set(other) == KEYS
     assert base["verdict"] == "baseline"
@@ -42,18 +42,18 @@ def test_json_is_the_documented_contract(speed):
 
 
 def test_a_planted_speedup_lies_in_its_interval(speed):
-    found = rows(speed("--json", a=Truth(), b=Truth(steps_per_s=7.72, seed=1)))[1]
+    found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=1)))[1]
     assert found["speedup_low"] <= 1.93 <= found["speedup_high"]
     assert found["verdict"] == "faster, within-run only"
 
 
 def test_equal_runs_are_not_told_apart(speed):
-    found = rows(speed("--json", a=Truth(), b=Truth(seed=3)))[1]
+    found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(seed=3)))[1]
     assert found["verdict"] == "no detectable difference, within-run only"
 
 
 def test_few_intervals_are_undetermined_but_have_a_rate(speed):
-    base, few = rows(speed("--json", a=Truth(), b=Truth(intervals=5)))
+    base, few = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(intervals=5)))
     assert few["verdict"] == "undetermined"
     assert few["steps_per_s"] == pytest.approx(4, rel=0.05)
     assert "speedup_low" not in few
@@ -61,37 +61,39 @@ def test_few_intervals_are_undetermined_but_have_a_rate(speed):
 
 
 def test_a_larger_batch_is_compared_by_images(speed):
-    large = Truth(global_batch=128, seed=1)
-    found = rows(speed("--json", a=Truth(), b=large))[1]
+    large = SyntheticRun(global_batch=128, seed=1)
+    found = rows(speed("--json", a=SyntheticRun(), b=large))[1]
     assert found["speedup"] == pytest.approx(2, rel=0.02)
 
 
 def test_the_table_shows_the_speedup_with_its_interval(speed):
-    output = speed(a=Truth(), b=Truth(steps_per_s=7.72, seed=0))
+    output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=0))
     assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
     assert "where the time went" in output.out
 
 
 def test_one_difference_gives_a_speedup_of_it(speed):
-    output = speed(a=Truth(), b=Truth(overrides=("train.compile=true",), seed=1))
+    output = speed(a=SyntheticRun(), b=SyntheticRun(overrides=("train.compile=true",), seed=1))
     assert "b against a: speedup of train.compile: false -> true" in output.out
 
 
 def test_two_differences_are_refused_the_words(speed):
-    output = speed(a=Truth(), b=Truth(overrides=("train.compile=true",), gpu="NVIDIA A100"))
+    output = speed(
+        a=SyntheticRun(), b=SyntheticRun(overrides=("train.compile=true",), gpu="NVIDIA A100")
+    )
     assert "2 things differ (train.compile, gpu): not the speedup of any one of them" in output.out
     assert "speedup of train.compile" not in output.out
 
 
 def test_what_was_asked_of_the_cluster_is_listed_but_no_cause(speed):
-    output = speed(a=Truth(), b=Truth(overrides=("resources.hours=9.0",), ranks=2))
+    output = speed(a=SyntheticRun(), b=SyntheticRun(overrides=("resources.hours=9.0",), ranks=2))
     assert "speedup of ranks: 1 -> 2" in output.out
     assert "resources.hours" in output.out
 
 
 def test_repeats_are_pooled_into_arms_when_asked(speed):
-    slow = {f"a{i}": Truth(seed=i) for i in range(3)}
-    fast = {f"b{i}": Truth(seed=i, steps_per_s=5, gpu="NVIDIA A100") for i in range(3)}
+    slow = {f"a{i}": SyntheticRun(seed=i) for i in range(3)}
+    fast = {f"b{i}": SyntheticRun(seed=i, steps_per_s=5, gpu="NVIDIA A100") for i in range(3)}
     found = rows(speed("--json", "--arms", **slow, **fast))
     assert [row["run"] for row in found] == ["a0 (+2 alike)", "b0 (+2 alike)"]
     assert found[1]["verdict"] == "faster"
@@ -99,21 +101,23 @@ def test_repeats_are_pooled_into_arms_when_asked(speed):
 
 
 def test_without_arms_repeats_stand_alone_and_a_remark_says_so(speed):
-    output = speed("--json", a=Truth(), b=Truth(seed=1), c=Truth(gpu="NVIDIA A100"))
+    output = speed(
+        "--json", a=SyntheticRun(), b=SyntheticRun(seed=1), c=SyntheticRun(gpu="NVIDIA A100")
+    )
     assert len(rows(output)) == 3
     assert "--arms pools them" in output.err
 
 
 def test_csv_holds_the_same_rows(speed):
-    output = speed("--csv", a=Truth(), b=Truth(seed=1))
+    output = speed("--csv", a=SyntheticRun(), b=SyntheticRun(seed=1))
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
     assert set(found[0]) == KEYS | {"mfu", "hfu", "mfu_naive_6n"}
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):
-    plant(tmp_path / "a", Truth())
-    empty = plant(tmp_path / "b", Truth())
+    generate_run(tmp_path / "a", SyntheticRun())
+    empty = generate_run(tmp_path / "b", SyntheticRun())
     (empty / "metrics.jsonl").write_text("")
     assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
     output = capsys.readouterr()

@@ -9,19 +9,19 @@ from analysis.__main__ import main
 from analysis.measure.time_to_target import olympic_mean, parse_target
 from analysis.stats.critical_batch import fit_critical_batch
 from tests.analysis import foreign_logs as write
-from tests.analysis.synthetic_runs import START, Truth, plant
+from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
 E_MIN, B_CRIT = 20_000, 200
 
 
-def truth(batch: int, *, seed: int = 0, target: float = 0.25, **changes) -> Truth:
+def truth(batch: int, *, seed: int = 0, target: float = 0.25, **changes) -> SyntheticRun:
     """A run that reaches the target after E_MIN (1 + B / B_CRIT) images, but for its seed."""
     needed = E_MIN * (1 + batch / B_CRIT) * np.exp(0.01 * np.random.default_rng(seed).normal())
 
     def loss(step):
         return target * (needed / (step * batch)) ** 0.3
 
-    return Truth(
+    return SyntheticRun(
         global_batch=batch,
         loss=loss,
         loss_noise=0.001,
@@ -36,9 +36,9 @@ def truth(batch: int, *, seed: int = 0, target: float = 0.25, **changes) -> Trut
 def quality(tmp_path, capsys):
     """Plants runs by name; the exit code and answer of `quality --json`, and the remarks."""
 
-    def run(*runs: Truth, target: str = "loss<=0.25"):
+    def run(*runs: SyntheticRun, target: str = "loss<=0.25"):
         for number, one in enumerate(runs):
-            plant(tmp_path / f"run{number}", one)
+            generate_run(tmp_path / f"run{number}", one)
         code = main(["time-to-target", str(tmp_path), "--target", target, "--json"])
         output = capsys.readouterr()
         return code, json.loads(output.out), output.err
@@ -83,7 +83,7 @@ def test_a_target_that_is_never_reached_is_said_and_exits_1(quality):
 
 
 def test_an_evaluation_is_a_target(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth(intervals=20))
+    run = generate_run(tmp_path / "a", SyntheticRun(intervals=20))
     with (run / "metrics.jsonl").open("a") as file:
         for step, accuracy in ((50, 0.5), (100, 0.75), (150, 0.8)):
             record = {"time": START + step, "attempt": 1, "step": step, "images": step * 64}
@@ -123,14 +123,14 @@ def test_the_olympic_mean_drops_the_best_and_the_worst():
 
 @pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", ""])
 def test_a_target_that_is_none_is_misuse(text, tmp_path, capsys):
-    run = str(plant(tmp_path / "a", Truth(intervals=20)))
+    run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert main(["time-to-target", run, "--target", text]) == 2
     with pytest.raises(ValueError, match="expected"):
         parse_target(text)
 
 
 def test_a_metric_that_is_not_recorded_is_misuse(tmp_path, capsys):
-    run = str(plant(tmp_path / "a", Truth(intervals=20)))
+    run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert main(["time-to-target", run, "--target", "fid<=10"]) == 2
     assert "records no fid" in capsys.readouterr().err
 
@@ -171,7 +171,7 @@ def test_the_interval_of_the_critical_batch_covers_it():
 
 
 def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth())
+    run = generate_run(tmp_path / "a", SyntheticRun())
     (tmp_path / "b.csv").write_bytes(write.lightning(write.story()))
     assert (
         main(

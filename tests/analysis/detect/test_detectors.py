@@ -11,7 +11,7 @@ from analysis.detect.detectors import detect
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from configs.run.folder import RunFolder
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KINDS = ("stall", "spike", "divergence", "rate drop", "clock jump", "nan")
 
@@ -19,7 +19,7 @@ KINDS = ("stall", "spike", "divergence", "rate drop", "clock jump", "nan")
 def clean(folder, seed: int) -> RunLog:
     """A clean run: noise, some autocorrelation, warm-up, outliers, saves; no two alike."""
     rng = np.random.default_rng(seed)
-    truth = Truth(
+    truth = SyntheticRun(
         seed=seed,
         intervals=int(rng.integers(80, 300)),
         cv=float(rng.uniform(0.005, 0.03)),
@@ -29,7 +29,7 @@ def clean(folder, seed: int) -> RunLog:
         save_every=int(rng.choice([0, 20])),
         loss_noise=float(rng.uniform(0.002, 0.03)),
     )
-    return read_ours(RunFolder(plant(folder / f"clean{seed}", truth)))
+    return read_ours(RunFolder(generate_run(folder / f"clean{seed}", truth)))
 
 
 def spoil(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
@@ -92,7 +92,7 @@ def test_detectors_have_precision_and_recall_of_95_of_100(tmp_path):
 
 
 def test_what_is_found_names_its_step_and_line_and_exits_1(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth())
+    run = generate_run(tmp_path / "a", SyntheticRun())
     lines = (run / "metrics.jsonl").read_text().splitlines()
     record = json.loads(lines[120])
     lines[120] = json.dumps(record | {"loss": record["loss"] * 5})
@@ -111,8 +111,8 @@ def test_a_nan_that_a_foreign_log_prints_is_found(tmp_path, capsys):
 
 @pytest.fixture
 def pair(tmp_path):
-    plant(tmp_path / "a", Truth())
-    plant(tmp_path / "b", Truth(steps_per_s=3.6, seed=1))
+    generate_run(tmp_path / "a", SyntheticRun())
+    generate_run(tmp_path / "b", SyntheticRun(steps_per_s=3.6, seed=1))
     return [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
@@ -132,6 +132,6 @@ def test_a_condition_that_is_none_is_misuse(pair, condition, capsys):
 
 
 def test_a_condition_on_what_is_absent_is_said_to_be_undecided(tmp_path, capsys):
-    runs = [str(plant(tmp_path / name, Truth(intervals=5))) for name in "ab"]
+    runs = [str(generate_run(tmp_path / name, SyntheticRun(intervals=5))) for name in "ab"]
     assert main(["speed", *runs, "--fail-if", "speedup_high<0.97"]) == 0
     assert "not decided: speedup_high<0.97" in capsys.readouterr().err

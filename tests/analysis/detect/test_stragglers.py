@@ -11,7 +11,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.detect.stragglers import find_late
 from analysis.read.arrivals import read_arrivals
-from tests.analysis.synthetic_runs import START, Truth, plant
+from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def test_stragglers_are_told_from_chance(planting, tmp_path):
 
 
 def test_the_rank_its_lateness_and_its_line_are_named(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth())
+    run = generate_run(tmp_path / "a", SyntheticRun())
     crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
     plant_logs(run / "attempts" / "001" / "ranks", crew)
     assert main(["runs", str(run), "--detect", "--json"]) == 1
@@ -151,7 +151,7 @@ def test_arrivals_are_read_to_the_microsecond_and_with_their_lines(tmp_path):
 
 
 def test_arrivals_go_before_logs_which_tell_a_step_when_all_have_left_it(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth())
+    run = generate_run(tmp_path / "a", SyntheticRun())
     crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
     ranks = run / "attempts" / "001" / "ranks"
     plant_logs(ranks, Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1))
@@ -177,7 +177,7 @@ def test_rubbish_among_arrivals_is_passed_over(rubbish, tmp_path):
 
 
 def test_the_report_links_a_straggler_to_its_ranks_own_file(tmp_path):
-    run = plant(tmp_path / "a", Truth())
+    run = generate_run(tmp_path / "a", SyntheticRun())
     crew = Crew(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
     plant_arrivals(run / "attempts" / "001" / "ranks", crew)
     assert main(["report", str(run), "--out", str(tmp_path / "r.html")]) == 0

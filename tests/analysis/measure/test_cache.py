@@ -8,7 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.measure import cache
 from analysis.read import run_folder
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def logs(tmp_path, monkeypatch):
     """Three settled runs in a folder."""
     monkeypatch.setattr(cache, "SETTLED_S", 0.0)
     for number in range(3):
-        plant(tmp_path / f"run{number}", Truth(intervals=20, seed=number))
+        generate_run(tmp_path / f"run{number}", SyntheticRun(intervals=20, seed=number))
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 # DiT-XL/2: 118.64 GMAC, 675 million parameters. fast-DiT's own figure on one A100: 107 images/s.
 XL = {
@@ -14,7 +14,7 @@ XL = {
     "parameters": 675_129_632,
     "dtypes": {"compute": "bfloat16"},
 }
-FAST_DIT = Truth(
+FAST_DIT = SyntheticRun(
     global_batch=128,
     steps_per_s=107 / 128,
     cv=0.001,
@@ -30,11 +30,11 @@ def ask(capsys, *arguments):
 
 
 def changed(**facts):
-    return Truth(**vars(FAST_DIT) | facts)
+    return SyntheticRun(**vars(FAST_DIT) | facts)
 
 
 def test_fast_dit_on_one_a100_reaches_what_it_does_in_the_literature(tmp_path, capsys):
-    run = plant(tmp_path / "a", FAST_DIT)
+    run = generate_run(tmp_path / "a", FAST_DIT)
     [row] = ask(capsys, "speed", run)
     assert row["mfu"] == pytest.approx(0.245, abs=0.001)
     assert ask(capsys, "runs", run)[0]["mfu"] == pytest.approx(row["mfu"])
@@ -42,7 +42,8 @@ def test_fast_dit_on_one_a100_reaches_what_it_does_in_the_literature(tmp_path, c
 
 def test_it_is_of_all_devices(tmp_path, capsys):
     runs = [
-        plant(tmp_path / str(n), changed(ranks=n, steps_per_s=n * 107 / 128)) for n in (1, 2, 4)
+        generate_run(tmp_path / str(n), changed(ranks=n, steps_per_s=n * 107 / 128))
+        for n in (1, 2, 4)
     ]
     assert [row["mfu"] for row in ask(capsys, "speed", *runs)] == pytest.approx(
         [0.244] * 3, rel=0.01
@@ -67,17 +68,17 @@ def test_it_is_of_all_devices(tmp_path, capsys):
     ],
 )
 def test_what_is_not_known_has_none(unknown, tmp_path, capsys):
-    [row] = ask(capsys, "speed", plant(tmp_path / "a", changed(**unknown)))
+    [row] = ask(capsys, "speed", generate_run(tmp_path / "a", changed(**unknown)))
     assert "mfu" not in row
 
 
 def test_single_precision_has_its_own_peak(tmp_path, capsys):
-    run = plant(tmp_path / "a", changed(facts=XL | {"dtypes": {"compute": "float32"}}))
+    run = generate_run(tmp_path / "a", changed(facts=XL | {"dtypes": {"compute": "float32"}}))
     assert ask(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / 19.5, rel=0.01)
 
 
 def test_all_three_counts_stand_side_by_side(tmp_path, capsys):
-    run = plant(tmp_path / "a", FAST_DIT)
+    run = generate_run(tmp_path / "a", FAST_DIT)
     [row] = ask(capsys, "speed", run)
     # 12LdT of attention is left out of it, too: with that it would be 1.43 to 1.49 times.
     assert 1.40 < row["mfu_naive_6n"] / row["mfu"] < 1.49
@@ -92,7 +93,7 @@ def test_all_three_counts_stand_side_by_side(tmp_path, capsys):
 def test_hfu_adds_the_forward_pass_that_is_done_again(tmp_path, capsys):
     """With every block computed again it is 8 operations where the model has 6."""
     macs = XL["training_flops_per_image"] // 6
-    run = plant(tmp_path / "a", changed(facts=XL | {"recomputed_macs_per_image": macs}))
+    run = generate_run(tmp_path / "a", changed(facts=XL | {"recomputed_macs_per_image": macs}))
     [row] = ask(capsys, "speed", run)
     assert row["hfu"] / row["mfu"] == pytest.approx(8 / 6)
     assert main(["speed", str(run)]) == 0
@@ -102,14 +103,14 @@ def test_hfu_adds_the_forward_pass_that_is_done_again(tmp_path, capsys):
 @pytest.mark.parametrize(("recomputed", "known"), [(0, True), (-1, False), ("0", False)])
 def test_nothing_computed_again_is_known_but_rubbish_is_not(recomputed, known, tmp_path, capsys):
     facts = XL | {"recomputed_macs_per_image": recomputed}
-    [row] = ask(capsys, "speed", plant(tmp_path / "a", changed(facts=facts)))
+    [row] = ask(capsys, "speed", generate_run(tmp_path / "a", changed(facts=facts)))
     assert row.get("hfu") == (row["mfu"] if known else None)
 
 
 @pytest.mark.parametrize(("tokens", "factor"), [(256, 1), (512, 2), (-1, None)])
 def test_the_tokens_that_are_recorded_count(tokens, factor, tmp_path, capsys):
-    [base] = ask(capsys, "speed", plant(tmp_path / "a", FAST_DIT))
-    run = plant(tmp_path / "b", changed(facts=XL | {"tokens_per_image": tokens}))
+    [base] = ask(capsys, "speed", generate_run(tmp_path / "a", FAST_DIT))
+    run = generate_run(tmp_path / "b", changed(facts=XL | {"tokens_per_image": tokens}))
     [row] = ask(capsys, "speed", run)
     found = row.get("mfu_naive_6n")
     assert found == (pytest.approx(base["mfu_naive_6n"] * factor) if factor else None)

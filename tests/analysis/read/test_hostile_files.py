@@ -10,7 +10,7 @@ from analysis.read.find import read_logs
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, story
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 HOSTILE = [
     b"\x00" * 40, b"\xff\xfe" * 20, b"\x1b]0;title\x07\x1b[31m", b"<script>alert(1)</script>",
@@ -75,7 +75,9 @@ def test_ten_thousand_mutated_logs_are_survived(tmp_path, capsys):
 
 def mutated_runs(count: int, tmp_path, capsys, *, seed: int) -> None:
     rng = random.Random(seed)
-    good, bad = (plant(tmp_path / name, Truth(intervals=25)) for name in ("good", "bad"))
+    good, bad = (
+        generate_run(tmp_path / name, SyntheticRun(intervals=25)) for name in ("good", "bad")
+    )
     files = {name: (bad / name).read_bytes() for name in
              ("metrics.jsonl", "config.yaml", "manifest.json")}  # fmt: skip
     for _ in range(count):

@@ -14,7 +14,7 @@ import pytest
 import analysis.__main__ as command_line
 from analysis.__main__ import main
 from analysis.table import csv_table, text_table
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = ["runs", "speed", "loss"]
@@ -41,14 +41,17 @@ def test_a_folder_without_a_run_is_misuse(command, tmp_path, capsys):
 
 
 def test_loss_of_one_run_is_misuse(tmp_path, capsys):
-    assert main(["loss", str(plant(tmp_path / "a", Truth()))]) == 2
+    assert main(["loss", str(generate_run(tmp_path / "a", SyntheticRun()))]) == 2
     assert "compares at least two" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["speed", "loss"])
 @pytest.mark.parametrize("file", ["config.yaml", "manifest.json"])
 def test_a_damaged_file_is_named(command, file, tmp_path, capsys):
-    good, bad = plant(tmp_path / "a", Truth()), plant(tmp_path / "b", Truth())
+    good, bad = (
+        generate_run(tmp_path / "a", SyntheticRun()),
+        generate_run(tmp_path / "b", SyntheticRun()),
+    )
     (bad / file).write_bytes(b"\x00\xff{[")
     assert main([command, str(good), str(bad)]) == 2
     assert f"b/{file}" in capsys.readouterr().err
@@ -59,10 +62,10 @@ ODD = [None, 5, "\x1b[31m", [[1]], {"a": {"b": []}}, True, float("nan")]
 
 @pytest.mark.parametrize("odd", ODD)
 def test_facts_and_keys_of_odd_types_are_survived(odd, tmp_path, capsys):
-    good, bad = plant(tmp_path / "a", Truth(intervals=20)), tmp_path / "b"
+    good, bad = generate_run(tmp_path / "a", SyntheticRun(intervals=20)), tmp_path / "b"
     for name in ("attempt", "placement", "ranks", "commit", "versions", "dtypes"):
         shutil.rmtree(bad, ignore_errors=True)
-        plant(bad, Truth(intervals=20, resume_at=10))
+        generate_run(bad, SyntheticRun(intervals=20, resume_at=10))
         (bad / "attempts" / "002").mkdir()
         manifest = json.loads((bad / "manifest.json").read_text())
         manifest["attempts"][1][name] = [{"node": odd, "gpu": odd}] if name == "placement" else odd
@@ -76,8 +79,8 @@ def test_facts_and_keys_of_odd_types_are_survived(odd, tmp_path, capsys):
 
 
 def test_runs_shows_a_damaged_run_beside_the_others(tmp_path, capsys):
-    plant(tmp_path / "a", Truth())
-    (plant(tmp_path / "b", Truth()) / "config.yaml").write_text(": : :")
+    generate_run(tmp_path / "a", SyntheticRun())
+    (generate_run(tmp_path / "b", SyntheticRun()) / "config.yaml").write_text(": : :")
     assert main(["runs", str(tmp_path), "--json"]) == 1
     output = capsys.readouterr()
     assert [row["state"] for row in json.loads(output.out)] == ["done", "unreadable"]
@@ -85,7 +88,10 @@ def test_runs_shows_a_damaged_run_beside_the_others(tmp_path, capsys):
 
 
 def test_lines_that_are_no_records_are_passed_over_and_counted(tmp_path, capsys):
-    clean, dirty = plant(tmp_path / "a", Truth()), plant(tmp_path / "b", Truth())
+    clean, dirty = (
+        generate_run(tmp_path / "a", SyntheticRun()),
+        generate_run(tmp_path / "b", SyntheticRun()),
+    )
     rubbish = [
         "not json", "[1, 2]", "null", '{"step": 5}', '{"time": "x", "attempt": 1, "step": 1}',
         '{"time": 1.0, "attempt": 1, "step": 1e400}', '{"time": NaN, "attempt": 1}',
@@ -100,7 +106,7 @@ def test_lines_that_are_no_records_are_passed_over_and_counted(tmp_path, capsys)
 
 
 def test_values_that_are_no_numbers_are_absent(tmp_path, capsys):
-    run = plant(tmp_path / "a", Truth(intervals=20))
+    run = generate_run(tmp_path / "a", SyntheticRun(intervals=20))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         if "loss" in line:
@@ -114,7 +120,7 @@ def test_values_that_are_no_numbers_are_absent(tmp_path, capsys):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_hostile_names_are_inert_on_a_terminal(command, flag, tmp_path, capsys):
     names = ["\x1b]0;owned\x07", "=cmd|' /C calc'!A0", "\u202egnp.exe\n"]
-    folders = [str(plant(tmp_path / name, Truth(intervals=20))) for name in names]
+    folders = [str(generate_run(tmp_path / name, SyntheticRun(intervals=20))) for name in names]
     main([command, *folders, *flag])
     output = capsys.readouterr()
     for text in (output.out, output.err):
@@ -142,7 +148,7 @@ def test_help_answers_without_importing_numpy_or_torch():
 
 
 def test_no_command_imports_torch_or_pandas(tmp_path):
-    runs = [str(plant(tmp_path / name, Truth(intervals=30))) for name in "ab"]
+    runs = [str(generate_run(tmp_path / name, SyntheticRun(intervals=30))) for name in "ab"]
     code = (
         "import sys; from analysis.__main__ import main\n"
         f"for command in {COMMANDS}: main([command, *{runs}])\n"

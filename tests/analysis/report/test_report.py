@@ -13,7 +13,7 @@ from PIL import Image
 from analysis.__main__ import main
 from configs.run.study_folder import StudyFolder, StudyRow
 from tests.analysis import foreign_logs as write
-from tests.analysis.synthetic_runs import Truth, plant
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -24,9 +24,9 @@ def runs(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("report")
     names = ["one", "two", "<img src=x onerror=alert(1)>\x1b[31m"]
     folders = [
-        plant(
+        generate_run(
             tmp_path / name,
-            Truth(
+            SyntheticRun(
                 seed=seed, save_every=20, steps_per_s=4 + seed, intervals=80,
                 overrides=(f"data.workers={seed}",),
             ),
@@ -113,11 +113,11 @@ def test_repeats_are_one_arm_and_the_grid_tells_the_order(tmp_path):
     rows = []
     for workers, repeat in product((4, 0), (1, 2, 3)):
         name = f"w{workers}_r{repeat}"
-        truth = Truth(
+        truth = SyntheticRun(
             seed=repeat, intervals=30, steps_per_s=4 + workers,
             overrides=(f"data.workers={workers}", "question='What do workers cost?'"),
         )  # fmt: skip
-        plant(study.cell(name), truth)
+        generate_run(study.cell(name), truth)
         levels = {"data.workers": workers}
         rows.append(StudyRow(
             index=len(rows), order=0, cell=name, repeat=repeat, shape="s", digest="", levels=levels
@@ -134,7 +134,9 @@ def test_repeats_are_one_arm_and_the_grid_tells_the_order(tmp_path):
 
 def test_fifty_runs_are_at_most_three_megabytes(tmp_path):
     for number in range(50):
-        folder = plant(tmp_path / "logs" / f"run{number}", Truth(seed=number, intervals=30))
+        folder = generate_run(
+            tmp_path / "logs" / f"run{number}", SyntheticRun(seed=number, intervals=30)
+        )
         (folder / "samples").mkdir()
         Image.effect_noise((300, 300), 60).save(folder / "samples" / "a.png")
     assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "r.html")]) == 0
@@ -143,7 +145,7 @@ def test_fifty_runs_are_at_most_three_megabytes(tmp_path):
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
     for folder in ("x", "y"):
-        plant(tmp_path / folder / "run", Truth(intervals=20))
+        generate_run(tmp_path / folder / "run", SyntheticRun(intervals=20))
     main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")])
     source = (tmp_path / "r.html").read_text()
     assert "x/run" in source

@@ -10,12 +10,12 @@ from analysis.stats.intervals import (
     ratio_interval,
     repeats_ratio,
 )
-from tests.analysis.synthetic_runs import noise
+from tests.analysis.synthetic_runs import ar1_noise
 
 
 def coverage(cases: int, n: int, rho: float, *, interval, seed: int = 0) -> float:
     rng = np.random.default_rng(seed)
-    found = [interval(1 + 0.03 * noise(rng, n, rho=rho)) for _ in range(cases)]
+    found = [interval(1 + 0.03 * ar1_noise(rng, n, rho=rho)) for _ in range(cases)]
     return float(np.mean([one.low is not None and one.low <= 1 <= one.high for one in found]))
 
 
@@ -43,7 +43,7 @@ def test_the_interval_of_a_ratio_covers_it():
     rng = np.random.default_rng(1)
 
     def covers() -> bool:
-        a, b = (median_interval(1 + 0.03 * noise(rng, 500, rho=0.3)) for _ in "ab")
+        a, b = (median_interval(1 + 0.03 * ar1_noise(rng, 500, rho=0.3)) for _ in "ab")
         found = ratio_interval(a, b)
         return found.low <= 1 <= found.high
 
@@ -53,7 +53,7 @@ def test_the_interval_of_a_ratio_covers_it():
 def test_autocorrelation_time_is_that_of_the_process():
     rng = np.random.default_rng(2)
     for rho in (0.0, 0.3, 0.6):
-        found = np.mean([autocorrelation_time(noise(rng, 2000, rho=rho)) for _ in range(20)])
+        found = np.mean([autocorrelation_time(ar1_noise(rng, 2000, rho=rho)) for _ in range(20)])
         assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
 
 

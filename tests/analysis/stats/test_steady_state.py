@@ -11,17 +11,19 @@ from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.steady_state import outliers, steady, warmup_end
 from configs.run.folder import RunFolder
-from tests.analysis.synthetic_runs import Truth, durations, plant
+from tests.analysis.synthetic_runs import SyntheticRun, durations, generate_run
 
 
-def found_rate(truth: Truth) -> float:
+def found_rate(truth: SyntheticRun) -> float:
     spent = durations(truth, np.random.default_rng(truth.seed))
     seconds = steady(spent / truth.every, np.zeros(len(spent), dtype=np.int64)).seconds
     return 1 / seconds.value
 
 
 def worst_error(cases: int, **planted) -> float:
-    rates = [found_rate(Truth(seed=seed, steps_per_s=4.0, **planted)) for seed in range(cases)]
+    rates = [
+        found_rate(SyntheticRun(seed=seed, steps_per_s=4.0, **planted)) for seed in range(cases)
+    ]
     return float(np.quantile(np.abs(np.array(rates) / 4.0 - 1), 0.98))
 
 
@@ -41,7 +43,7 @@ def mild_coverage(cases: int, *, cv: float, rho: float, warmup: float) -> float:
     """How often the interval holds the rate where a fifth of intervals is 1.1 to 1.2 times slow."""
     held = 0
     for seed in range(cases):
-        truth = Truth(
+        truth = SyntheticRun(
             seed=seed, intervals=500, cv=cv, rho=rho, warmup=warmup, outliers=0.2,
             outliers_slower=(1.1, 1.2), steps_per_s=4.0,
         )  # fmt: skip
@@ -115,14 +117,16 @@ def test_series_without_noise_have_neither_warm_up_nor_outliers():
 
 
 def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_clock(tmp_path):
-    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(save_every=10, intervals=100))))
+    log = read_ours(
+        RunFolder(generate_run(tmp_path / "a", SyntheticRun(save_every=10, intervals=100)))
+    )
     train, wall = intervals(log, clock="train"), intervals(log, clock="wall")
     assert (train.left_out, wall.left_out) == (0, 9)
     assert np.median(wall.seconds) == pytest.approx(np.median(train.seconds), rel=0.01)
 
 
 def test_waits_for_data_are_no_compute(tmp_path):
-    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(data=0.25))))
+    log = read_ours(RunFolder(generate_run(tmp_path / "a", SyntheticRun(data=0.25))))
     train, compute = (
         measure_rate(log, clock=clock).steps_per_s.value for clock in ("train", "compute")
     )
@@ -130,14 +134,16 @@ def test_waits_for_data_are_no_compute(tmp_path):
 
 
 def test_the_steady_rate_spans_no_resume(tmp_path):
-    log = read_ours(RunFolder(plant(tmp_path / "a", Truth(resume_at=50, intervals=100))))
+    log = read_ours(
+        RunFolder(generate_run(tmp_path / "a", SyntheticRun(resume_at=50, intervals=100)))
+    )
     found = intervals(log, clock="train")
     assert list(np.unique(found.attempt)) == [1, 2]
     assert len(found.seconds) == 98
 
 
 def test_an_attempt_on_another_machine_is_left_out_of_the_rate(tmp_path):
-    run = plant(tmp_path / "a", Truth(resume_at=50, intervals=100))
+    run = generate_run(tmp_path / "a", SyntheticRun(resume_at=50, intervals=100))
     (run / "attempts" / "002").mkdir()
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["attempts"][0]["ranks"] = 2
@@ -148,15 +154,15 @@ def test_an_attempt_on_another_machine_is_left_out_of_the_rate(tmp_path):
 
 
 def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
-    run = plant(tmp_path / "a", Truth(resume_at=50, intervals=100))
+    run = generate_run(tmp_path / "a", SyntheticRun(resume_at=50, intervals=100))
     (run / "attempts" / "002").mkdir()
     (run / "attempts" / "002" / "overrides.yaml").write_text("train: {micro_batch: 8}\n")
     assert set(intervals(read_ours(RunFolder(run)), clock="train").attempt) == {2}
 
 
 def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
-    truth = Truth(resume_at=50, intervals=100, save_every=20, lost_intervals=5, cv=1e-9)
-    found = time_breakdown(read_ours(RunFolder(plant(tmp_path / "a", truth))))
+    truth = SyntheticRun(resume_at=50, intervals=100, save_every=20, lost_intervals=5, cv=1e-9)
+    found = time_breakdown(read_ours(RunFolder(generate_run(tmp_path / "a", truth))))
     per_interval = truth.every / truth.steps_per_s
     assert found.seconds["queue"] == pytest.approx(60)
     assert found.seconds["setup"] == pytest.approx(40)
@@ -169,7 +175,7 @@ def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
 
 
 def test_what_is_evaluated_after_the_end_is_no_time_of_the_run(tmp_path):
-    folder = plant(tmp_path / "a", Truth())
+    folder = generate_run(tmp_path / "a", SyntheticRun())
     before = time_breakdown(read_ours(RunFolder(folder)))
     last = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
     later = {"time": last["time"] + 3600, "attempt": last["attempt"]}
