@@ -1,1 +1,1 @@
-"""From a config to a job on a cluster, and from a run to what became of it."""
+"""Submit runs to a Slurm cluster, watch them, and find out why they ended."""

@@ -1,4 +1,4 @@
-"""End runs, or all runs of a study, before they are done."""
+"""Cancel runs, or all runs of a study."""
 
 import contextlib
 import sys
@@ -10,79 +10,75 @@ from configs.run.folder import RunFolder, is_run
 from configs.run.records import Superseded
 from configs.run.study_folder import StudyFolder, is_study_folder
 from launch.slurm import client
-from launch.status import submitted_jobs
-from launch.status.state import Standing, standing
-from launch.submit.study_cells import standings
+from launch.status.jobs import submitted_job
+from launch.status.state import RunStatus, run_status
+from launch.submit.study_cells import run_statuses
 
 
 def cancel(path: Path) -> None:
-    """Cancel the jobs of a run, or of a study. What runs saves first, and says `stopped` itself."""
+    """Cancel a run or all runs of a study; a running one saves and records `stopped` itself."""
     if is_study_folder(path):
         _cancel_study(StudyFolder(path.resolve()))
         return
     if not is_run(path):
         raise ConfigError(f"{path}: not a run's folder; `python -m launch status` lists them")
-    one = standing(RunFolder(path.resolve()))
-    if not one.is_open:
-        print(f"{path}: {one.event} already", file=sys.stderr)
-    elif one.job is None or not _is_own(one.run, one.job):
+    one = run_status(RunFolder(path.resolve()))
+    if not one.is_unfinished:
+        print(f"{path}: already {one.event}", file=sys.stderr)
+    elif one.job is None or not _has_own_job(one):
         one.run.stop_file.touch()
-        print(f"{path}: asked to save and stop")
+        print(f"{path}: saves, then stops")
     elif _cancel_jobs([one]):
-        print(f"{path}: job {one.job} cancelled; it saves, then stops")
+        print(f"{path}: job {one.job} cancelled; saves, then stops")
     else:
         print(f"{path}: job {one.job} cancelled; stopped")
 
 
 def _cancel_study(study: StudyFolder) -> None:
-    """End all of a study with one `scancel`; the report on what there is stays queued."""
-    told = [one for one in standings(study, study.rows()).values() if one.is_open]
-    if not told:
-        print(f"{study.path}: all of it has ended already", file=sys.stderr)
+    """Cancel all runs of a study with one `scancel`; the job of the report stays queued."""
+    runs = [one for one in run_statuses(study, study.rows()).values() if one.is_unfinished]
+    if not runs:
+        print(f"{study.path}: all runs have already ended", file=sys.stderr)
         return
-    # What runs here without Slurm looks for it before each cell.
+    # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
     study.stop_file.touch()
-    in_jobs = [one for one in told if one.job is not None and _is_own(one.run, one.job)]
-    others = [one for one in told if one not in in_jobs]
+    in_jobs = [one for one in runs if one.job is not None and _has_own_job(one)]
+    others = [one for one in runs if one not in in_jobs]
     for one in others:
         one.run.stop_file.touch()
         if one.event == "queued":
             _record_stop(one)
     running = len(_cancel_jobs(in_jobs)) + sum(one.event != "queued" for one in others)
-    print(
-        f"{study.path}: {running} that run save and stop, {len(told) - running} that waited are "
-        "stopped"
-    )
+    waiting = len(runs) - running
+    print(f"{study.path}: {running} running, which save and stop; {waiting} waiting, now stopped")
 
 
-def _is_own(run: RunFolder, job: str) -> bool:
-    """Whether the job is this run's alone: a session or a script may carry several."""
-    return job == submitted_jobs.submitted_job(run) or run.name.endswith(f"-{job}")
+def _has_own_job(one: RunStatus) -> bool:
+    """Return whether the job belongs to this run alone: a session or script may hold several."""
+    return one.job == submitted_job(one.run) or one.run.name.endswith(f"-{one.job}")
 
 
-def _cancel_jobs(told: Sequence[Standing]) -> list[Standing]:
-    """Cancel jobs of runs; those that run, and will write down their own end."""
-    jobs = [one.job for one in told if one.job is not None]
+def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
+    """Cancel the jobs of runs; return the running ones, which record their own end."""
+    jobs = [one.job for one in runs if one.job is not None]
     if not jobs:
         return []
-    known = client.jobs(jobs)
+    known = client.query_jobs(jobs)
     client.cancel(*jobs)
     running = []
-    for one in told:
+    for one in runs:
         job = known.get(one.job or "")
         if job is not None and job.state == "RUNNING":
             running.append(one)
         else:
-            # Nothing runs that could write down its own end.
+            # No process is left to record the end.
             _record_stop(one)
     return running
 
 
-def _record_stop(one: Standing) -> None:
-    attempts = one.run.attempts()
-    attempt = max(attempts, default=0) + (one.event == "queued")
-    # If it began in this very moment, it receives the cancel itself.
+def _record_stop(one: RunStatus) -> None:
+    attempt = max(one.run.attempts(), default=0) + (one.event == "queued")
+    message = "cancelled while no process of it ran"
+    # A new attempt that has just started receives the cancel itself.
     with contextlib.suppress(Superseded):
-        one.run.record_event(
-            max(attempt, 1), "stopped", step=one.step, message="cancelled while nothing of it ran"
-        )
+        one.run.record_event(max(attempt, 1), "stopped", step=one.step, message=message)

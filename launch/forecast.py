@@ -1,4 +1,4 @@
-"""Which cells of a grid cannot run, by the closed forms of `train`: asked once for all of them."""
+"""Ask `python -m train forecast` for the parameters and the GPU memory of configs."""
 
 import json
 import os
@@ -6,61 +6,51 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.grid.cells import Cell
 from configs.run.folder import ROOT
-from configs.schema import Pretrain
-from configs.yaml12 import dump_value
 
-# A cell is hopeless where its tensors alone take so much of the GPU: closed forms err by less.
+# A cell is dropped only if its tensors alone exceed the GPU by this factor: the error of the
+# closed forms is smaller.
 MARGIN = 1.1
-_LONGEST_S = 120
+_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecasts:
-    """By cell: why it is hopeless; cells that can run, or of which nothing is known, are absent.
+class ForecastAnswer:
+    """Parameters and memory by GPU of one config; `remark` says why they are missing."""
 
-    `unknown` counts the latter, `remark` says why where none could be judged.
-    """
+    parameters: int | None = None
+    gpus: dict[str, dict[str, Any]] = field(default_factory=dict)
+    remark: str = ""
 
-    hopeless: dict[str, str]
-    unknown: int
-    remark: str | None = None
+    def too_large(self) -> str | None:
+        """Return the reason if the config clearly fits on none of its GPUs."""
+        reasons = [
+            f"{name}: {gpu['reason']}; would fit: {gpu['fix']}"
+            for name, gpu in self.gpus.items()
+            if not gpu["fits"] and gpu["gib"]["peak"] > MARGIN * gpu["capacity_gib"]
+        ]
+        return reasons[0] if reasons and len(reasons) == len(self.gpus) else None
 
 
-def forecasts(cells: Sequence[Cell], *, base: str) -> Forecasts:
-    """The verdicts on the cells of a study over the config at `base`."""
-    asked = [cell for cell in cells if _can_be_judged(cell)]
-    others = len(cells) - len(asked)
-    if not asked:
-        return Forecasts(hopeless={}, unknown=others)
+def ask(queries: Sequence[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
+    """Return an answer per query, a config with its overrides; one process answers all."""
+    if not queries:
+        return []
     try:
-        answers = _ask([_line(cell, base) for cell in asked])
+        return [_answer(raw) for raw in _ask(queries)]
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return Forecasts(hopeless={}, unknown=len(cells), remark=f"no forecast: {error}")
-    told = dict(zip((cell.name for cell in asked), answers, strict=True))
-    hopeless = {name: why for name, answer in told.items() if (why := _why_hopeless(answer))}
-    return Forecasts(
-        hopeless=hopeless,
-        unknown=others + sum(not isinstance(answer.get("gpus"), dict) for answer in answers),
-    )
+        return [ForecastAnswer(remark=str(error)) for _ in queries]
 
 
-def _can_be_judged(cell: Cell) -> bool:
-    return isinstance(cell.config, Pretrain) and cell.config.resources.gpus_per_node > 0
-
-
-def _line(cell: Cell, base: str) -> str:
-    overrides = [f"{name}={dump_value(value)}" for name, value in cell.changes.items()]
-    return json.dumps({"config": base, "overrides": overrides})
-
-
-def _ask(lines: list[str]) -> list[dict[str, Any]]:
-    """An answer per line; ValueError where there is none."""
+def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
+    lines = [
+        json.dumps({"config": str(config.absolute()), "overrides": overrides})
+        for config, overrides in queries
+    ]
     with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
         file = Path(folder) / "cells.jsonl"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -70,24 +60,17 @@ def _ask(lines: list[str]) -> list[dict[str, Any]]:
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=_LONGEST_S,
+            timeout=_TIMEOUT_S,
         )
     if done.returncode not in (0, 1):
-        raise ValueError((done.stderr.strip().splitlines() or ["it says nothing"])[-1])
+        raise ValueError((done.stderr.strip().splitlines() or ["the forecast printed nothing"])[-1])
     answers = json.loads(done.stdout)
     if not isinstance(answers, list) or len(answers) != len(lines):
-        raise ValueError("its answer has other cells than were asked for")
+        raise ValueError("the forecast answered other cells than were asked for")
     return answers
 
 
-def _why_hopeless(answer: dict[str, Any]) -> str | None:
-    """The reason where the cell is too large for every GPU that it may get."""
-    gpus = answer.get("gpus")
-    if not isinstance(gpus, dict) or not gpus:
-        return None
-    whys = [
-        f"{name}: {gpu.get('reason')}; would fit: {gpu.get('fix')}"
-        for name, gpu in gpus.items()
-        if not gpu["fits"] and gpu["gib"]["peak"] > MARGIN * gpu["capacity_gib"]
-    ]
-    return whys[0] if len(whys) == len(gpus) else None
+def _answer(raw: dict[str, Any]) -> ForecastAnswer:
+    if not isinstance(raw.get("gpus"), dict):
+        return ForecastAnswer(remark=str(raw.get("error", "the forecast gave no answer")))
+    return ForecastAnswer(parameters=raw.get("parameters"), gpus=raw["gpus"])

@@ -1,4 +1,4 @@
-"""Rows as text for people, as JSON or CSV for machines."""
+"""Print rows as text for people, or as JSON or CSV for machines."""
 
 import csv
 import json
@@ -14,9 +14,9 @@ Form = Literal["text", "json", "csv"]
 
 
 def show(rows: Sequence[Row], form: Form) -> None:
-    """Print the rows; absent values are left out, or empty."""
+    """Print the rows; missing values are omitted in JSON and empty elsewhere."""
     if form == "json":
-        print(json.dumps([_present(row) for row in rows], indent=1))
+        print(json.dumps([_without_missing(row) for row in rows], indent=1))
     elif form == "csv" and rows:
         writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -26,9 +26,9 @@ def show(rows: Sequence[Row], form: Form) -> None:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Rows under their headings, columns aligned."""
+    """Return the rows as aligned columns under their headings."""
     heads = list(rows[0])
-    lines = [heads, *([_inert(row[head]) for head in heads] for row in rows)]
+    lines = [heads, *([_cell_text(row[head]) for head in heads] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -36,11 +36,11 @@ def text(rows: Sequence[Row]) -> str:
     )
 
 
-def _present(row: Row) -> Row:
+def _without_missing(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _inert(value: Cell) -> str:
-    """Text that a terminal only shows: a folder's name may hold anything."""
+def _cell_text(value: Cell) -> str:
+    """Return a value as text without control characters, which a folder's name may contain."""
     shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
     return printable(shown)

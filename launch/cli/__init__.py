@@ -1,1 +1,4 @@
-"""The command lines of the launcher's sub-commands."""
+"""The command lines of the launcher's sub-commands.
+
+Each action imports its command when it runs, so that `--help` answers at once.
+"""

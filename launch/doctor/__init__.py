@@ -1,1 +1,1 @@
-"""How a cluster behaves, measured by short jobs, and written down as a site file."""
+"""Measure how a cluster behaves with short jobs, and write the results as a site file."""

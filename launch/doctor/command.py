@@ -1,4 +1,4 @@
-"""`python -m launch doctor`: the jobs, the table, the site file."""
+"""`python -m launch doctor`: run the probe jobs, print a table and write a site file."""
 
 import shutil
 import sys
@@ -9,78 +9,76 @@ from pathlib import Path
 from configs.run.folder import ROOT
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
-from launch.doctor.probe_jobs import ProbeJobs, bench
+from launch.doctor.probe_jobs import ProbeJobs, probe_jobs
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.slurm.flags import Flags, spell
-from launch.submit.site import logs_of_site
+from launch.slurm.flags import Flags, to_words
+from launch.submit.site import site_logs
 from launch.table import show
 
-# The quick ones first; the limit's job takes two minutes and runs beside them.
-_ASKED: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
+# Short ones first; the job of the limit takes two minutes and runs beside them.
+_PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
     "requeue": measurements.requeue,
-    "place": measurements.place,
+    "node": measurements.node,
     "limit": measurements.limit,
 }
 
 
 def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience_min: float) -> int:
-    """Measure, print, write; 0 where all was measured. Raises ConfigError and Refused."""
+    """Measure the cluster; return 1 if anything could not be measured.
+
+    Raises `ConfigError` and `Refused`.
+    """
     name = site_file.site_name(site) if site else site_file.cluster_name()
-    words = spell(flags)
-    partition = str(flags.get("partition") or _default_partition())
-    told = measurements.configured(partition)
-    found = gpu_flags.gpus(words)
-    told += _gpu_answers(found, words)
-    told += _measured(words, quick=quick, patience_min=patience_min)
-    show([{"what": one.name, "answer": one.value, "means": one.means} for one in told], "text")
+    words = to_words(flags)
+    found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
+    gpus = gpu_flags.gpus(words)
+    found += _gpu_measurements(gpus, words)
+    found += _probe(words, quick=quick, patience_min=patience_min)
+    show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
     path = ROOT / "env" / "sites" / f"{name}.sh"
-    content = site_file.text(name, told, found, flags=words)
-    if site_file.write(path, content, force=force):
-        print(f"written: {path}; complete LOGS and MODULES, then take it by --site {name}")
+    if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
+        print(f"written: {path}; complete LOGS and MODULES, then use --site {name}")
     else:
-        print(f"{path} is there and stays as it is; --force overwrites it", file=sys.stderr)
-    return int(any("not measured" in one.value for one in told))
+        print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
+    return int(any("not measured" in one.value for one in found))
 
 
 def _default_partition() -> str:
-    named = client.partitions()
-    chosen = next((one.name for one in named if one.is_default), None)
+    chosen = next((one.name for one in client.partitions() if one.is_default), None)
     if chosen is None:
-        raise Refused("no partition is the default one: name one by --partition")
+        raise Refused("the cluster has no default partition; name one with --partition")
     return chosen
 
 
-def _gpu_answers(found: list[gpu_flags.Gpus], words: list[str]) -> list[Measurement]:
-    if not found:
+def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Measurement]:
+    if not gpus:
         return [Measurement(name="GPUs", value="none", means="sinfo lists no gres gpu here")]
-    doubt = (
-        "" if gpu_flags.discriminates(words) else "--test-only takes types that do not exist too"
-    )
+    doubt = "" if gpu_flags.discriminates(words) else "--test-only accepts unknown types too"
     return [
         Measurement(
-            name=f"GPU {one.kind or '(untyped)'}, {one.most} a node",
-            value=", ".join(one.accepted) or "no spelling accepted",
+            name=f"GPU {one.kind or '(untyped)'}, {one.most} per node",
+            value=", ".join(one.accepted) or "no syntax accepted",
             means=doubt,
         )
-        for one in found
+        for one in gpus
     ]
 
 
-def _measured(words: list[str], *, quick: bool, patience_min: float) -> list[Measurement]:
-    logs = logs_of_site(ROOT)
+def _probe(words: list[str], *, quick: bool, patience_min: float) -> list[Measurement]:
+    logs = site_logs(ROOT)
     logs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=logs))
-    asked = {name: ask for name, ask in _ASKED.items() if not (quick and name == "limit")}
-    told = []
+    probes = {name: probe for name, probe in _PROBES.items() if not (quick and name == "limit")}
+    found = []
     try:
-        with bench(folder, words, patience_s=60 * patience_min) as one:
+        with probe_jobs(folder, words, patience_s=60 * patience_min) as jobs:
             # The longest first: it runs beside the others.
-            for name in reversed(asked):
-                one.submit(name)
-            for name, ask in asked.items():
-                told += ask(one)
-                one.report(f"{name}: measured")
+            for name in reversed(probes):
+                jobs.submit(name)
+            for name, probe in probes.items():
+                found += probe(jobs)
+                jobs.report(f"{name}: measured")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return told
+    return found

@@ -1,4 +1,4 @@
-"""Which spelling of GPUs sbatch takes, asked by --test-only for each type that sinfo lists."""
+"""Find the flag syntax for GPUs that sbatch --test-only accepts, per type that sinfo lists."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from launch.slurm import client
 
-# As a site file would have them: $1 the type (or nothing), $2 nodes, $3 GPUs per node.
-SPELLINGS = {
+# As in a site file: $1 is the type or empty, $2 the nodes, $3 the GPUs per node.
+SYNTAXES = {
     "--gpus-per-node=TYPE:N": ('"--gpus-per-node=${1:+$1:}$3"',),
     "--gpus-per-task=TYPE:N": ('"--gpus-per-task=${1:+$1:}$3"',),
     "--gres=gpu:TYPE:N": ('"--gres=gpu:${1:+$1:}$3"',),
@@ -18,7 +18,7 @@ _NONE = "no-such-gpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Gpus:
-    """A type of GPU, how many a node has, and the spellings that sbatch takes for it."""
+    """A type of GPU, the most that a node has, and the syntaxes that sbatch accepts for it."""
 
     kind: str
     most: int
@@ -26,31 +26,31 @@ class Gpus:
 
 
 def gpus(flags: Sequence[str]) -> list[Gpus]:
-    """Every type of GPU that sinfo lists, in the partition that the flags name."""
-    partition = [flag for flag in flags if flag.startswith("--partition=")]
-    listed = client.run("sinfo", "-h", "-o", "%G", *partition).stdout
+    """Return the GPU types that sinfo lists in the partition that the flags name."""
+    named = [flag for flag in flags if flag.startswith("--partition=")]
+    listed = client.gres(named[-1].partition("=")[2] if named else None)
     kinds: dict[str, int] = {}
     for kind, count in re.findall(r"\bgpu:(?:([A-Za-z][\w.-]*):)?(\d+)", listed):
         kinds[kind] = max(int(count), kinds.get(kind, 0))
     return [
-        Gpus(kind=kind, most=most, accepted=[s for s in SPELLINGS if _takes(s, kind, most, flags)])
+        Gpus(kind=kind, most=most, accepted=[s for s in SYNTAXES if _accepts(s, kind, most, flags)])
         for kind, most in sorted(kinds.items())
     ]
 
 
 def discriminates(flags: Sequence[str]) -> bool:
-    """Whether --test-only refuses a type that does not exist; otherwise it tells nothing."""
-    return not _takes("--gpus-per-node=TYPE:N", _NONE, 1, flags)
+    """Return whether --test-only refuses an unknown type; if not, its answers mean nothing."""
+    return not _accepts("--gpus-per-node=TYPE:N", _NONE, 1, flags)
 
 
-def _takes(spelling: str, kind: str, count: int, flags: Sequence[str]) -> bool:
-    typed = spelling if kind else spelling.replace("--constraint=TYPE ", "").replace("TYPE:", "")
+def _accepts(syntax: str, kind: str, count: int, flags: Sequence[str]) -> bool:
+    typed = syntax if kind else syntax.replace("--constraint=TYPE ", "").replace("TYPE:", "")
     words = [word.replace("TYPE", kind).replace("N", str(count)) for word in typed.split()]
     shape = ["--nodes=1", "--ntasks-per-node=1", "--time=1", *words]
-    return client.run("sbatch", "--test-only", *flags, *shape, text="#!/bin/sh\n").returncode == 0
+    return client.test_only("#!/bin/sh\n", *flags, *shape).returncode == 0
 
 
 def best(found: Sequence[Gpus]) -> str | None:
-    """The first spelling that all types are taken in."""
-    common = [s for s in SPELLINGS if all(s in one.accepted for one in found)]
+    """Return the first syntax that sbatch accepts for all types."""
+    common = [s for s in SYNTAXES if all(s in one.accepted for one in found)]
     return common[0] if found and common else None

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A job of the doctor's that runs into its time limit: who hears what, and when. Writes facts.
+# Job of `launch doctor` that runs into its time limit: write to limit.facts which signals arrive
+# when, in the batch shell and in the step.
 #SBATCH --job-name=doctor-limit
 #SBATCH --time=2
 #SBATCH --signal=B:USR1@40
@@ -8,7 +9,7 @@
 set -u
 
 say() { echo "$1 $(date +%s.%N)" >>limit.facts; }
-# Each hears a signal within a fifth of a second; the last beat tells when it was killed.
+# Traps run within 0.2 s of a signal; the last beat shows when the process was killed.
 beat() {
   while true; do
     date +%s.%N >"$1.beat.new" && mv "$1.beat.new" "$1.beat"

@@ -1,6 +1,5 @@
-"""The doctor's jobs: submitted together, watched, and cancelled whatever happens."""
+"""The doctor's jobs: submit them together, watch them, and cancel them in any case."""
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +12,13 @@ from launch.slurm.client import Refused
 
 SCRIPTS = Path(__file__).parent
 POLL_S = 0.5
+# An unusual umask: a job that has it inherited it from sbatch.
 UMASK = "0026"
 
 
 @dataclass(kw_only=True)
 class ProbeJobs:
-    """The folder of the doctor's jobs on the shared file system, and their ids by name."""
+    """The jobs' folder on the shared file system, and their ids by name."""
 
     folder: Path
     flags: list[str]
@@ -27,40 +27,40 @@ class ProbeJobs:
     jobs: dict[str, str] = field(default_factory=dict)
 
     def submit(self, name: str) -> None:
-        """Queue a job; `Refused` says what sbatch has against it."""
+        """Queue a job; raise `Refused` if sbatch refuses it."""
         script = (SCRIPTS / f"{name}.sh").read_text(encoding="utf-8")
-        words = ["sbatch", "--parsable", f"--chdir={self.folder}", *self.flags]
-        # A umask that nobody has by default: a job that has it took it over.
-        answer = client.run("bash", "-c", f'umask {UMASK}; exec "$@"', "bash", *words, text=script)
-        if answer.returncode:
-            raise Refused(f"sbatch refuses the doctor's job {name}: {answer.stderr.strip()}")
-        self.jobs[name] = answer.stdout.strip().split(";")[0]
+        flags = [f"--chdir={self.folder}", *self.flags]
+        try:
+            self.jobs[name] = client.submit_text(script, *flags, umask=UMASK)
+        except Refused as error:
+            raise Refused(f"sbatch refuses the doctor's job {name}: {error}") from None
         self.report(f"{name}: job {self.jobs[name]}")
 
-    def report(self, said: str) -> None:
-        """One line of progress."""
-        print(f"[{time.monotonic() - self.began:4.0f} s] {said}", file=sys.stderr, flush=True)
+    def report(self, message: str) -> None:
+        """Print one line of progress."""
+        elapsed = time.monotonic() - self.began
+        print(f"[{elapsed:4.0f} s] {message}", file=sys.stderr, flush=True)
 
     def state(self, name: str) -> str:
-        """The state of a job; COMPLETED for one that Slurm forgot."""
-        known = client.jobs([self.jobs[name]]).get(self.jobs[name])
+        """Return the state of a job; COMPLETED if Slurm has forgotten it."""
+        known = client.query_jobs([self.jobs[name]]).get(self.jobs[name])
         return known.state if known else "COMPLETED"
 
     def wait(self, name: str, until: Callable[[], bool]) -> bool:
-        """Wait until something is so; False where the job ended, or patience did, before that."""
+        """Wait for a condition; return False if the job or the patience ends first."""
         while not until():
             if time.monotonic() - self.began > self.patience_s:
-                self.report(f"{name}: no longer waited for ({self.state(name).lower()})")
+                self.report(f"{name}: gave up waiting ({self.state(name).lower()})")
                 return False
             if self.state(name) in client.ENDED:
-                # The file system may be behind.
+                # The file system may lag behind.
                 time.sleep(POLL_S)
                 return until()
             time.sleep(POLL_S)
         return True
 
     def facts(self, name: str) -> list[list[str]]:
-        """What a job has written down so far, as words."""
+        """Return the lines that a job has written so far, split into words."""
         try:
             text = (self.folder / f"{name}.facts").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -68,23 +68,16 @@ class ProbeJobs:
         return [line.split() for line in text.splitlines() if line.strip()]
 
     def values(self, name: str, key: str) -> list[str]:
-        """The second words of a job's facts of one kind."""
+        """Return the second word of a job's lines that begin with a key."""
         return [words[1] for words in self.facts(name) if words[0] == key and len(words) > 1]
 
 
 @contextmanager
-def bench(folder: Path, flags: Sequence[str], *, patience_s: float) -> Iterator[ProbeJobs]:
-    """A bench whose jobs end with it."""
-    one = ProbeJobs(folder=folder, flags=list(flags), patience_s=patience_s)
+def probe_jobs(folder: Path, flags: Sequence[str], *, patience_s: float) -> Iterator[ProbeJobs]:
+    """Provide `ProbeJobs` and cancel its jobs at the end."""
+    probes = ProbeJobs(folder=folder, flags=list(flags), patience_s=patience_s)
     try:
-        yield one
+        yield probes
     finally:
-        if one.jobs:
-            client.cancel(*one.jobs.values())
-
-
-def shown_field(job: str, name: str) -> str:
-    """A field of `scontrol show job`; empty where it is not there."""
-    said = client.run("scontrol", "show", "job", job, "-o").stdout
-    found = re.search(rf"(?:^|\s){name}=(\S*)", said)
-    return found[1] if found else ""
+        if probes.jobs:
+            client.cancel(*probes.jobs.values())

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A job of the doctor's that asks to be requeued, once. Writes facts.
+# Job of `launch doctor` that requeues itself once and writes to requeue.facts.
 #SBATCH --job-name=doctor-requeue
 #SBATCH --time=2
 #SBATCH --ntasks=1

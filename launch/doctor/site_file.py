@@ -1,4 +1,4 @@
-"""A site file with what was measured, ready to be completed by hand."""
+"""Write a site file with the measurements, to be completed by hand."""
 
 import re
 import shlex
@@ -10,13 +10,13 @@ from pathlib import Path
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.terminal import printable
-from launch.doctor.gpu_flags import SPELLINGS, Gpus, best
+from launch.doctor.gpu_flags import SYNTAXES, Gpus, best
 from launch.doctor.measurements import Measurement
 from launch.slurm import client
 
 _TEMPLATE = """\
 # shellcheck shell=bash
-# {cluster}, measured by `python -m launch doctor` on {date}. Each line: env/sites/example.sh.
+# {cluster}, measured by `python -m launch doctor` on {date}. See env/sites/example.sh.
 {host}
 #
 {measured}
@@ -24,41 +24,39 @@ _TEMPLATE = """\
 # shellcheck disable=SC2034
 MODULES=()
 
-# Scratch space that all nodes see:
+# Scratch space shared by all nodes:
 #   LOGS=${{LOGS:-/scratch/$(id -un)/ditbench}}
 
 # shellcheck disable=SC2034
 JOB_FLAGS=({flags})
 
 {remark}site_flags() {{
-  printf '%s\\n' "--nodes=$2" --ntasks-per-node=1 {spelling}
+  printf '%s\\n' "--nodes=$2" --ntasks-per-node=1 {syntax}
 }}
 """
 
 
 def cluster_name() -> str:
-    """The name that Slurm gives the cluster, fit for a file's name."""
-    said = client.run("scontrol", "show", "config").stdout
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", said, re.MULTILINE)
-    return site_name(found[1] if found else "cluster")
+    """Return Slurm's name for the cluster."""
+    return site_name(client.shown_field(client.show("config"), "ClusterName") or "cluster")
 
 
 def site_name(text: str) -> str:
-    """A name for a site; `ConfigError` for one that no file should have."""
+    """Return the name of a site; raise `ConfigError` if it does not suit a file."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
-        raise ConfigError(f"{text!r}: no name for a site; take letters, digits and -")
+        raise ConfigError(f"{text!r}: invalid as a site name; use letters, digits, _ and -")
     return text
 
 
 def text(
-    name: str, answers: Sequence[Measurement], found: Sequence[Gpus], *, flags: Sequence[str]
+    name: str, measurements: Sequence[Measurement], found: Sequence[Gpus], *, flags: Sequence[str]
 ) -> str:
-    """The file, whole."""
-    spelling = best(found)
+    """Return the text of the file."""
+    syntax = best(found)
     remark = "# Accepted by sbatch --test-only for all types listed above.\n"
-    if spelling is None:
-        remark = "# Not measured: no spelling was accepted for all types of GPU. Try it by hand.\n"
-    measured = [_comment(f"{one.name}: {one.value}", one.means) for one in answers]
+    if syntax is None:
+        remark = "# Not measured: no syntax was accepted for all GPU types. Try them by hand.\n"
+    measured = [_comment(f"{one.name}: {one.value}", one.means) for one in measurements]
     return _TEMPLATE.format(
         cluster=name,
         date=time.strftime("%Y-%m-%d"),
@@ -66,27 +64,25 @@ def text(
         measured="\n".join(measured),
         flags=shlex.join(flags),
         remark=remark,
-        spelling=" ".join(SPELLINGS[spelling or "--gpus-per-node=TYPE:N"]),
+        syntax=" ".join(SYNTAXES[syntax or "--gpus-per-node=TYPE:N"]),
     )
 
 
 def _host_line() -> str:
-    """The line by which env/site.sh knows this host again; none for a name that all hosts have."""
+    """Return the line by which env/site.sh recognises this host; localhost is not one."""
     host = printable(socket.getfqdn())
     if host.startswith("localhost"):
-        return (
-            "# To be chosen by itself, this needs a line such as `# host: *.cluster.example.edu`."
-        )
+        return "# To select this file automatically, add a line such as `# host: *.example.edu`."
     return f"# host: {host}"
 
 
-def _comment(said: str, means: str) -> str:
-    # Escaped, so that the cluster's words stay inside the comment.
-    return f"# {printable(said)}{f' ({printable(means)})' if means else ''}"
+def _comment(text: str, means: str) -> str:
+    # Escaped, so that text from the cluster stays inside the comment.
+    return f"# {printable(text)}{f' ({printable(means)})' if means else ''}"
 
 
 def write(path: Path, content: str, *, force: bool) -> bool:
-    """Write the file, unless one is there; whether it was written."""
+    """Write the file unless it exists; return whether it was written."""
     if path.exists() and not force:
         return False
     replace_file(path, content)

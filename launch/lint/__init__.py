@@ -1,1 +1,1 @@
-"""What is known to go wrong with batch scripts: a rule for each mistake, none of them run."""
+"""Lint batch scripts: a rule per known mistake; no script is run."""

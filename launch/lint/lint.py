@@ -1,69 +1,42 @@
-"""A script judged by every rule, and what is printed of it."""
+"""Check a batch script against every rule and print the findings."""
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+from launch.lint import directives, exit_codes, rendezvous, signals
+from launch.lint.rule import Rule
 from launch.lint.script import Script
 
-Where = Callable[[Script], Iterable[int]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One mistake: where it stands, what comes of it, and what to write instead."""
-
-    name: str
-    level: Literal["warning", "remark"]
-    explanation: str
-    mend: str
-    where: Where
+RULES = [
+    value
+    for module in (directives, exit_codes, rendezvous, signals)
+    for value in vars(module).values()
+    if isinstance(value, Rule)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LintFinding:
-    """A rule that a line breaks."""
+    """A rule and the line that breaks it."""
 
     number: int
     rule: Rule
 
 
-def rule(
-    explanation: str, *, mend: str, level: Literal["warning", "remark"] = "warning"
-) -> Callable[[Where], Rule]:
-    """Make a rule of the function that finds its lines; it is called as the function is."""
-
-    def make(where: Where) -> Rule:
-        name = where.__name__.strip("_").replace("_", "-")
-        return Rule(name=name, level=level, explanation=explanation, mend=mend, where=where)
-
-    return make
+def lint(script: Script) -> list[LintFinding]:
+    """Return the findings of all rules, sorted by line and rule name."""
+    found = [LintFinding(number=number, rule=one) for one in RULES for number in one.find(script)]
+    return sorted(found, key=lambda one: (one.number, one.rule.name))
 
 
-def findings(script: Script) -> list[LintFinding]:
-    """What is wrong with a script, by line."""
-    return sorted(_found(script), key=lambda one: (one.number, one.rule.name))
-
-
-def _found(script: Script) -> Iterator[LintFinding]:
-    # Imported late: they are made by this module's own decorator.
-    from launch.lint import directives, exit_codes, rendezvous, signals
-
-    for part in (directives, exit_codes, rendezvous, signals):
-        for one in part.RULES:
-            yield from (LintFinding(number=number, rule=one) for number in one.where(script))
-
-
-def examine(script: Script) -> int:
-    """Print the findings; 0 where there is none but remarks, 1 otherwise."""
-    found = findings(script)
+def print_findings(script: Script) -> int:
+    """Print the findings; return 1 if any is a warning, else 0."""
+    found = lint(script)
     for one in found:
         path = re.sub(r"[^ -~]", "?", str(script.path))
         print(f"{path}:{one.number}: {one.rule.level}: {one.rule.explanation} [{one.rule.name}]")
-        print(f"    mend: {one.rule.mend}")
+        print(f"    fix: {one.rule.fix}")
     warnings = sum(one.rule.level == "warning" for one in found)
-    remarks = len(found) - warnings
-    print(f"{warnings} warnings, {remarks} remarks", file=sys.stderr)
+    print(f"{warnings} warnings, {len(found) - warnings} remarks", file=sys.stderr)
     return int(warnings > 0)

@@ -1,7 +1,7 @@
-"""A batch script as rules see it: directives, commands with their line numbers, functions, traps.
+"""Parse a batch script into directives, numbered commands, functions and traps.
 
-Read by lines, as people write them; this is no shell. Comments, what stands in here-documents and
-the backslashes that continue a line are gone.
+The parser reads lines as people write them; it is not a shell. It removes comments, the contents
+of here-documents and the backslashes that continue a line.
 """
 
 import re
@@ -24,19 +24,19 @@ _TRAP = re.compile(r"\btrap\s+(?:--\s+)?('[^']*'|\"[^\"]*\"|\S+)\s+([A-Z0-9 ]+)"
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptLine:
-    """A command, or several on one line, without its comment; `number` counts from 1."""
+    """One line of commands without its comment; `number` counts from 1."""
 
     number: int
     text: str
 
     def has(self, pattern: str) -> bool:
-        """Whether a regular expression is found in it."""
+        """Return whether the regular expression matches anywhere in the line."""
         return re.search(pattern, self.text) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directive:
-    """A flag in an `#SBATCH` line, by its long name; an empty value where it takes none."""
+    """The value of a flag in an `#SBATCH` line, empty if it takes none."""
 
     number: int
     value: str
@@ -44,16 +44,16 @@ class Directive:
 
 @dataclass(frozen=True, kw_only=True)
 class Trap:
-    """What is done at a signal: the lines of its handler, its own line where it names none."""
+    """A trap for one signal and the lines of its handler (its own line if that is inline)."""
 
     number: int
     signal: str
-    does: tuple[ScriptLine, ...]
+    handler: tuple[ScriptLine, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The whole of a script; `late` are `#SBATCH` lines that Slurm does not read."""
+    """A parsed script; `late` lists the `#SBATCH` lines that Slurm ignores."""
 
     path: Path
     shebang: str
@@ -64,42 +64,42 @@ class Script:
 
     @property
     def main(self) -> list[ScriptLine]:
-        """The lines outside of functions."""
+        """The lines outside functions."""
         inside = {line.number for body in self.functions.values() for line in body}
         return [line for line in self.lines if line.number not in inside]
 
     def find(self, pattern: str) -> list[ScriptLine]:
-        """The lines that a regular expression is found in."""
+        """Return the lines that match a regular expression."""
         return [line for line in self.lines if line.has(pattern)]
 
-    def asks(self, *names: str) -> Directive | None:
-        """The first directive of these names."""
+    def directive(self, *names: str) -> Directive | None:
+        """Return the first directive with one of these long names."""
         return next((self.directives[name] for name in names if name in self.directives), None)
 
     def count(self, name: str) -> int | None:
-        """The number that a directive gives; the larger one of a range."""
-        found = self.asks(name)
+        """Return the number in a directive, the upper bound of a range."""
+        found = self.directive(name)
         digits = re.findall(r"\d+", found.value) if found else []
         return int(digits[-1]) if digits else None
 
     def traps(self, *signals: str) -> list[Trap]:
-        """What is done at these signals; nothing where they are ignored."""
+        """Return the traps for these signals; ignored signals have an empty handler."""
         return [trap for trap in self._all_traps() if trap.signal in signals]
 
     def _all_traps(self) -> Iterator[Trap]:
         for line in self.lines:
             for action, names in _TRAP.findall(line.text):
-                said = action.strip("'\"")
-                body = self.functions.get(said.split()[0], ()) if said.strip() else ()
-                own = (line,) if said.strip() and not body else ()
+                command = action.strip("'\"").strip()
+                body = self.functions.get(command.split()[0], ()) if command else ()
+                own = (line,) if command and not body else ()
                 for name in names.split():
                     yield Trap(
-                        number=line.number, signal=name.removeprefix("SIG"), does=(*body, *own)
+                        number=line.number, signal=name.removeprefix("SIG"), handler=(*body, *own)
                     )
 
 
 def read_script(path: Path) -> Script:
-    """The script at `path`; `ConfigError` where there is none to read."""
+    """Parse the script at `path`; raise `ConfigError` if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -108,7 +108,7 @@ def read_script(path: Path) -> Script:
 
 
 def parse_script(text: str, *, path: Path) -> Script:
-    """The script of this text, as if it stood in `path`."""
+    """Parse the text of a script; `path` is used in messages."""
     physical = _without_documents(text.splitlines())
     lines = tuple(_commands(physical))
     first = lines[0].number if lines else len(physical) + 1
@@ -133,7 +133,7 @@ def parse_script(text: str, *, path: Path) -> Script:
 
 
 def _without_documents(physical: list[str]) -> list[str]:
-    """The lines, those of here-documents emptied."""
+    """Return the lines, those of here-documents emptied."""
     kept, end = [], None
     for line in physical:
         kept.append("" if end else line)
@@ -156,7 +156,7 @@ def _commands(physical: list[str]) -> Iterator[ScriptLine]:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to a # that begins a word outside quotes."""
+    """Return the line up to a # that begins a word outside quotes."""
     quote = ""
     for i, character in enumerate(line):
         if quote:
@@ -188,7 +188,7 @@ def _flags(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _functions(lines: tuple[ScriptLine, ...]) -> dict[str, tuple[ScriptLine, ...]]:
-    """The bodies of functions, whose closing brace stands alone, or on the line of their name."""
+    """Return function bodies; the closing brace is on its own line or on the line of the name."""
     found: dict[str, tuple[ScriptLine, ...]] = {}
     name, body = "", []
     for line in lines:

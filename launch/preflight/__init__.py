@@ -1,1 +1,1 @@
-"""What would go wrong with a run, found before it waits in a queue."""
+"""Find the problems of a run before it waits in a queue."""

@@ -1,4 +1,4 @@
-"""What a check answers: a line that says pass, warn or fail, and the mend."""
+"""The result of a check: pass, warn or fail, with the fix."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,29 +10,29 @@ GIB = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """One answer; `mend` says what to do where it is no pass."""
+    """The result of one check; `fix` says what to do about a warning or failure."""
 
     level: Literal["pass", "warn", "fail"]
     topic: str
-    said: str
-    mend: str = ""
+    message: str
+    fix: str = ""
 
     def __str__(self) -> str:
-        mend = f"; mend: {self.mend}" if self.mend else ""
-        words = " ".join(f"{self.said}{mend}".split())
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        words = " ".join(f"{self.message}{fix}".split())
         return f"{self.level:4}  {self.topic:12}  {printable(words)}"
 
 
-def passed(topic: str, said: str) -> CheckResult:
-    """All is well."""
-    return CheckResult(level="pass", topic=topic, said=said)
+def passed(topic: str, message: str) -> CheckResult:
+    """Return the result of a check that found no problem."""
+    return CheckResult(level="pass", topic=topic, message=message)
 
 
-def warning(topic: str, said: str, mend: str = "") -> CheckResult:
-    """It may go wrong, or cannot be told."""
-    return CheckResult(level="warn", topic=topic, said=said, mend=mend)
+def warning(topic: str, message: str, fix: str = "") -> CheckResult:
+    """Return the result for a possible problem, or for one that cannot be checked."""
+    return CheckResult(level="warn", topic=topic, message=message, fix=fix)
 
 
-def failure(topic: str, said: str, mend: str = "") -> CheckResult:
-    """It will go wrong."""
-    return CheckResult(level="fail", topic=topic, said=said, mend=mend)
+def failure(topic: str, message: str, fix: str = "") -> CheckResult:
+    """Return the result for a certain problem."""
+    return CheckResult(level="fail", topic=topic, message=message, fix=fix)

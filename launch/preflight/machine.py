@@ -1,4 +1,4 @@
-"""Checks of the site: its modules, its virtualenv, and that activation works as a job does it."""
+"""Check the site: its modules and its virtualenv, activated as in a job."""
 
 import os
 import shlex
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from configs.run.folder import ROOT
 from launch.preflight.check import CheckResult, failure, passed, warning
-from launch.preflight.subject import Subject
+from launch.preflight.request import Subject
 
-_LONGEST_S = 180
-# Older module systems end with 0 whatever happened.
+_TIMEOUT_S = 180
+# Older module systems exit with 0 even if they fail.
 _NO_MODULE = ("unable to locate", "modulefile", "unknown", "error:")
 
 _MODULES = """
@@ -25,13 +25,13 @@ python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
 
 
 def modules(subject: Subject) -> Iterator[CheckResult]:
-    """Whether the modules that the site names can be loaded."""
+    """Check that the modules of the site can be loaded."""
     done = _shell(_MODULES, subject)
     names = done.stdout.splitlines()[0] if done.stdout.strip() else ""
-    said = done.stderr.strip()
+    message = done.stderr.strip()
     file = f"env/sites/{subject.site.name}.sh"
-    if done.returncode or any(word in said.lower() for word in _NO_MODULE):
-        yield failure("modules", said or "they cannot be loaded", f"correct MODULES in {file}")
+    if done.returncode or any(word in message.lower() for word in _NO_MODULE):
+        yield failure("modules", message or "they cannot be loaded", f"correct MODULES in {file}")
     elif names:
         yield passed("modules", f"{names} load")
     else:
@@ -39,7 +39,7 @@ def modules(subject: Subject) -> Iterator[CheckResult]:
 
 
 def virtualenv(subject: Subject) -> Iterator[CheckResult]:
-    """Whether env/activate.sh leaves a Python that imports torch."""
+    """Check that Python imports torch after env/activate.sh."""
     done = _shell(_TORCH, subject)
     if done.returncode == 0:
         version, _, prefix = done.stdout.strip().splitlines()[-1].partition(" ")
@@ -59,17 +59,17 @@ def _shell(script: str, subject: Subject) -> subprocess.CompletedProcess[str]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=_LONGEST_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        said = f"no answer within {_LONGEST_S} s"
-        return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=said)
+        message = f"no answer within {_TIMEOUT_S} s"
+        return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=message)
 
 
 def hidden(subject: Subject) -> Iterator[CheckResult]:
-    """Variables that would override a plain sbatch."""
+    """Warn about variables that override the directives of a plain sbatch."""
     found = [name for name in os.environ if name.startswith("SBATCH_")]
     if found:
-        said = f"{', '.join(sorted(found))}: override the #SBATCH lines of a plain sbatch"
-        yield warning("environment", said, f"unset {shlex.join(sorted(found))}")
+        message = f"{', '.join(sorted(found))}: override the #SBATCH lines of a plain sbatch"
+        yield warning("environment", message, f"unset {shlex.join(sorted(found))}")

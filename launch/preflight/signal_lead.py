@@ -1,4 +1,4 @@
-"""Whether the time between --signal and the limit is enough for a step and a save."""
+"""Check that the time between --signal and the limit is enough for a step and a save."""
 
 import re
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import Record
 from configs.schema import Pretrain
+from launch.forecast import ForecastAnswer
 from launch.preflight.check import CheckResult, failure, passed, warning
-from launch.preflight.forecast import ForecastAnswer
+from launch.preflight.request import Subject
 from launch.preflight.storage import checkpoint_bytes
-from launch.preflight.subject import Subject
 
-# Slurm looks at limits every 30 s; what is left is for ranks to agree and leave.
+# Slurm checks limits every 30 s; the rest is for ranks to agree and exit.
 _SLACK_S = 60.0
-# A shared file system under load: an estimate, for models that were never saved here.
+# An estimate for a shared file system under load, used if the model was never saved here.
 _BYTES_PER_S = 0.3e9
-_MOST_RUNS = 50
+_MAX_RUNS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saves:
-    """The longest mean save and step of earlier runs of a model, in seconds, and their number."""
+    """The number of earlier runs of a model and their longest mean save and step, in seconds."""
 
     runs: int
     save_s: float
@@ -30,17 +30,17 @@ class Saves:
 
 
 def lead(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    """Whether the lead of --signal covers a minute, the slowest step and a save."""
+    """Check that the lead of --signal covers a minute, the slowest step and a save."""
     if not isinstance(subject.config, Pretrain):
         return
     flags, _ = subject.job()
     found = re.fullmatch(r"(?:\w+:)?\w+(?:@(\d+))?", str(flags.get("signal", "")))
     if found is None:
-        mend = "keep the template's --signal=B:USR1@180"
-        yield failure("lead time", "no signal is asked for: nothing is saved at the limit", mend)
+        fix = "keep the template's --signal=B:USR1@180"
+        yield failure("lead time", "no signal is requested: nothing is saved at the limit", fix)
         return
     seconds = float(found[1] or 60)
-    saves = measured(subject)
+    saves = measured_saves(subject)
     if saves:
         need = _SLACK_S + saves.step_s + saves.save_s
         source = f"measured in {saves.runs} earlier runs of this model"
@@ -48,29 +48,29 @@ def lead(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
         need = _SLACK_S + checkpoint_bytes(subject.config, forecast.parameters) / _BYTES_PER_S
         source = f"estimated at {_BYTES_PER_S / 1e9:g} GB/s: no run of this model is in LOGS"
     else:
-        yield warning("lead time", f"{seconds:.0f} s; the time of a save is unknown")
+        yield warning("lead time", f"{seconds:.0f} s; the duration of a save is unknown")
         return
-    said = f"{seconds:.0f} s before the limit, {need:.0f} s needed ({source})"
+    message = f"{seconds:.0f} s before the limit, {need:.0f} s needed ({source})"
     if seconds >= need:
-        yield passed("lead time", said)
+        yield passed("lead time", message)
     else:
-        mend = f"launch submit ... -- --signal=B:USR1@{int(need) + 30}"
-        yield (failure if saves else warning)("lead time", said, mend)
+        fix = f"launch submit ... -- --signal=B:USR1@{int(need) + 30}"
+        yield (failure if saves else warning)("lead time", message, fix)
 
 
-def measured(subject: Subject) -> Saves | None:
-    """The saves of the newest runs with the same model and layout."""
+def measured_saves(subject: Subject) -> Saves | None:
+    """Return the saves of the newest runs of the same model, if there are any."""
     logs = subject.site.logs
     runs = find_runs(logs) if logs.is_dir() else []
-    newest = sorted(runs, key=lambda run: run.config_file.stat().st_mtime_ns)[-_MOST_RUNS:]
-    times = [one for run in newest if _is_alike(run, subject) and (one := _times(run))]
+    newest = sorted(runs, key=lambda run: run.config_file.stat().st_mtime_ns)[-_MAX_RUNS:]
+    times = [one for run in newest if _same_model(run, subject) and (one := _times(run))]
     if not times:
         return None
     save_s, step_s = (max(column) for column in zip(*times, strict=True))
     return Saves(runs=len(times), save_s=save_s, step_s=step_s)
 
 
-def _is_alike(run: RunFolder, subject: Subject) -> bool:
+def _same_model(run: RunFolder, subject: Subject) -> bool:
     try:
         other = run.config()
     except ConfigError:
@@ -86,7 +86,7 @@ def _is_alike(run: RunFolder, subject: Subject) -> bool:
 
 
 def _times(run: RunFolder) -> tuple[float, float] | None:
-    """Mean seconds of a save and of a step; clocks are cumulative over attempts."""
+    """Return the mean seconds of a save and of a step; clocks are cumulative over attempts."""
     saves, last = 0, Record()
     for record in run.records():
         saves += record.get("event") == "saved"

@@ -1,70 +1,68 @@
-"""The checks of a study: every cell's batch and paths, and one cell of each shape for the rest."""
+"""Check a study: the batch and paths of every cell, the rest for one cell per resource shape."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from configs.grid.cells import Cell
-from configs.grid.study_file import Grid, load_grid
+from configs.grid.study_file import load_grid
 from configs.run.folder import ROOT
-from launch.preflight import forecast, request, signal_lead, storage
+from launch.preflight import request, signal_lead, storage
 from launch.preflight.check import CheckResult, passed
-from launch.preflight.subject import Subject
-from launch.submit.plan import shape_of
-from launch.submit.site import Site, ask_site
+from launch.preflight.request import Subject
+from launch.submit.plan import overrides_of, shape_of
+from launch.submit.site import read_site
 
 
-def lines(source: Path, overrides: list[str], *, site_name: str | None) -> Iterator[CheckResult]:
-    """The answers on a study; those on one shape name it. `ConfigError` for what is none."""
+@dataclass(frozen=True, kw_only=True)
+class StudySubjects:
+    """The cells of a study, their names, and how often each is repeated."""
+
+    cells: list[Subject]
+    names: list[str]
+    repeats: int
+
+
+def read_subjects(source: Path, overrides: list[str], *, site_name: str | None) -> StudySubjects:
+    """Return the cells as they would be submitted; raise `ConfigError` for an invalid study."""
     grid = load_grid(source, overrides)
-    shapes: dict[str, list[Cell]] = {}
-    for cell in grid.cells:
-        shapes.setdefault(shape_of(cell.config.resources), []).append(cell)
-    yield passed("study", f"{len(grid.cells)} cells, {len(shapes)} shapes")
+    shapes = {shape_of(cell.config.resources): cell.config.resources for cell in grid.cells}
+    sites = {shape: read_site(ROOT, one, name=site_name) for shape, one in shapes.items()}
+    cells = [
+        Subject(
+            source=grid.source,
+            yaml=Path(str(grid.study.base)),
+            overrides=overrides_of(cell),
+            config=cell.config,
+            resumes=None,
+            site=sites[shape_of(cell.config.resources)],
+        )
+        for cell in grid.cells
+    ]
+    names = [cell.name for cell in grid.cells]
+    return StudySubjects(cells=cells, names=names, repeats=grid.study.repeats)
+
+
+def check_cells(study: StudySubjects) -> Iterator[CheckResult]:
+    """Check the cells, shape by shape; results on one shape or cell name it."""
+    shapes: dict[str, list[tuple[str, Subject]]] = {}
+    for name, cell in zip(study.names, study.cells, strict=True):
+        shapes.setdefault(shape_of(cell.config.resources), []).append((name, cell))
+    yield passed("study", f"{len(study.cells)} cells, {len(shapes)} shapes")
     for shape, cells in shapes.items():
-        site = ask_site(ROOT, cells[0].config.resources, name=site_name)
-        subjects = [_subject(grid, cell, site) for cell in cells]
-        yield from _of_every_cell(subjects, cells, shape)
-        runs = grid.study.repeats * len(cells)
-        yield from (_named(line, shape) for line in _of_one(replace(subjects[0], runs=runs)))
+        for check in (request.batch, request.paths):
+            found = [(name, result) for name, cell in cells for result in check(cell)]
+            wrong = [_named(result, name) for name, result in found if result.level != "pass"]
+            yield from wrong or [_named(found[0][1], f"{shape}, {len(cells)} cells")]
+        one = replace(cells[0][1], runs=study.repeats * len(cells))
+        yield from (_named(result, shape) for result in _check_one(one))
 
 
-def a_cell(source: Path, overrides: list[str], *, site_name: str | None) -> Subject:
-    """The first cell, for the checks of the machine, which are alike for all."""
-    grid = load_grid(source, overrides)
-    site = ask_site(ROOT, grid.cells[0].config.resources, name=site_name)
-    return _subject(grid, grid.cells[0], site)
+def _check_one(subject: Subject) -> Iterator[CheckResult]:
+    forecast = request.forecast_of(subject)
+    yield from request.cluster(subject)
+    for check in (storage.room, signal_lead.lead, request.gpu_memory):
+        yield from check(subject, forecast)
 
 
-def _subject(grid: Grid, cell: Cell, site: Site) -> Subject:
-    # JSON is YAML: each value is read back as it is.
-    changes = [f"{name}={json.dumps(value)}" for name, value in cell.changes.items()]
-    return Subject(
-        source=grid.source,
-        yaml=Path(str(grid.study.base)),
-        overrides=changes,
-        config=cell.config,
-        resumes=None,
-        site=site,
-    )
-
-
-def _of_every_cell(subjects: list[Subject], cells: list[Cell], shape: str) -> Iterator[CheckResult]:
-    for check in (request.batch, request.paths):
-        found = [
-            (cell, line) for cell, one in zip(cells, subjects, strict=True) for line in check(one)
-        ]
-        wrong = [_named(line, cell.name) for cell, line in found if line.level != "pass"]
-        yield from wrong or [_named(found[0][1], f"{shape}, {len(cells)} cells")]
-
-
-def _of_one(one: Subject) -> Iterator[CheckResult]:
-    outlook = forecast.ask(one)
-    yield from request.partition(one)
-    for judge in (storage.room, signal_lead.lead, forecast.memory):
-        yield from judge(one, outlook)
-
-
-def _named(line: CheckResult, name: str) -> CheckResult:
-    return replace(line, said=f"{name}: {line.said}")
+def _named(result: CheckResult, name: str) -> CheckResult:
+    return replace(result, message=f"{name}: {result.message}")

@@ -1,1 +1,1 @@
-"""Slurm's commands and submitit: the only package that runs them."""
+"""The only package that runs Slurm's commands or imports submitit."""

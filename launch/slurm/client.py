@@ -1,18 +1,19 @@
-"""What Slurm's own commands say of partitions and jobs. Fixed fields, never --json.
+"""Run Slurm's commands and parse what they print, with fixed fields and never --json.
 
-Jobs go by `7`, tasks of an array by `7_3`.
+Jobs are named as Slurm names them: `7`, or `7_3` for a task of an array.
 """
 
+import math
 import os
 import re
 import subprocess
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from configs.errors import ConfigError
-from launch.slurm import duration
 
-# States in which Slurm is done with a job.
+# Slurm is done with a job in these states.
 ENDED = frozenset(
     (
         "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED",
@@ -20,29 +21,30 @@ ENDED = frozenset(
     )
 )  # fmt: skip
 
-# Slurm's default of MaxArraySize, which no index of a task may reach.
+# Slurm's default of MaxArraySize; task indexes are below it.
 _ARRAY_SIZE = 1001
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
+_DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
 class Refused(Exception):
-    """The cluster does not do what was asked; the message says why, and the mend."""
+    """The cluster refuses a request; the message says why and how to fix it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A partition and what a job in it may ask for; None is no limit."""
+    """A partition and its limits per job; None is no limit."""
 
     name: str
     is_default: bool
-    most_seconds: int | None
-    most_nodes: int | None
+    max_time_s: int | None
+    max_nodes: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job as the queue, or else the accounting, knows it."""
+    """A job as squeue, or else sacct, reports it."""
 
     state: str
     nodes: str
@@ -50,19 +52,22 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether Slurm is done with it."""
+        """Whether Slurm is done with the job."""
         return self.state in ENDED
 
 
-def misleading_variables() -> list[str]:
-    """Variables that override `#SBATCH` lines, filter answers, or are an outer job's own."""
+def conflicting_variables() -> list[str]:
+    """Return variables that override `#SBATCH` lines, filter output or belong to an outer job."""
     found = [name for name in os.environ if name.startswith(_PREFIXES) and name != "SLURM_CONF"]
     return sorted(found) + (["ENVIRONMENT"] if os.environ.get("ENVIRONMENT") == "BATCH" else [])
 
 
-def run(*command: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's commands; `ConfigError` where there is no Slurm."""
-    hidden = misleading_variables()
+def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm without the conflicting variables, `text` on its stdin.
+
+    Raise `ConfigError` if it is not installed, `Refused` if it does not answer in 2 minutes.
+    """
+    hidden = conflicting_variables()
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     try:
         return subprocess.run(
@@ -70,39 +75,45 @@ def run(*command: str, text: str = "") -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError:
         raise ConfigError(
-            f"no {command[0]} here: submit from a machine with Slurm, or run it here with --local"
+            f"{command[0]} not found: submit from a machine with Slurm, or run here with --local"
         ) from None
     except subprocess.TimeoutExpired:
-        raise Refused(f"{command[0]} has no answer after 2 minutes; try again later") from None
+        raise Refused(f"{command[0]} did not answer within 2 minutes; try again later") from None
 
 
 def partitions() -> list[Partition]:
-    """The cluster's partitions."""
+    """Return the cluster's partitions."""
     answer = run("sinfo", "--noheader", "--format=%P|%l|%s")
     if answer.returncode:
-        raise Refused(f"sinfo does not answer: {answer.stderr.strip()}")
+        raise Refused(f"sinfo fails: {answer.stderr.strip()}")
     rows = dict.fromkeys(line for line in answer.stdout.splitlines() if line.count("|") == 2)
     return [_partition(*row.split("|")) for row in rows]
 
 
-def _partition(name: str, time: str, nodes: str) -> Partition:
+def _partition(name: str, limit: str, nodes: str) -> Partition:
     most = nodes.rpartition("-")[2]
     return Partition(
         name=name.removesuffix("*"),
         is_default=name.endswith("*"),
-        most_seconds=duration.seconds(time),
-        most_nodes=int(most) if most.isdigit() else None,
+        max_time_s=parse_duration(limit),
+        max_nodes=int(most) if most.isdigit() else None,
     )
 
 
+def gres(partition: str | None) -> str:
+    """Return the generic resources that sinfo lists, such as `gpu:a40:2(S:0-1)`, one per line."""
+    words = [f"--partition={partition}"] if partition else []
+    return run("sinfo", "-h", "-o", "%G", *words).stdout
+
+
 def has_lost_nodes() -> bool:
-    """Whether some nodes are down or drained, for which sbatch queues and --test-only refuses."""
+    """Return whether nodes are down or drained: sbatch queues for them, --test-only refuses."""
     answer = run("sinfo", "--noheader", "--states=down,drain,maint,reserved", "--format=%D")
     return answer.returncode == 0 and bool(answer.stdout.strip())
 
 
-def jobs(ids: Collection[str]) -> dict[str, Job]:
-    """What Slurm knows of these jobs; one that it forgot is absent. Works without accounting."""
+def query_jobs(ids: Collection[str]) -> dict[str, Job]:
+    """Return the jobs that Slurm still knows, by id. Works without accounting."""
     if not ids:
         return {}
     known = _queued(ids)
@@ -110,12 +121,12 @@ def jobs(ids: Collection[str]) -> dict[str, Job]:
 
 
 def _queued(ids: Collection[str]) -> dict[str, Job]:
-    # Asked for one job alone, squeue takes one that it forgot for an error.
+    # Given a single job that it has forgotten, squeue fails; given two, it lists none.
     listed = ",".join([*dict.fromkeys(job.partition("_")[0] for job in ids), "1"])
     fields = "--format=%i|%T|%N|%r"
     answer = run("squeue", "-h", "--array", "--states=all", f"--jobs={listed}", fields)
     if answer.returncode and "Invalid job id" not in answer.stderr:
-        raise Refused(f"squeue does not answer: {answer.stderr.strip()}")
+        raise Refused(f"squeue fails: {answer.stderr.strip()}")
     rows = [line.split("|", 3) for line in answer.stdout.splitlines()]
     return {
         row[0]: Job(state=row[1], nodes=row[2], reason="" if row[3] == "None" else row[3])
@@ -125,32 +136,111 @@ def _queued(ids: Collection[str]) -> dict[str, Job]:
 
 
 def _accounted(ids: Collection[str]) -> dict[str, Job]:
-    if not ids:
-        return {}
-    fields = "--format=JobID,State,NodeList"
-    try:
-        answer = run("sacct", "-n", "-X", "--parsable2", f"--jobs={','.join(ids)}", fields)
-    except (ConfigError, Refused):
-        return {}
-    rows = [line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") == 2]
+    rows = sacct(ids, ("JobID", "State", "NodeList")) if ids else []
     return {
         job: Job(state=state.split()[0], nodes=nodes.replace("None assigned", ""), reason="")
         for job, state, nodes in rows
     }
 
 
+def sacct(
+    ids: Collection[str], fields: Sequence[str], *, duplicates: bool = False
+) -> list[list[str]]:
+    """Return the accounting rows of jobs, empty without accounting.
+
+    `duplicates` adds the starts before a requeue.
+    """
+    words = ["-D"] if duplicates else []
+    format_ = f"--format={','.join(fields)}"
+    try:
+        answer = run("sacct", "-n", "-X", *words, "--parsable2", f"--jobs={','.join(ids)}", format_)
+    except (ConfigError, Refused):
+        return []
+    rows = [line.split("|") for line in answer.stdout.splitlines()]
+    return [row for row in rows if len(row) == len(fields)] if answer.returncode == 0 else []
+
+
+def has_accounting(job: str) -> bool:
+    """Return whether sacct answers when asked about a job."""
+    return run("sacct", "-n", "-X", f"--jobs={job}", "--format=State").returncode == 0
+
+
 def cancel(*jobs: str) -> None:
-    """`scancel` jobs; one that has ended already is none to complain about."""
+    """`scancel` jobs; one that has ended is not an error."""
     answer = run("scancel", *jobs)
     if answer.returncode and "Invalid job id" not in answer.stderr:
         raise Refused(f"scancel {' '.join(jobs)}: {answer.stderr.strip()}")
 
 
-def array_size() -> int:
-    """The number of tasks that an array may have at most."""
+def send_signal(job: str, name: str, *, batch_only: bool = False) -> None:
+    """Send a signal to the steps of a job, or only to its batch shell."""
+    run("scancel", *(["--batch"] if batch_only else []), f"--signal={name}", job)
+
+
+def begin_in(job: str, delay_s: int) -> bool:
+    """Move the begin time of a pending job; return False if the site does not allow it."""
+    update = run("scontrol", "update", f"jobid={job}", f"StartTime=now+{delay_s}")
+    return update.returncode == 0
+
+
+def test_only(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Let `sbatch --test-only` judge a batch script."""
+    return run("sbatch", "--test-only", *flags, text=text)
+
+
+def submit_text(text: str, *flags: str, umask: str) -> str:
+    """Queue the text of a batch script under a umask and return the job's id."""
+    words = ["sbatch", "--parsable", *flags]
+    answer = run("bash", "-c", f'umask {umask}; exec "$@"', "bash", *words, text=text)
+    if answer.returncode:
+        raise Refused(answer.stderr.strip())
+    return answer.stdout.strip().split(";")[0]
+
+
+def show(*what: str) -> str:
+    """Return what `scontrol show` prints, such as for `job 7 -o`; empty if it fails."""
+    answer = run("scontrol", "show", *what)
+    return answer.stdout if answer.returncode == 0 else ""
+
+
+def shown_field(text: str, name: str) -> str:
+    """Return the value of `NAME=value` or `NAME = value` in the output of `show`, or ""."""
+    found = re.search(rf"(?:^|\s){name}(?:=| += )(\S*)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def max_array_size() -> int:
+    """Return the largest number of tasks that an array may have."""
     try:
-        answer = run("scontrol", "show", "config")
+        size = shown_field(show("config"), "MaxArraySize")
     except ConfigError:
         return _ARRAY_SIZE
-    found = re.search(r"^MaxArraySize *= *([0-9]+)", answer.stdout, re.MULTILINE)
-    return int(found[1]) if found else _ARRAY_SIZE
+    return int(size) if size.isdigit() else _ARRAY_SIZE
+
+
+def parse_time(text: str) -> float | None:
+    """Return seconds since 1970 of a local time such as `2026-03-01T10:00:00`."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+
+
+def parse_duration(text: str) -> int | None:
+    """Return the seconds of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`; None for no limit."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    parts = [int(part) for part in match["rest"].split(":")]
+    if match["days"] is None:
+        # Without days one or two numbers are minutes and seconds.
+        parts = [0, *parts] if len(parts) < 3 else parts
+    parts += [0] * (3 - len(parts))
+    hours, minutes, rest = parts
+    return int(match["days"] or 0) * 86400 + hours * 3600 + minutes * 60 + rest
+
+
+def format_duration(length_s: float) -> str:
+    """Return `H:M:S`, rounded up to a minute, the resolution of Slurm's limits."""
+    minutes = max(1, math.ceil(length_s / 60 - 1e-6))
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:00"

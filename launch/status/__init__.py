@@ -1,1 +1,1 @@
-"""The state of runs and jobs."""
+"""Read the state of runs and of their jobs, and follow them."""

@@ -1,4 +1,4 @@
-"""Where the hours of runs went, as `python -m analysis cost` has it."""
+"""The hours allocated to runs by use, as `python -m analysis cost` reports them."""
 
 import json
 import subprocess
@@ -11,20 +11,18 @@ from launch.slurm.client import Refused
 from launch.table import Row
 
 
-def ledger(paths: Sequence[Path]) -> list[Row]:
-    """A row per run that has begun: the hours allocated to it, by what they went to."""
-    command = [
-        sys.executable,
-        "-m",
-        "analysis",
-        "cost",
-        "--json",
-        *(str(p.resolve()) for p in paths),
-    ]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def hours_by_use(paths: Sequence[Path]) -> list[Row]:
+    """Return a row per started run with its allocated hours by use."""
+    command = [sys.executable, "-m", "analysis", "cost", "--json"]
+    answer = subprocess.run(
+        [*command, *(str(path.resolve()) for path in paths)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     try:
         found = list(json.loads(answer.stdout)["hours"])
     except (ValueError, KeyError):
-        raise Refused(f"the hours are not known: {answer.stderr.strip()}") from None
+        raise Refused(f"the hours are unknown: {answer.stderr.strip()}") from None
     heads = dict.fromkeys(name for row in found for name in row)
     return [{name: row.get(name) for name in heads} for row in found]

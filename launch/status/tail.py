@@ -1,4 +1,4 @@
-"""Follow what a run says: its job's own output until it begins, then its newest attempt's."""
+"""Follow the output of a run: of its job until it starts, then of its newest attempt."""
 
 import glob
 import math
@@ -12,24 +12,24 @@ from configs.run.folder import RunFolder
 from configs.run.study_folder import study_of
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.status import submitted_jobs
-from launch.status.holds import Holds
-from launch.status.state import OPEN, Standing, standing
+from launch.status.jobs import scripts_folder
+from launch.status.state import RunStatus, run_status
+from launch.status.watch import RequeueHolds
 
 POLL_S = 0.5
-# How long a run may say nothing until Slurm is asked whether its job still lives.
+# After this time without output Slurm is asked whether the job still exists.
 SILENCE_S = 60.0
 
 
 class Tail:
-    """One growing file: the last lines of it, then what is added."""
+    """The last lines of a growing file, then what is appended."""
 
     def __init__(self, path: Path, *, lines: int) -> None:
         self.path = path
         self._offset = _offset_of_last(path, lines=lines)
 
     def more(self) -> bytes:
-        """What was added since the last call."""
+        """Return what was appended since the last call."""
         with self.path.open("rb") as file:
             file.seek(self._offset)
             added = file.read()
@@ -38,7 +38,7 @@ class Tail:
 
 
 def _offset_of_last(path: Path, *, lines: int) -> int:
-    """Where the last lines begin, looked for in the last megabyte."""
+    """Return the offset of the last lines, searched in the last megabyte."""
     size = path.stat().st_size
     start = max(0, size - 2**20)
     with path.open("rb") as file:
@@ -48,32 +48,32 @@ def _offset_of_last(path: Path, *, lines: int) -> int:
     return start + len(end) - sum(map(len, kept))
 
 
-def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.sleep) -> Standing:
-    """Print what the run says until it has ended; how it then stands."""
+def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.sleep) -> RunStatus:
+    """Print the output of a run until it has ended; return its final status."""
     tail: Tail | None = None
-    heard_at, holds = -math.inf, Holds()
+    last_output, holds = -math.inf, RequeueHolds()
     while True:
-        # Read before the output, so that the last words of a run that ended are printed.
-        one = standing(run)
-        path = _speaking(run, one)
+        # Read the status before the output, so that the last lines of an ended run are printed.
+        one = run_status(run)
+        path = _current_output(run, one)
         if path is not None and (tail is None or tail.path != path):
             print(f"==> {path} <==", file=sys.stderr)
             tail = Tail(path, lines=lines if tail is None else sys.maxsize)
         added = tail.more() if tail else b""
         if added:
-            heard_at = time.monotonic()
+            last_output = time.monotonic()
             sys.stdout.buffer.write(added)
             sys.stdout.flush()
-        if one.event not in (*OPEN, ""):
+        if not one.is_unfinished:
             return one
-        if time.monotonic() - heard_at > SILENCE_S:
-            heard_at = time.monotonic()
-            _check_alive(one, holds)
+        if time.monotonic() - last_output > SILENCE_S:
+            last_output = time.monotonic()
+            _check_job(one, holds)
         pause(POLL_S)
 
 
-def _speaking(run: RunFolder, one: Standing) -> Path | None:
-    """The file that the run writes to now, if there is one yet."""
+def _current_output(run: RunFolder, one: RunStatus) -> Path | None:
+    """Return the file that the run writes to now, if it exists yet."""
     newest = max(run.attempts(), default=0)
     output = run.attempt(newest) / "output.log"
     waits_for = one.last.get("attempt", 0) if one.event == "queued" else 0
@@ -83,9 +83,9 @@ def _speaking(run: RunFolder, one: Standing) -> Path | None:
 
 
 def job_output(run: RunFolder, job: str | None) -> Path | None:
-    """What Slurm, or submitit's local executor, wrote of the job itself."""
+    """Return the output file of the job, written by Slurm or by submitit's local executor."""
     if job is None:
-        found = list(submitted_jobs.folder(run).glob("*_log.out"))
+        found = list(scripts_folder(run).glob("*_log.out"))
     else:
         study = study_of(run.path)
         logs = study.path.parent if study else run.path.parent
@@ -93,26 +93,28 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def _check_alive(one: Standing, holds: Holds) -> None:
+def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
+    """Raise `Refused` if the job of an unfinished run has ended."""
     if one.job is None:
         return
     try:
-        known = client.jobs([one.job]).get(one.job)
+        known = client.query_jobs([one.job]).get(one.job)
     except ConfigError:
-        # No Slurm here: the folder is all there is to go by.
+        # Without Slurm only the folder is left to watch.
         return
     if known is not None and not known.has_ended:
         if known.state == "PENDING":
             print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
-            print(*holds.shorten([one], {one.job: known}), sep="\n", end="", file=sys.stderr)
+            for remark in holds.shorten([one], {one.job: known}):
+                print(remark, file=sys.stderr)
         return
-    # It may have ended well since it was looked at.
-    if standing(one.run).is_open:
-        said = known.state if known else "no longer known to Slurm"
-        raise Refused(f"{one.run.path}: {one.event}, but its job {one.job} is {said}")
+    # The run may have ended since its status was read.
+    if run_status(one.run).is_unfinished:
+        state = known.state if known else "no longer known to Slurm"
+        raise Refused(f"{one.run.path}: {one.event}, but its job {one.job} is {state}")
 
 
 def check_run(run: RunFolder) -> None:
-    """Refuse a folder that is no run's."""
+    """Raise `ConfigError` for a folder that is not a run's."""
     if not run.config_file.is_file():
         raise ConfigError(f"{run.path}: not a run's folder; `python -m launch status` lists them")

@@ -1,1 +1,1 @@
-"""From a config or a study to jobs in the queue."""
+"""Turn a config or a study into jobs in the queue."""

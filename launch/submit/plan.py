@@ -1,4 +1,4 @@
-"""What a study will run: its runs in their order, their shapes, and those that are hopeless."""
+"""Plan a study: its runs in order, their resource shapes, and the cells that do not fit."""
 
 import hashlib
 import json
@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import check_ranks
@@ -15,16 +16,17 @@ from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Study
+from configs.schema import Pretrain, Study
 from configs.schema.training import Resources
-from launch.forecast import forecasts
+from configs.yaml12 import dump_value
+from launch import forecast
 from launch.slurm.flags import fits_a_directive
 from launch.table import Row as TableRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """One run: a repeat of a cell, its place in the order, and why it is dropped, if it is."""
+    """One repeat of a cell and its place in the order; `dropped` says why it will not run."""
 
     name: str
     cell: Cell
@@ -35,16 +37,17 @@ class PlannedRun:
 
     @property
     def gpu_hours(self) -> float:
-        """GPUs x the time limit: what it may cost at most."""
-        asked = self.cell.config.resources
-        return asked.nodes * asked.gpus_per_node * asked.hours
+        """GPUs times the time limit: the most that the run can cost."""
+        resources = self.cell.config.resources
+        return resources.nodes * resources.gpus_per_node * resources.hours
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A study and its runs, in the order in which they are to run; `remarks` for the reader.
+    """A study and its runs in order, with remarks for the user.
 
-    `absent` says what the runs are to read and is not here: until it is, nothing can be submitted.
+    `absent` names the input that the runs need and that does not exist; with it nothing can be
+    submitted.
     """
 
     grid: Grid
@@ -54,27 +57,27 @@ class Plan:
 
     @property
     def kept(self) -> list[PlannedRun]:
-        """The runs that are not hopeless."""
+        """The runs that are not dropped."""
         return [run for run in self.runs if run.dropped is None]
 
     @property
     def gpu_hours(self) -> float:
-        """Of all the runs that are kept, at most."""
+        """The most that the kept runs can cost."""
         return sum(run.gpu_hours for run in self.kept)
 
     def shapes(self) -> dict[str, int]:
-        """How many runs each shape has that are kept: an array each."""
+        """Return the number of kept runs per shape; each shape becomes an array."""
         return dict(Counter(run.shape for run in self.kept))
 
 
 def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
-    """The runs of a grid; `ConfigError` for a cell that could not even begin."""
+    """Plan the runs of a grid; raise `ConfigError` for a cell that could not start."""
     if not fits_a_directive(grid.source.stem):
-        raise ConfigError(f"{grid.source.stem!r}: a job cannot be named so; rename the YAML file")
+        raise ConfigError(f"{grid.source.stem!r}: invalid as a job name; rename the YAML file")
     for cell in grid.cells:
         _check_ranks(cell, source=str(grid.source))
-    known = forecasts(grid.cells, base=str(grid.study.base)) if with_forecast else None
-    hopeless = known.hopeless if known else {}
+    remarks = [_repeats(grid.study)]
+    too_large, forecast_remarks = _forecast(grid) if with_forecast else ({}, [])
     runs = [
         PlannedRun(
             name=repeat_name(cell.name, repeat),
@@ -82,16 +85,35 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
             repeat=repeat,
             order=order,
             shape=shape_of(cell.config.resources),
-            dropped=hopeless.get(cell.name),
+            dropped=too_large.get(cell.name),
         )
         for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
     ]
-    remarks = [_repeats(grid.study)]
-    if known and known.unknown:
-        remarks.append(f"{known.unknown} cells kept of which no forecast can be made")
-    if known and known.remark:
-        remarks.append(known.remark)
-    return Plan(grid=grid, runs=runs, remarks=remarks, absent=_absent(grid))
+    return Plan(grid=grid, runs=runs, remarks=remarks + forecast_remarks, absent=_absent(grid))
+
+
+def _forecast(grid: Grid) -> tuple[dict[str, str], list[str]]:
+    """Return why cells do not fit on their GPUs, by name, and remarks on the unknown ones."""
+    cells = [cell for cell in grid.cells if _has_forecast(cell)]
+    answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
+    too_large = {
+        cell.name: reason
+        for cell, answer in zip(cells, answers, strict=True)
+        if (reason := answer.too_large())
+    }
+    failed = [answer.remark for answer in answers if answer.remark]
+    unknown = len(grid.cells) - len(cells) + len(failed)
+    remarks = [f"{unknown} cells kept without a forecast"] if unknown else []
+    return too_large, remarks + [f"no forecast: {remark}" for remark in failed[:1]]
+
+
+def _has_forecast(cell: Cell) -> bool:
+    return isinstance(cell.config, Pretrain) and cell.config.resources.gpus_per_node > 0
+
+
+def overrides_of(cell: Cell) -> list[str]:
+    """Return the `key=value` overrides that make the cell from its base."""
+    return [f"{name}={dump_value(value)}" for name, value in cell.changes.items()]
 
 
 def _check_ranks(cell: Cell, *, source: str) -> None:
@@ -102,7 +124,7 @@ def _check_ranks(cell: Cell, *, source: str) -> None:
 
 
 def _absent(grid: Grid) -> str | None:
-    """What the first cell lacks that lacks something."""
+    """Return the first input that is missing for a cell."""
     for cell in grid.cells:
         try:
             check_paths(cell.config)
@@ -112,7 +134,7 @@ def _absent(grid: Grid) -> str | None:
 
 
 def _of_cell(cell: Cell, source: str, error: ConfigError) -> str:
-    return f"{source}, cell {cell.name}: {error}; or name the combination in leave_out"
+    return f"{source}, cell {cell.name}: {error}; or list the combination in leave_out"
 
 
 def _repeats(study: Study) -> str:
@@ -121,12 +143,12 @@ def _repeats(study: Study) -> str:
     if seeds:
         return f"repeats: by seed ({len(seeds)}), {order}"
     if study.repeats == 1:
-        return "one run per cell: what varies from run to run is not measured; set repeats"
-    return f"repeats: {study.repeats}, alike to the seed: the machine's noise, not the seed's"
+        return "one run per cell: the variation from run to run is not measured; set repeats"
+    return f"repeats: {study.repeats} with the same seed: they measure the noise of the machine"
 
 
 def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
-    """Repeats and cells, a shuffled pass over all cells after another; seeds are passes too."""
+    """Return (repeat, cell) pairs in shuffled passes over all cells; each seed is a pass too."""
     passes: dict[tuple[int, str], list[Cell]] = {}
     for repeat in range(1, study.repeats + 1):
         for cell in cells:
@@ -138,29 +160,29 @@ def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
     return ordered
 
 
-def shape_of(asked: Resources) -> str:
-    """A name for what is asked of the cluster, alike where an array can be one."""
-    kind = asked.gpu or "any"
+def shape_of(resources: Resources) -> str:
+    """Return a name for the resources; runs with the same name can share an array."""
+    kind = resources.gpu or "any"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,23}", kind):
         kind = f"gpu-{hashlib.sha256(kind.encode()).hexdigest()[:6]}"
-    memory = f"-{asked.memory_gb}gb" if asked.memory_gb else ""
-    size = f"{asked.nodes}x{asked.gpus_per_node}-{kind}"
-    return f"{size}-{asked.hours!r}h-{asked.cpus_per_gpu}cpu{memory}"
+    memory = f"-{resources.memory_gb}gb" if resources.memory_gb else ""
+    size = f"{resources.nodes}x{resources.gpus_per_node}-{kind}"
+    return f"{size}-{resources.hours!r}h-{resources.cpus_per_gpu}cpu{memory}"
 
 
 def digest(cell: Cell) -> str:
-    """A hash of the whole config, by which a cell is known again."""
+    """Return a hash of the whole config, which identifies a cell."""
     text = json.dumps(to_tree(cell.config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def table(plan: Plan) -> list[TableRow]:
-    """A row per run in its order, with its levels."""
+    """Return a row per run in order, with its levels."""
     return [
         {
             "order": run.order,
             "cell": run.name,
-            **{axis: _shown(level) for axis, level in run.cell.levels.items()},
+            **{axis: _level_text(level) for axis, level in run.cell.levels.items()},
             "shape": run.shape,
             "gpu_hours": f"{run.gpu_hours:g}",
             "dropped": run.dropped,
@@ -169,12 +191,12 @@ def table(plan: Plan) -> list[TableRow]:
     ]
 
 
-def _shown(level: Any) -> str:
+def _level_text(level: Any) -> str:
     return level if isinstance(level, str) else json.dumps(level)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Everything, for machines."""
+    """Return the plan as JSON data."""
     study = to_tree(plan.grid.study)
     return {
         "study": study,

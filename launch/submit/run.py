@@ -1,4 +1,4 @@
-"""From a config to a queued job: everything that can be wrong is found before a folder is made."""
+"""Submit one run; every error is found before a folder is made."""
 
 import shlex
 import shutil
@@ -7,15 +7,19 @@ import textwrap
 from pathlib import Path
 from typing import Literal
 
-from configs.load import to_tree
-from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id
+from configs.checks.batch import check_ranks
+from configs.checks.paths import check_paths, with_absolute_paths
+from configs.errors import ConfigError
+from configs.load import load, to_tree
+from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config
+from configs.schema import Run
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
-from launch.slurm.flags import Flags
-from launch.status import submitted_jobs
+from launch.slurm.flags import Flags, fits_a_directive
+from launch.status.jobs import save_script, scripts_folder, started_job, submitted_job
 from launch.submit import snapshot
-from launch.submit.script import Request, batch_script, by_hand, resolve_config
-from launch.submit.site import ask_site, check_site
+from launch.submit.script import RunRequest, batch_script, sbatch_command
+from launch.submit.site import check_site, read_site
 
 How = Literal["slurm", "local", "dry"]
 
@@ -23,15 +27,16 @@ How = Literal["slurm", "local", "dry"]
 def submit(
     source: Path, overrides: list[str], *, how: How, site_name: str | None, extra: Flags
 ) -> int:
-    """Submit, start here, or only print; 0 where that was done. Raises ConfigError and Refused."""
+    """Queue a run, start it here, or print its script. Raises `ConfigError` and `Refused`."""
     resumes = RunFolder(source.resolve()) if is_run(source) else None
-    config = resolve_config(source, overrides, resumes)
+    config = read_config(source, overrides, resumes)
+    _check_config(config, source)
     if resumes and resumes.is_done(config):
-        print(f"{source}: done already; raise train.steps to go on", file=sys.stderr)
+        print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
-    site = ask_site(ROOT, config.resources, name=site_name)
+    site = read_site(ROOT, config.resources, name=site_name)
     check_site(site)
-    request = Request(
+    request = RunRequest(
         source=source,
         overrides=overrides,
         config=config,
@@ -41,22 +46,37 @@ def submit(
         tree=snapshot.read_tree(ROOT),
         flags=extra,
     )
-    {"slurm": _queue, "local": _start, "dry": _show}[how](request)
+    {"slurm": _queue, "local": _start, "dry": _print}[how](request)
     return 0
 
 
-def _show(request: Request) -> None:
+def read_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Run:
+    """Return the config of a new run, or of one to resume."""
+    if resumes:
+        return resume_config(resumes, overrides)
+    return with_absolute_paths(load(source, overrides))
+
+
+def _check_config(config: Run, source: Path) -> None:
+    """Check what can be checked without the cluster."""
+    check_paths(config)
+    if not fits_a_directive(source.stem):
+        raise ConfigError(f"{source.stem!r}: invalid as a job name; rename the YAML file")
+    check_ranks(config, world=config.resources.world)
+
+
+def _print(request: RunRequest) -> None:
     print(executor.sbatch_text(batch_script(request, request.run)))
-    print("# The same by hand, of the checkout instead of a snapshot of it:")
-    print(textwrap.indent(by_hand(request), "# ", lambda line: True))
+    print("# Equivalent command, for the checkout instead of a snapshot:")
+    print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
 
 
-def _queue(request: Request) -> None:
+def _queue(request: RunRequest) -> None:
     planned = batch_script(request, request.run)
     remarks = limits.check(planned.flags, executor.sbatch_text(planned))
-    hidden = [name for name in client.misleading_variables() if name.startswith("SBATCH_")]
+    hidden = [name for name in client.conflicting_variables() if name.startswith("SBATCH_")]
     if hidden:
-        remarks.append(f"{', '.join(hidden)}: not heeded; give flags after --, or in the site file")
+        remarks.append(f"{', '.join(hidden)}: ignored; give flags after --, or in the site file")
     if request.resumes:
         _check_idle(request.resumes)
     run = _prepare(request)
@@ -64,31 +84,30 @@ def _queue(request: Request) -> None:
     try:
         job = executor.submit(script)
     except (Refused, OSError):
-        _withdraw(request, run)
+        _roll_back(request, run)
         raise
-    submitted_jobs.keep_text(run, job, executor.sbatch_text(script))
+    save_script(run, job, executor.sbatch_text(script))
     print(f"run: {run.path}\njob: {job}")
     remarks.append(f"follow it: python -m launch tail {shlex.quote(str(run.path))}")
     print("\n".join(remarks), file=sys.stderr)
 
 
-def _start(request: Request) -> None:
+def _start(request: RunRequest) -> None:
     executor.check_folder(request.run)
     run = _prepare(request)
-    folder = submitted_jobs.folder(run)
-    folder.mkdir(exist_ok=True)
+    scripts_folder(run).mkdir(exist_ok=True)
     try:
-        pid = executor.start_here(batch_script(request, run.path), folder)
+        pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
     except Refused:
-        _withdraw(request, run)
+        _roll_back(request, run)
         raise
     print(f"run: {run.path}\nprocess: {pid}")
     print(f"follow it: python -m launch tail {shlex.quote(str(run.path))}", file=sys.stderr)
 
 
-def _prepare(request: Request) -> RunFolder:
-    """The snapshot, the run's folder, and the event that begins its wait."""
-    snapshot.keep(request.tree, request.site.logs)
+def _prepare(request: RunRequest) -> RunFolder:
+    """Make the snapshot and the run's folder, and record that the run is queued."""
+    snapshot.save(request.tree, request.site.logs)
     run = request.resumes or make_run(
         request.source.stem, to_tree(request.config), identity=request.identity
     )
@@ -96,10 +115,10 @@ def _prepare(request: Request) -> RunFolder:
     return run
 
 
-def _withdraw(request: Request, run: RunFolder) -> None:
-    """Undo what was prepared for a job that sbatch did not take."""
+def _roll_back(request: RunRequest, run: RunFolder) -> None:
+    """Undo the preparation of a job that sbatch refused."""
     if request.resumes:
-        _record(run, "failed", reason="config", message="the job was not taken")
+        _record(run, "failed", reason="config", message="the job was not accepted")
     else:
         shutil.rmtree(run.path)
 
@@ -109,11 +128,11 @@ def _record(run: RunFolder, event: str, **fields: str) -> None:
 
 
 def _check_idle(run: RunFolder) -> None:
-    """Refuse a second job for a run: the newer one would end the older one's work."""
-    ids = {submitted_jobs.submitted_job(run), submitted_jobs.begun_job(run)} - {None}
-    for job, known in client.jobs([str(job) for job in ids]).items():
+    """Refuse a second job for a run: its attempt would end that of the first."""
+    ids = {submitted_job(run), started_job(run)} - {None}
+    for job, known in client.query_jobs([str(job) for job in ids]).items():
         if not known.has_ended:
             raise Refused(
-                f"{run.name}: its job {job} is {known.state}; wait for its end, or end it with "
+                f"{run.name}: its job {job} is {known.state}; wait until it ends, or cancel it: "
                 f"python -m launch cancel {shlex.quote(str(run.path))}"
             )

@@ -1,26 +1,32 @@
-"""One run to submit: the config that was asked for, and the batch script that it becomes."""
+"""The batch scripts of a run, of a study's arrays and of its report, and the plain commands."""
 
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.checks.batch import check_ranks
-from configs.checks.paths import check_paths, with_absolute_paths
-from configs.errors import ConfigError
-from configs.load import load
-from configs.run.folder import ROOT, RunFolder, resume_config
+from configs.run.folder import ROOT, RunFolder
+from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
-from launch.slurm import duration
+from configs.yaml12 import dump_value
+from launch.slurm import client
 from launch.slurm.executor import BatchScript
-from launch.slurm.flags import Flags, fits_a_directive, spell, template_flags
+from launch.slurm.flags import Flags, template_flags, to_words
 from launch.submit import snapshot
+from launch.submit.plan import Plan
 from launch.submit.site import Site
+
+REPORT = Path("jobs", "report.sbatch")
+# Flags for the cells that say who pays and where; the report takes them too.
+_PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
+# Flags that only the launcher's own scripts need.
+_LAUNCHER_FLAGS = ("job-name", "chdir", "output", "array")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """One run to submit: what was asked, checked, and where it will go."""
+class RunRequest:
+    """One run to submit: the request, its config, and where it will go."""
 
     source: Path
     overrides: list[str]
@@ -33,39 +39,25 @@ class Request:
 
     @property
     def template(self) -> Path:
-        """The job's file, in the tree."""
+        """The job file, relative to the tree."""
         return Path("jobs", f"{self.config.kind}.sbatch")
 
     @property
     def run(self) -> Path:
-        """The run's folder, made or not."""
+        """The run's folder, which may not exist yet."""
         if self.resumes:
             return self.resumes.path
         return self.site.logs / f"{self.source.stem}-{self.identity}"
 
 
-def resolve_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Run:
-    """The config that will run, checked as far as can be without the cluster."""
-    if resumes:
-        config = resume_config(resumes, overrides)
-    else:
-        config = with_absolute_paths(load(source, overrides))
-    check_paths(config)
-    if not fits_a_directive(source.stem):
-        raise ConfigError(f"{source.stem!r}: a job cannot be named so; rename the YAML file")
-    check_ranks(config, world=config.resources.world)
-    return config
-
-
-def batch_script(request: Request, run: Path) -> BatchScript:
-    """The job of a request whose run's folder is `run`."""
+def batch_script(request: RunRequest, run: Path) -> BatchScript:
+    """Return the batch script of a request with the run's folder `run`."""
     code = request.tree.folder(request.site.logs)
-    asked = resource_flags(request.config.resources)
     own: Flags = {"job-name": run.name}
     changes = request.overrides if request.resumes else []
     return BatchScript(
-        flags=job_flags(request.template, own, request.site, code=code)
-        | asked
+        flags=_job_flags(request.template, own, request.site, code=code)
+        | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
         exports=request.site.exports(),
@@ -73,8 +65,81 @@ def batch_script(request: Request, run: Path) -> BatchScript:
     )
 
 
-def job_flags(template: Path, own: Flags, site: Site, *, code: Path) -> Flags:
-    """The flags of a template and the job's `own`, for a job that runs the tree in `code`."""
+@dataclass(frozen=True, kw_only=True)
+class Array:
+    """Runs of a study with one resource shape."""
+
+    shape: str
+    kind: str
+    resources: Resources
+    rows: list[StudyRow]
+
+    @property
+    def first(self) -> int:
+        """The row of task 0."""
+        return self.rows[0].index
+
+    @property
+    def template(self) -> Path:
+        """The job file, relative to the tree."""
+        return Path("jobs", f"{self.kind}.sbatch")
+
+
+def make_arrays(
+    study: StudyFolder, rows: Sequence[StudyRow], *, size: int, configs: Mapping[str, Run]
+) -> Iterator[Array]:
+    """Yield the arrays for these rows, none with more than `size` tasks.
+
+    `configs` are those of the cells that may have no folder yet.
+    """
+    for shape in dict.fromkeys(row.shape for row in rows):
+        left = sorted((row for row in rows if row.shape == shape), key=lambda row: row.index)
+        while left:
+            fit = [row for row in left if row.index - left[0].index < size]
+            config = configs.get(fit[0].cell) or RunFolder(study.cell(fit[0].cell)).config()
+            yield Array(shape=shape, kind=config.kind, resources=config.resources, rows=fit)
+            left = left[len(fit) :]
+
+
+def array_script(
+    array: Array, study: StudyFolder, *, site: Site, tree: snapshot.Tree, throttle: int | None,
+    extra: Flags,
+) -> BatchScript:  # fmt: skip
+    """Return the batch script of an array; each task finds its cell in cells.tsv by its index."""
+    code = tree.folder(site.logs)
+    tasks = _task_list([row.index - array.first for row in array.rows])
+    own: Flags = {
+        "job-name": study.path.name,
+        "array": tasks + (f"%{throttle}" if throttle else ""),
+        "output": "%x-%A_%a.out",
+    }
+    return BatchScript(
+        flags=_job_flags(array.template, own, site, code=code)
+        | _resource_flags(array.resources)
+        | site.flags
+        | extra,
+        exports=site.exports() | {"FIRST_CELL": str(array.first)},
+        command=["bash", str(code / array.template), str(study.path)],
+    )
+
+
+def report_script(
+    study: StudyFolder, *, after: Sequence[str], site: Site, tree: snapshot.Tree, extra: Flags
+) -> BatchScript:
+    """Return the batch script of the report, which runs after the jobs `after` in any state."""
+    code = tree.folder(site.logs)
+    own: Flags = {"job-name": study.path.name, "dependency": f"afterany:{':'.join(after)}"}
+    flags = _job_flags(REPORT, own, site, code=code)
+    passed_on: Flags = {name: extra[name] for name in _PASSED_ON if name in extra}
+    return BatchScript(
+        flags=flags | site.flags | passed_on,
+        exports=site.exports(),
+        command=["bash", str(code / REPORT), str(study.path)],
+    )
+
+
+def _job_flags(template: Path, own: Flags, site: Site, *, code: Path) -> Flags:
+    """Return the template's flags and the job's `own`, to run the tree in `code`."""
     flags = template_flags(ROOT / template)
     # % begins a pattern in the path of the output.
     logs = str(site.logs).replace("%", "%%")
@@ -82,21 +147,51 @@ def job_flags(template: Path, own: Flags, site: Site, *, code: Path) -> Flags:
     return flags | own | {"chdir": str(code), "output": f"{logs}/{output}"}
 
 
-def resource_flags(asked: Resources) -> Flags:
-    """What a job needs of each node, apart from its GPUs, which sites spell differently."""
+def _resource_flags(resources: Resources) -> Flags:
+    """Return the flags for nodes, CPUs, time and memory; those for GPUs differ by site."""
     flags: Flags = {
-        "nodes": str(asked.nodes),
-        "cpus-per-task": str(asked.cpus_per_gpu * max(asked.gpus_per_node, 1)),
-        "time": duration.spell(asked.hours * 3600),
+        "nodes": str(resources.nodes),
+        "cpus-per-task": str(resources.cpus_per_gpu * max(resources.gpus_per_node, 1)),
+        "time": client.format_duration(resources.hours * 3600),
     }
-    return flags | ({"mem": f"{asked.memory_gb}G"} if asked.memory_gb else {})
+    return flags | ({"mem": f"{resources.memory_gb}G"} if resources.memory_gb else {})
 
 
-def by_hand(request: Request) -> str:
-    """The command that submits the same without the launcher: the checkout, not a snapshot."""
+def _task_list(indexes: Sequence[int]) -> str:
+    """Return ascending indexes as Slurm writes them: `0-3,7`."""
+    parts: list[list[int]] = []
+    for index in indexes:
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], index]
+        else:
+            parts.append([index])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def sbatch_command(request: RunRequest) -> str:
+    """Return the sbatch command for the same run from the checkout instead of a snapshot."""
     flags = batch_script(request, request.run).flags
     known = template_flags(ROOT / request.template) | {"chdir": flags["chdir"]}
     other = {name: value for name, value in flags.items() if known.get(name) != value}
     del other["job-name"]
-    words = [*spell(other), str(request.template), str(request.source), *request.overrides]
+    words = [*to_words(other), str(request.template), str(request.source), *request.overrides]
     return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])
+
+
+def sbatch_commands(array: Array, plan: Plan | None, script: BatchScript) -> Iterator[str]:
+    """Yield an sbatch command per run: the base with the cell's keys, or the existing folder."""
+    known = template_flags(ROOT / array.template)
+    flags = {
+        name: value
+        for name, value in script.flags.items()
+        if name not in _LAUNCHER_FLAGS and known.get(name) != value
+    }
+    command = ["env", f"SITE={script.exports['SITE']}", "sbatch", *to_words(flags)]
+    changes = {run.name: run.cell.changes for run in plan.runs} if plan else {}
+    for row in array.rows:
+        if plan is None or row.cell not in changes:
+            words = [f"{script.command[-1]}/cells/{row.cell}"]
+        else:
+            overrides = [f"{key}={dump_value(value)}" for key, value in changes[row.cell].items()]
+            words = [str(plan.grid.study.base), *overrides]
+        yield shlex.join([*command, str(array.template), *words])

@@ -1,4 +1,4 @@
-"""What the site file says of a job, asked of the shell that it is written for."""
+"""Read a site file through the shell that it is written for."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from launch.slurm.flags import Flags, parse_flags
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A cluster: its name, where runs and the virtualenv are, and the flags that a job needs."""
+    """A cluster: its name, the folders of runs and of the virtualenv, and the flags of a job."""
 
     name: str
     logs: Path
@@ -21,28 +21,28 @@ class Site:
     flags: Flags
 
     def exports(self) -> dict[str, str]:
-        """What a job from a snapshot cannot find beside itself."""
-        said = {"SITE": self.name, "LOGS": self.logs, "UMASK": self.umask, "VENV": self.venv}
-        return {name: str(value) for name, value in said.items()}
+        """Return the variables that a job needs because it runs from a snapshot."""
+        values = {"SITE": self.name, "LOGS": self.logs, "UMASK": self.umask, "VENV": self.venv}
+        return {name: str(value) for name, value in values.items()}
 
 
-def ask_site(root: Path, resources: Resources, *, name: str | None) -> Site:
-    """The site called `name`, else that of this host, and its flags for these resources."""
+def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
+    """Return the site called `name`, or that of this host, with its flags for these resources."""
     gpus = str(resources.gpus_per_node)
-    said, logs, umask, venv, *words = _describe(
+    found, logs, umask, venv, *words = _describe(
         root, resources.gpu or "", str(resources.nodes), gpus, name=name
     )
     return Site(
-        name=said,
+        name=found,
         logs=Path(logs).resolve(),
         umask=umask,
         venv=Path(venv).absolute(),
-        flags=parse_flags(words, source=f"env/sites/{said}.sh"),
+        flags=parse_flags(words, source=f"env/sites/{found}.sh"),
     )
 
 
-def logs_of_site(root: Path) -> Path:
-    """Where this host's runs are kept."""
+def site_logs(root: Path) -> Path:
+    """Return the folder of this host's runs."""
     return Path(_describe(root, "", "1", "0", name=None)[1]).resolve()
 
 
@@ -59,14 +59,14 @@ def _describe(root: Path, *resources: str, name: str | None) -> list[str]:
 
 
 def check_site(site: Site) -> None:
-    """Refuse, before a job is queued, what it would die of on its first line."""
+    """Raise `ConfigError` for a site on which every job would fail on its first line."""
     if not os.access(site.venv / "bin" / "python", os.X_OK):
-        raise ConfigError(f"no virtualenv in {site.venv}; make it with env/create.sh")
+        raise ConfigError(f"no virtualenv in {site.venv}; create it with env/create.sh")
     if not str(site.logs).isprintable() or "\\" in str(site.logs):
         raise ConfigError(
-            f"LOGS {str(site.logs)!r}: Slurm cannot be given this path; set LOGS to a folder "
+            f"LOGS {str(site.logs)!r}: Slurm cannot take this path; set LOGS to a folder "
             "without backslashes and control characters"
         )
-    there = next(folder for folder in (site.logs, *site.logs.parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"LOGS {site.logs}: cannot be written; set LOGS to a folder that can be")
+    parent = next(folder for folder in (site.logs, *site.logs.parents) if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"LOGS {site.logs}: not writable; set LOGS to a writable folder")

@@ -1,1 +1,1 @@
-"""What ended a run, or a job: the root of it, the lines that show it, and what to type next."""
+"""Find the root cause of a run's or job's end, the lines that show it, and the next command."""

@@ -1,98 +1,98 @@
-"""What ends runs, as a table: roots stand before what follows from them."""
+"""The table of causes: a root cause comes before the failures that follow from it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from configs.run.failures import FAILURES
-from launch.why import first_failure, interruptions, symptoms
+from launch.why import symptoms
 from launch.why.evidence import Evidence
+from launch.why.first_failure import first_failure
+from launch.why.symptoms import Symptom
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One cause: how it is recognised (by the evidence that it leaves) and what to do next.
+    """One cause: its explanation, the advice, and the function that finds its evidence.
 
-    `advice` may hold {run}, the run's folder; {job}; {culprit}, the rank that it began with.
+    `what` and `advice` may contain the placeholders {run}, {logs}, {attempt}, {nodes},
+    {first_failure} (the rank that failed first) and {saved} (the step of the last save).
     """
 
     name: str
     what: str
     advice: str
-    find: Callable[[Evidence], list[str]]
+    find: Symptom
 
 
 RESUME = "python -m launch submit {run}"
 
-# The first that leaves evidence is the root: what comes later may be its cascade.
+# The first cause with evidence is the root; evidence for later ones may be its cascade.
 CAUSES = (
     Cause(
         name="done",
-        what="nothing ended it: it is done",
-        advice=f"to go on: {RESUME} train.steps=MORE",
-        find=symptoms.done,
+        what="the run is done",
+        advice=f"to continue: {RESUME} train.steps=MORE",
+        find=symptoms.recorded_event("done"),
     ),
     Cause(
         name="skipped",
-        what="a cell that needs no more memory ran out of it, so this one was not tried",
+        what="a cell that needs at most as much memory ran out of it, so this one was not tried",
         advice="less memory: train.micro_batch, activation_checkpointing.mode, layout.shard",
-        find=symptoms.skipped,
+        find=symptoms.recorded_event("skipped"),
     ),
     Cause(
         name="launch failure",
-        what="Slurm could not start the job: nothing of it ran, mostly as the folder of its "
-        "output was missing or could not be written on the node",
-        advice="make the folder of --output before sbatch (mkdir -p logs), and submit again",
-        find=interruptions.launch_failure,
+        what="Slurm could not start the job, usually because the folder of its output is missing "
+        "or not writable on the node",
+        advice="create the folder of --output (mkdir -p logs), then submit again",
+        find=symptoms.launch_failure,
     ),
     Cause(
         name="config",
         what=FAILURES["config"].meaning,
-        advice="mend what the message names, then submit again; first: "
-        "python -m launch preflight CONFIG",
-        find=symptoms.of_reason("config"),
+        advice="fix the error in the message, check with python -m launch preflight CONFIG, "
+        "then submit again",
+        find=symptoms.recorded_reason("config"),
     ),
     Cause(
         name="cuda oom",
-        what=FAILURES["oom"].meaning + "{culprit}",
-        advice=f"{RESUME} train.micro_batch=auto   (python -m train forecast tells what fits)",
+        what=FAILURES["oom"].meaning + "{first_failure}",
+        advice=f"{RESUME} train.micro_batch=auto   (python -m train forecast shows what fits)",
         find=symptoms.cuda_oom,
     ),
     Cause(
         name="host oom",
-        what=FAILURES["host_oom"].meaning + "{culprit}",
+        what=FAILURES["host_oom"].meaning + "{first_failure}",
         advice=f"{RESUME} resources.memory_gb=MORE   (or data.workers=FEWER in a new run)",
         find=symptoms.host_oom,
     ),
     Cause(
         name="disk",
-        what=FAILURES["disk"].meaning + "{culprit}",
-        advice="df -h {logs}; du -sh {logs}/*; free some, then " + RESUME,
+        what=FAILURES["disk"].meaning + "{first_failure}",
+        advice="df -h {logs}; du -sh {logs}/*; free some space, then " + RESUME,
         find=symptoms.disk,
     ),
     Cause(
         name="gpu fault",
-        what="a GPU broke down{culprit}",
-        advice="tell the site's support, and stay off the node: "
-        + RESUME
-        + " -- --exclude={nodes}",
+        what="a GPU failed{first_failure}",
+        advice="tell the site's support, and avoid the node: " + RESUME + " -- --exclude={nodes}",
         find=symptoms.gpu_fault,
     ),
     Cause(
         name="nan",
-        what=FAILURES["nan"].meaning + "{culprit}",
+        what=FAILURES["nan"].meaning + "{first_failure}",
         advice="python -m analysis loss {run}; then a new run with a lower optimizer.lr, a longer "
         "optimizer.warmup_steps or train.precision=fp32",
-        find=symptoms.of_reason("nan"),
+        find=symptoms.recorded_reason("nan"),
     ),
     Cause(
         name="data",
-        what=FAILURES["data"].meaning + "{culprit}",
+        what=FAILURES["data"].meaning + "{first_failure}",
         advice="python -m train doctor PATH_OF_THE_DATA; then " + RESUME,
         find=symptoms.data,
     ),
     Cause(
         name="port clash",
-        what="a port that the ranks wanted to meet at was taken",
+        what="the port for the rendezvous was taken",
         advice=f"{RESUME}   (another attempt takes another port)",
         find=symptoms.port_clash,
     ),
@@ -100,79 +100,79 @@ CAUSES = (
         name="node failure",
         what="Slurm lost a node of the job",
         advice=f"{RESUME} -- --exclude={{nodes}}   (unless Slurm has requeued it)",
-        find=interruptions.node_failure,
+        find=symptoms.node_failure,
     ),
     Cause(
         name="time limit",
-        what="the job's time was over{saved}",
-        advice=f"{RESUME}   (it goes on where it saved; resources.hours=MORE for longer)",
-        find=interruptions.time_limit,
+        what="the job reached its time limit{saved}",
+        advice=f"{RESUME}   (it continues from the last save; resources.hours=MORE for longer)",
+        find=symptoms.time_limit,
     ),
     Cause(
         name="preemption",
-        what="the job had to make way for another{saved}",
+        what="the job was preempted by another{saved}",
         advice=f"{RESUME}   (unless Slurm has requeued it)",
-        find=interruptions.preemption,
+        find=symptoms.preemption,
     ),
     Cause(
         name="requeue",
         what="the job was requeued{saved}",
         advice="python -m launch tail {run}",
-        find=interruptions.requeue,
+        find=symptoms.requeue,
     ),
     Cause(
         name="scancel",
-        what="somebody cancelled the job{saved}",
+        what="a user cancelled the job{saved}",
         advice=RESUME,
-        find=interruptions.scancel,
+        find=symptoms.scancel,
     ),
     Cause(
         name="stop file",
-        what="somebody asked the run to stop{saved}",
+        what="the run was stopped by its file STOP or by Ctrl-C{saved}",
         advice=RESUME,
-        find=interruptions.stop_file,
+        find=symptoms.stop_file,
     ),
     Cause(
         name="asked to pause",
-        what="somebody, or Slurm, sent the signal to save and make way{saved}",
+        what="a user or Slurm sent the signal to save and pause{saved}",
         advice=RESUME,
-        find=interruptions.pause,
+        find=symptoms.pause,
     ),
     Cause(
         name="killed",
-        what="a process was killed from outside{culprit}: by the kernel for its memory, by an "
-        "administrator, or by a crash in native code",
+        what="a signal killed a process{first_failure}: from the kernel for its memory, from an "
+        "administrator, or from a crash in native code",
         advice="ssh {nodes} dmesg | tail, or ask the site; then " + RESUME,
         find=symptoms.killed,
     ),
     Cause(
         name="no progress",
-        what="attempt after attempt saved nothing new: it was not tried again",
-        advice="see what ended each attempt, above; then " + RESUME,
+        what="several attempts in a row saved nothing new, so the run was not requeued",
+        advice="see the cause of each attempt above, then " + RESUME,
         find=symptoms.no_progress,
     ),
     Cause(
         name="hang",
-        what=FAILURES["hang"].meaning + "{culprit}",
+        what=FAILURES["hang"].meaning + "{first_failure}",
         advice="tail {attempt}/ranks/*; then " + RESUME,
         find=symptoms.hang,
     ),
     Cause(
         name="nccl",
-        what=FAILURES["nccl"].meaning + "{culprit}",
+        what=FAILURES["nccl"].meaning + "{first_failure}",
         advice="cat {attempt}/output.log; then " + RESUME,
         find=symptoms.lost_peers,
     ),
     Cause(
         name="exit 0 without done",
-        what="the ranks left with 0, and no event says that the work is done",
+        what="the ranks exited with 0 without recording that the run is done",
         advice="cat {attempt}/output.log; then " + RESUME,
         find=symptoms.silent_success,
     ),
     Cause(
         name="crash",
-        what=FAILURES["crash"].meaning + "{culprit}",
-        advice="cat {attempt}/error.json; mend it, then " + RESUME,
+        what=FAILURES["crash"].meaning + "{first_failure}",
+        advice="cat {attempt}/error.json; fix the error, then " + RESUME,
         find=symptoms.crash,
     ),
 )
@@ -180,21 +180,20 @@ CAUSES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """The cause of one attempt's end and the lines that show it; no cause where none is known."""
+    """The cause of an attempt's end, if known, the lines that show it, and the rank at fault."""
 
-    scene: Evidence
+    evidence: Evidence
     cause: Cause | None
-    evidence: list[str]
-    culprit: str
+    lines: list[str]
+    first_failure: str = ""
 
 
-def judge(scene: Evidence) -> Diagnosis:
-    """The root of an attempt's end."""
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Return the root cause of an attempt's end."""
     for cause in CAUSES:
-        evidence = cause.find(scene)
-        if evidence:
-            culprit = first_failure.culprit(scene, cause.name)
-            return Diagnosis(scene=scene, cause=cause, evidence=evidence, culprit=culprit)
-    return Diagnosis(
-        scene=scene, cause=None, evidence=[*scene.recorded(), *scene.by_slurm()], culprit=""
-    )
+        lines = cause.find(evidence)
+        if lines:
+            rank = first_failure(evidence, cause.name)
+            return Diagnosis(evidence=evidence, cause=cause, lines=lines, first_failure=rank)
+    lines = [*evidence.recorded(), *evidence.by_slurm()]
+    return Diagnosis(evidence=evidence, cause=None, lines=lines)

@@ -1,4 +1,4 @@
-"""The rank that a fault began with, told from those that only lost it."""
+"""Find the rank that failed first, as opposed to those that only lost their peer."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from configs.run.failures import FAILURES
 from launch.why.evidence import Evidence
 
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
-# By cause: the reason that a rank notes.
+# By cause: the reason in the rank's error note.
 _REASONS = {
     "cuda oom": "oom",
     "host oom": "host_oom",
@@ -19,71 +19,70 @@ _REASONS = {
 }
 
 
-def culprit(scene: Evidence, cause: str) -> str:
-    """Such as "rank 3 on node-2"; empty where nothing tells it."""
+def first_failure(evidence: Evidence, cause: str) -> str:
+    """Return the rank, such as "rank 3 on node-2"; empty if it is unknown."""
     if cause == "killed":
-        return _killed(scene)
-    if cause == "hang" and scene.note.get("reason") == "hang":
-        return _first_to_fail(scene)
+        return _killed(evidence)
+    if cause == "hang" and evidence.note.get("reason") == "hang":
+        return _first_note(evidence)
     if cause in ("hang", "nccl"):
-        return _killed(scene) or _latecomer(scene) or _first_to_fail(scene)
+        return _killed(evidence) or _furthest_behind(evidence) or _first_note(evidence)
     if cause in ("nan", "crash"):
-        return _first_to_fail(scene)
+        return _first_note(evidence)
     if cause not in _REASONS:
         return ""
     reason = _REASONS[cause]
-    if scene.note.get("reason") == reason:
-        return _first_to_fail(scene)
-    return _who_said(scene, FAILURES[reason].pattern)
+    if evidence.note.get("reason") == reason:
+        return _first_note(evidence)
+    return _rank_with(evidence, FAILURES[reason].pattern)
 
 
-def _who_said(scene: Evidence, pattern: str) -> str:
-    """The rank whose own log holds the words."""
-    for text in scene.texts:
-        rank = re.fullmatch(r"rank-(\d+)\.log", text.path.name)
-        if rank and any(text.find(pattern)):
+def _rank_with(evidence: Evidence, pattern: str) -> str:
+    """Return the rank whose own log matches a pattern."""
+    for log in evidence.logs:
+        rank = re.fullmatch(r"rank-(\d+)\.log", log.path.name)
+        if rank and any(log.find(pattern)):
             return f"rank {int(rank[1])}"
     return ""
 
 
-def _first_to_fail(scene: Evidence) -> str:
-    """The rank that left its note first."""
-    if "rank" not in scene.note:
+def _first_note(evidence: Evidence) -> str:
+    """Return the rank that wrote its error note first."""
+    if "rank" not in evidence.note:
         return ""
-    node = f" on {scene.note['node']}" if scene.note.get("node") else ""
-    return f"rank {scene.note['rank']}{node}"
+    node = f" on {evidence.note['node']}" if evidence.note.get("node") else ""
+    return f"rank {evidence.note['rank']}{node}"
 
 
-def _killed(scene: Evidence) -> str:
-    """The rank that the agents saw killed first; see `signs.KILLED` for what is no killing."""
+def _killed(evidence: Evidence) -> str:
+    """Return the rank that was killed first, see `symptoms.KILLED`, according to the agents."""
     found = []
-    for text in scene.texts:
-        for i, line in enumerate(text.lines):
+    for log in evidence.logs:
+        for i, line in enumerate(log.lines):
             if _ROOT.search(line):
-                found += _death("\n".join(text.lines[i : i + 8]))
+                found += _death("\n".join(log.lines[i : i + 8]))
     return min(found)[1] if found else ""
 
 
 def _death(report: str) -> list[tuple[str, str]]:
-    """When, and which rank died by which signal, as torchrun's report of the root has it."""
+    """Return when and which rank died by which signal, from torchrun's report of the root cause."""
     fields = dict(re.findall(r"^\s*(time|host|rank|exitcode)\s*: (\S+)", report, re.MULTILINE))
     signal = fields.get("exitcode", "").removeprefix("-")
     if fields.get("exitcode") == signal or signal in ("6", "15") or "rank" not in fields:
         return []
-    who = f"rank {fields['rank']} on {fields.get('host', 'a node')}, by signal {signal}"
-    return [(fields.get("time", ""), who)]
+    rank = f"rank {fields['rank']} on {fields.get('host', 'a node')}, by signal {signal}"
+    return [(fields.get("time", ""), rank)]
 
 
-def _latecomer(scene: Evidence) -> str:
-    """The rank that came to fewer steps than the others."""
-    if scene.folder is None:
+def _furthest_behind(evidence: Evidence) -> str:
+    """Return the rank that reached fewer steps than the others."""
+    if evidence.folder is None:
         return ""
-    steps = dict(_last_steps(scene.folder / "ranks"))
+    steps = dict(_last_steps(evidence.folder / "ranks"))
     if len(steps) < 2 or len(set(steps.values())) == 1:
         return ""
     last = min(steps, key=lambda rank: steps[rank])
-    others = max(steps.values())
-    return f"rank {last}, last seen at step {steps[last]} where others came to {others}"
+    return f"rank {last}, last seen at step {steps[last]}; others reached {max(steps.values())}"
 
 
 def _last_steps(folder: Path) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What an attempt and its job have written, as lines that can be quoted by file and number."""
+"""The lines of log files, quoted by file and line number."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from configs.terminal import printable
 
-# Of a longer file the end is read.
-MOST_BYTES = 8 * 2**20
+# Only the end of a longer file is read.
+MAX_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,20 +26,20 @@ class Quote:
 
 @dataclass(frozen=True, kw_only=True)
 class LogLines:
-    """The lines of a file, or a part of it that begins with line `first`."""
+    """The lines of a file, or a part of it; `first` is the number of the first line."""
 
     path: Path
     first: int
     lines: tuple[str, ...]
 
     def find(self, pattern: str) -> Iterator[Quote]:
-        """The lines in which a regular expression is found."""
+        """Yield the lines that match a regular expression."""
         for number, line in enumerate(self.lines, start=self.first):
             if re.search(pattern, line):
                 yield Quote(path=self.path, number=number, text=line)
 
     def last(self) -> Iterator[Quote]:
-        """The last line that says something."""
+        """Yield the last line that is not blank, if there is one."""
         for number, line in reversed([*enumerate(self.lines, start=self.first)]):
             if line.strip():
                 yield Quote(path=self.path, number=number, text=line)
@@ -47,12 +47,12 @@ class LogLines:
 
 
 def read(path: Path) -> LogLines:
-    """A file's lines; none where it cannot be read."""
+    """Return the lines of a file; none if it cannot be read."""
     first = 1
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            skipped = max(0, size - MOST_BYTES)
+            skipped = max(0, size - MAX_BYTES)
             file.seek(0)
             if skipped:
                 first += file.read(skipped).count(b"\n")
@@ -63,22 +63,22 @@ def read(path: Path) -> LogLines:
     return LogLines(path=path, first=first, lines=tuple(lines))
 
 
-def part_of_attempt(text: LogLines, *, run: Path, number: int) -> LogLines:
-    """What a job's own output holds of one attempt: a requeued job appends to its file."""
+def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
+    """Return the part of a job's output for one attempt; a requeued job appends to its file."""
     starts = {
         int(found[1]): i
-        for i, line in enumerate(text.lines)
+        for i, line in enumerate(log.lines)
         if (found := re.fullmatch(rf"run {re.escape(str(run))}, attempt (\d+)", line))
     }
     if number not in starts:
-        # Before the first attempt of all, or a file that says nothing of attempts.
-        return text if not starts else LogLines(path=text.path, first=1, lines=())
+        # Without any attempt the output is from before the first one.
+        return log if not starts else LogLines(path=log.path, first=1, lines=())
     later = [i for other, i in starts.items() if other > number]
-    begin, end = starts[number], min(later, default=len(text.lines))
-    return LogLines(path=text.path, first=text.first + begin, lines=text.lines[begin:end])
+    begin, end = starts[number], min(later, default=len(log.lines))
+    return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])
 
 
-def first_quotes(texts: Iterable[LogLines], pattern: str, *, most: int = 3) -> list[str]:
-    """The first line of each text in which a pattern is found, of so many texts."""
-    found = (next(text.find(pattern), None) for text in texts)
-    return [str(quote) for quote in found if quote is not None][:most]
+def first_quotes(logs: Iterable[LogLines], pattern: str, *, limit: int = 3) -> list[str]:
+    """Return the first matching line of each log, at most `limit` of them."""
+    found = (next(log.find(pattern), None) for log in logs)
+    return [str(quote) for quote in found if quote is not None][:limit]

@@ -1,29 +1,28 @@
-"""What Slurm remembers of a job's starts: sacct, else scontrol while that still knows it."""
+"""The starts of a job according to Slurm: from sacct, or from scontrol while it knows the job."""
 
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
-from launch.slurm import client, duration
-from launch.slurm.client import Refused
+from launch.slurm import client
+from launch.slurm.client import Refused, parse_time
 
 _FIELDS = ("State", "ExitCode", "Start", "End", "Timelimit", "Reason", "Partition", "NodeList")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
-    """One start of a job and how it ended; empty and None where that is not known.
+class JobStart:
+    """One start of a job and how it ended; unknown fields are empty or None.
 
-    Times are in seconds since 1970; `teller` is the command that said so.
+    Times are in seconds since 1970; `source` is the command that reported them.
     """
 
     job: str
-    teller: str
+    source: str
     state: str = ""
     exit_code: str = ""
-    begun: float | None = None
+    started: float | None = None
     ended: float | None = None
     limit_s: int | None = None
     reason: str = ""
@@ -33,113 +32,101 @@ class Start:
 
     @property
     def is_over(self) -> bool:
-        """Whether this start is over, whatever became of the job."""
+        """Whether this start is over, even if the job was requeued."""
         return self.state in client.ENDED or self.state == "REQUEUED"
 
     def __str__(self) -> str:
-        said = [self.state, f"exit code {self.exit_code}", self.reason]
-        return f"{self.teller}: job {self.job}: {', '.join(word for word in said if word)}"
+        words = [self.state, f"exit code {self.exit_code}", self.reason]
+        return f"{self.source}: job {self.job}: {', '.join(word for word in words if word)}"
 
 
-def starts(job: str) -> list[Start]:
-    """The starts of a job, the oldest first; empty where Slurm cannot be asked or forgot it."""
-    accounted, shown = _from_sacct(job), _from_scontrol(job)
-    if shown is None:
+def starts(job: str) -> list[JobStart]:
+    """Return the starts of a job, oldest first; empty if Slurm is silent or has forgotten it."""
+    accounted, current = _from_sacct(job), _from_scontrol(job)
+    if current is None:
         return accounted
     if not accounted:
-        return [shown]
-    # sacct hears of an end some seconds later, and knows no output file.
-    last = accounted[-1]
-    if shown.is_over and not last.is_over:
-        return [*accounted[:-1], shown]
+        return [current]
+    # sacct learns of an end some seconds later.
+    if current.is_over and not accounted[-1].is_over:
+        return [*accounted[:-1], current]
     return accounted
 
 
 def output_of(job: str) -> Path | None:
-    """Where a job's own output is, while Slurm knows it."""
-    shown = _from_scontrol(job)
-    return shown.output if shown else None
+    """Return the job's output file, while scontrol knows the job."""
+    current = _from_scontrol(job)
+    return current.output if current else None
 
 
-def start_at(known: list[Start], when: float | None) -> Start | None:
-    """The start that was under way at a time; the last one where no time is given."""
+def start_at(known: list[JobStart], when: float | None) -> JobStart | None:
+    """Return the start that was under way at a time, or the last one if `when` is None."""
     if when is None:
         return known[-1] if known else None
     # Slurm's times are whole seconds.
     under_way = [
         one
         for one in known
-        if (one.begun is None or one.begun <= when + 1) and (one.ended is None or when < one.ended)
+        if (one.started is None or one.started <= when + 1)
+        and (one.ended is None or when < one.ended)
     ]
     return under_way[-1] if under_way else None
 
 
-def is_preemptable(partition: str) -> bool | None:
-    """Whether jobs in a partition make way for others; None where nobody says."""
-    answer = _ask("scontrol", "show", "partition", partition, "-o") if partition else ""
-    mode = re.search(r"\bPreemptMode=(\S+)", answer)
-    return mode[1] not in ("OFF", "GANG") if mode else None
+def is_preemptable(partition: str) -> bool:
+    """Return whether Slurm says that jobs in a partition can be preempted."""
+    shown = _show("partition", partition) if partition else ""
+    return client.shown_field(shown, "PreemptMode") not in ("", "OFF", "GANG")
 
 
-def _ask(*command: str) -> str:
+def _show(kind: str, name: str) -> str:
     try:
-        answer = client.run(*command)
+        return client.show(kind, name, "-o")
     except (ConfigError, Refused):
         return ""
-    return answer.stdout if answer.returncode == 0 else ""
 
 
-def _from_sacct(job: str) -> list[Start]:
-    said = _ask(
-        "sacct", "-n", "-X", "-D", "--parsable2", f"--jobs={job}", f"--format={','.join(_FIELDS)}"
-    )
-    rows = [line.split("|") for line in said.splitlines() if line.count("|") == len(_FIELDS) - 1]
+def _from_sacct(job: str) -> list[JobStart]:
+    rows = client.sacct([job], _FIELDS, duplicates=True)
     return [
-        Start(
+        JobStart(
             job=job,
-            teller="sacct",
+            source="sacct",
             state=state.split()[0] if state else "",
             exit_code=code,
-            begun=_time(begun),
-            ended=_time(ended),
-            limit_s=duration.seconds(limit),
+            started=parse_time(started),
+            ended=parse_time(ended),
+            limit_s=client.parse_duration(limit),
             reason="" if reason == "None" else reason,
             partition=partition,
             nodes=nodes,
         )
-        for state, code, begun, ended, limit, reason, partition, nodes in rows
-        if _time(begun) or not rows[1:]
+        for state, code, started, ended, limit, reason, partition, nodes in rows
+        if parse_time(started) or not rows[1:]
     ]
 
 
-def _from_scontrol(job: str) -> Start | None:
-    said = _ask("scontrol", "show", "job", job, "-o").strip().splitlines()
-    if not said:
+def _from_scontrol(job: str) -> JobStart | None:
+    lines = _show("job", job).strip().splitlines()
+    if not lines:
         return None
 
     def field(name: str) -> str:
-        found = re.search(rf"(?:^|\s){name}=(\S*)", said[-1])
-        return "" if found is None or found[1] in ("None", "(null)") else found[1]
+        value = client.shown_field(lines[-1], name)
+        return "" if value in ("None", "(null)") else value
 
     state = field("JobState")
-    output = re.search(r"\sStdOut=(.*?)(?:\s+[A-Z]\w*=|$)", said[-1])
-    return Start(
+    output = re.search(r"\sStdOut=(.*?)(?:\s+[A-Z]\w*=|$)", lines[-1])
+    return JobStart(
         job=job,
-        teller="scontrol",
+        source="scontrol",
         state=state,
         exit_code=field("ExitCode"),
-        begun=_time(field("StartTime")),
-        ended=_time(field("EndTime")) if state in client.ENDED else None,
-        limit_s=duration.seconds(field("TimeLimit")),
+        started=parse_time(field("StartTime")),
+        ended=parse_time(field("EndTime")) if state in client.ENDED else None,
+        limit_s=client.parse_duration(field("TimeLimit")),
         reason=field("Reason"),
         partition=field("Partition"),
         nodes=field("NodeList"),
         output=Path(output[1].strip()) if output else None,
     )
-
-
-def _time(text: str) -> float | None:
-    try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None

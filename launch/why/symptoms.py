@@ -1,107 +1,200 @@
-"""The evidence that faults leave: in records, in the first failing rank's note, in texts."""
+"""Recognise each cause by its evidence: the record, the error note, the logs and Slurm.
+
+Each function returns the lines that show its cause; none means that the cause does not apply.
+"""
 
 from collections.abc import Callable
 
 from configs.run.failures import FAILURES
+from launch.why import slurm_history
 from launch.why.evidence import Evidence
 
+Symptom = Callable[[Evidence], list[str]]
+
 PORT = r"EADDRINUSE|[Aa]ddress already in use"
-# By TERM (15) torchrun itself ends the ranks that are left, by ABRT (6) a process ends itself.
+# torchrun itself ends the other ranks with TERM (15), and a process aborts itself with ABRT (6).
 KILLED = r"Signal (?!15\b|6\b)\d+ \(SIG\w+\) received by PID"
 KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+|\(exitcode: -(?!15\b|6\b)\d+\)"
+# The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
+_NEAR_LIMIT_S = 180 + 30 + 60
 
 
-def _failed(scene: Evidence) -> bool:
-    """Whether the attempt ended badly: an end in order is not looked through for errors."""
-    return scene.event in ("failed", "")
+def _failed(evidence: Evidence) -> bool:
+    """Return whether the attempt failed; only then its logs are searched for errors."""
+    return evidence.event in ("failed", "")
 
 
-def of_reason(reason: str) -> Callable[[Evidence], list[str]]:
-    """Evidence of an end that was recorded with a reason."""
+def recorded_reason(reason: str) -> Symptom:
+    """Return the symptom of an end that was recorded with a reason."""
 
-    def find(scene: Evidence) -> list[str]:
-        if reason == "config" and scene.run is None:
-            return _refused(scene)
-        return scene.recorded() if _failed(scene) and scene.reason == reason else []
+    def find(evidence: Evidence) -> list[str]:
+        if reason == "config" and evidence.run is None:
+            return _misuse(evidence)
+        return evidence.recorded() if _failed(evidence) and evidence.reason == reason else []
 
     return find
 
 
-def _refused(scene: Evidence) -> list[str]:
-    """Our commands leave with 2 where a person must mend something."""
-    if scene.start is None or scene.start.exit_code != "2:0":
+def _misuse(evidence: Evidence) -> list[str]:
+    """Recognise exit code 2, which our commands use for an error that the user has to fix."""
+    if evidence.start is None or evidence.start.exit_code != "2:0":
         return []
-    return [*(str(quote) for text in scene.texts for quote in text.last()), *scene.by_slurm()]
+    return [*(str(quote) for log in evidence.logs for quote in log.last()), *evidence.by_slurm()]
 
 
-def _found(reason: str, pattern: str = "") -> Callable[[Evidence], list[str]]:
+def _reason_or_output(reason: str, pattern: str = "") -> Symptom:
     wanted = pattern or FAILURES[reason].output
 
-    def find(scene: Evidence) -> list[str]:
-        if not _failed(scene):
+    def find(evidence: Evidence) -> list[str]:
+        if not _failed(evidence):
             return []
-        quotes = scene.quotes(wanted)
-        return scene.recorded() + quotes if scene.reason == reason else quotes
+        quotes = evidence.quotes(wanted)
+        return evidence.recorded() + quotes if evidence.reason == reason else quotes
 
     return find
 
 
-cuda_oom = _found("oom")
-disk = _found("disk")
-gpu_fault = _found("node")
-data = _found("data")
-port_clash = _found("port", PORT)
-lost_peers = _found("nccl")
+cuda_oom = _reason_or_output("oom")
+disk = _reason_or_output("disk")
+gpu_fault = _reason_or_output("node")
+data = _reason_or_output("data")
+port_clash = _reason_or_output("port", PORT)
+lost_peers = _reason_or_output("nccl")
 
 
-def host_oom(scene: Evidence) -> list[str]:
-    """The kernel's, Slurm's or Python's word for it."""
-    killed = scene.by_slurm() if scene.state == "OUT_OF_MEMORY" else []
-    return killed + _found("host_oom", FAILURES["host_oom"].pattern)(scene)
+def host_oom(evidence: Evidence) -> list[str]:
+    """Recognise the kernel's, Slurm's or Python's message."""
+    killed = evidence.by_slurm() if evidence.state == "OUT_OF_MEMORY" else []
+    return killed + _reason_or_output("host_oom", FAILURES["host_oom"].pattern)(evidence)
 
 
-def done(scene: Evidence) -> list[str]:
-    """Its own word."""
-    return scene.recorded() if scene.event == "done" else []
+def recorded_event(event: str) -> Symptom:
+    """Return the symptom of an attempt that recorded an event as its last."""
+    return lambda evidence: evidence.recorded() if evidence.event == event else []
 
 
-def skipped(scene: Evidence) -> list[str]:
-    """Its study's word."""
-    return scene.recorded() if scene.event == "skipped" else []
-
-
-def killed(scene: Evidence) -> list[str]:
-    """A rank that ended by a signal other than torchrun's own."""
-    # The watch for hangs ends the ranks itself.
-    if not _failed(scene) or scene.reason == "hang":
+def killed(evidence: Evidence) -> list[str]:
+    """Recognise a rank that ended by a signal that torchrun did not send."""
+    # The watchdog kills the ranks after a hang.
+    if not _failed(evidence) or evidence.reason == "hang":
         return []
-    return scene.quotes(KILLED) or scene.quotes(KILLED_BRIEFLY)
+    return evidence.quotes(KILLED) or evidence.quotes(KILLED_BRIEFLY)
 
 
-def no_progress(scene: Evidence) -> list[str]:
-    """The end of attempts without progress, as it was recorded."""
-    stalled = scene.reason == "timeout" and "saved nothing new" in scene.said
-    return scene.recorded() if stalled else []
+def no_progress(evidence: Evidence) -> list[str]:
+    """Recognise the recorded end of attempts without progress."""
+    stalled = evidence.reason == "timeout" and "saved nothing new" in evidence.message
+    return evidence.recorded() if stalled else []
 
 
-def hang(scene: Evidence) -> list[str]:
-    """The watch's word, or that of NCCL's or gloo's own clock."""
-    if not _failed(scene):
+def hang(evidence: Evidence) -> list[str]:
+    """Recognise a report of our watchdog, or a timeout of NCCL or gloo."""
+    if not _failed(evidence):
         return []
-    return (scene.recorded() if scene.reason == "hang" else []) + scene.quotes(
-        FAILURES["hang"].output
+    recorded = evidence.recorded() if evidence.reason == "hang" else []
+    return recorded + evidence.quotes(FAILURES["hang"].output)
+
+
+def silent_success(evidence: Evidence) -> list[str]:
+    """Recognise ranks that exited with 0 without recording that they are done."""
+    is_silent = evidence.event == "failed" and "status 0 and" in evidence.message
+    return evidence.recorded() if is_silent else []
+
+
+def crash(evidence: Evidence) -> list[str]:
+    """Recognise any other exception or exit code."""
+    if evidence.event == "failed":
+        return evidence.recorded() + evidence.quotes(r"\w+Error: |^Traceback|\(SIGABRT\)")[:1]
+    wrong = evidence.state in ("FAILED", "BOOT_FAIL", "DEADLINE")
+    last = [str(quote) for log in evidence.logs for quote in log.last()]
+    return last[:1] + evidence.by_slurm() if wrong and evidence.event in ("", "queued") else []
+
+
+def launch_failure(evidence: Evidence) -> list[str]:
+    """Recognise a job that Slurm could not start: exit code 0:53 and no output."""
+    start = evidence.start
+    failed = start is not None and (
+        start.reason == "JobLaunchFailure" or (start.exit_code == "0:53" and not evidence.logs)
     )
+    return evidence.by_slurm() if failed and evidence.event in ("", "queued") else []
 
 
-def silent_success(scene: Evidence) -> list[str]:
-    """A failure for which nothing was wrong but that nothing was said."""
-    return scene.recorded() if scene.event == "failed" and "status 0 and" in scene.said else []
+def node_failure(evidence: Evidence) -> list[str]:
+    """Recognise Slurm's message or state."""
+    quotes = evidence.quotes(FAILURES["node"].slurm)
+    return quotes + evidence.by_slurm() if quotes or evidence.state == "NODE_FAIL" else []
 
 
-def crash(scene: Evidence) -> list[str]:
-    """What is left: an exception, or an exit code that is not 0."""
-    if scene.event == "failed":
-        return scene.recorded() + scene.quotes(r"\w+Error: |^Traceback|\(SIGABRT\)")[:1]
-    wrong = scene.state in ("FAILED", "BOOT_FAIL", "DEADLINE")
-    last = [str(quote) for text in scene.texts for quote in text.last()]
-    return last[:1] + scene.by_slurm() if wrong and scene.event in ("", "queued") else []
+def time_limit(evidence: Evidence) -> list[str]:
+    """Recognise Slurm's message or state, or a pause so close to the limit that it was warned."""
+    quotes = evidence.quotes(FAILURES["timeout"].slurm)
+    if quotes or evidence.state in ("TIMEOUT", "DEADLINE"):
+        return quotes + evidence.by_slurm() + _last_event(evidence)
+    left_s = _left_s(evidence)
+    if evidence.event != "paused" or left_s is None or left_s > _NEAR_LIMIT_S:
+        return []
+    assert evidence.start is not None
+    start = evidence.start
+    return [
+        f"{start.source}: {left_s:.0f} s were left of {start.limit_s} s",
+        *_last_event(evidence),
+    ]
+
+
+def _left_s(evidence: Evidence) -> float | None:
+    """Return the seconds from the end of the attempt to the job's limit, if known."""
+    start = evidence.start
+    if start is None or start.limit_s is None or start.started is None:
+        return None
+    ended = evidence.end.get("time") or start.ended
+    return start.started + start.limit_s - float(ended) if ended else None
+
+
+def preemption(evidence: Evidence) -> list[str]:
+    """Recognise Slurm's message or state, or a pause far from the limit in such a partition."""
+    quotes = evidence.quotes(FAILURES["preempted"].slurm)
+    if quotes or evidence.state == "PREEMPTED":
+        return quotes + evidence.by_slurm()
+    start = evidence.start
+    if evidence.event == "paused" and start and slurm_history.is_preemptable(start.partition):
+        left_s = _left_s(evidence)
+        left = "unknown" if left_s is None else f"{left_s / 60:.0f} minutes"
+        shown = f"partition {start.partition} is preemptable; time left to the limit: {left}"
+        return [f"{start.source}: {shown}", *_last_event(evidence)]
+    return []
+
+
+def requeue(evidence: Evidence) -> list[str]:
+    """Recognise `scontrol requeue` by a user or by Slurm, without a warning to the ranks."""
+    if evidence.event not in ("", "stopped"):
+        return []
+    quotes = evidence.quotes(r"DUE TO JOB REQUEUE")
+    requeued = evidence.state == "REQUEUED" and evidence.event == ""
+    return quotes + evidence.by_slurm() if quotes or requeued else []
+
+
+def scancel(evidence: Evidence) -> list[str]:
+    """Recognise Slurm's message or state, or the launcher's own record of it."""
+    quotes = evidence.quotes(r"JOB \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
+    unrecorded = evidence.event in ("", "stopped") and bool(quotes)
+    if evidence.state == "CANCELLED" or unrecorded or "cancelled while" in evidence.message:
+        return quotes + evidence.by_slurm() + _last_event(evidence)
+    return []
+
+
+def stop_file(evidence: Evidence) -> list[str]:
+    """Recognise a run that stopped because of its file STOP or Ctrl-C."""
+    if evidence.event != "stopped":
+        return []
+    stop = evidence.run.stop_file if evidence.run else None
+    by_file = [f"{stop}: exists"] if stop and stop.exists() else []
+    return by_file + _last_event(evidence)
+
+
+def pause(evidence: Evidence) -> list[str]:
+    """Recognise a run that saved and left at a signal of unknown origin."""
+    return _last_event(evidence) if evidence.event == "paused" else []
+
+
+def _last_event(evidence: Evidence) -> list[str]:
+    return [str(evidence.end_quote)] if evidence.end_quote else []

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from launch.lint.lint import findings
+from launch.lint.lint import lint
 from launch.lint.script import parse_script
 from tests.slurm.cluster import Cluster, wait_until
 
 
 def rules(text: str) -> set[str]:
     """The names of the rules that a script breaks."""
-    return {one.rule.name for one in findings(parse_script(text, path=Path("my.sbatch")))}
+    return {one.rule.name for one in lint(parse_script(text, path=Path("my.sbatch")))}
 
 
 @dataclass(frozen=True, kw_only=True)

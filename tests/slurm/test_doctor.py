@@ -78,12 +78,12 @@ def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
     assert found["requeue"] == "allowed"
     assert 0 <= int(found["hold of a requeued job"].split()[0]) <= 10
     assert found["hold ended by its owner"] == "allowed"
-    assert found["scancel -s SIGNAL"] == "heard by step"
-    assert found["scancel -b -s SIGNAL"] == "heard by batch"
+    assert found["scancel -s SIGNAL"] == "received by step"
+    assert found["scancel -b -s SIGNAL"] == "received by batch"
     assert found["cpus-per-task in steps"] == "not inherited"
     assert found["umask on nodes"] == "that of sbatch"
     assert found["sacct"] == "yes"
-    assert found["GPU a40, 2 a node"].startswith("--gpus-per-node=TYPE:N, --gpus-per-task=")
+    assert found["GPU a40, 2 per node"].startswith("--gpus-per-node=TYPE:N, --gpus-per-task=")
     assert clinic.cluster.run("squeue", "-h").stdout == ""
     assert list((clinic.root / "lo gs").iterdir()) == []
 
@@ -109,14 +109,14 @@ def test_its_site_file_is_sound_and_taken_by_preflight(clinic: Clinic) -> None:
     asked = ("configs/pretrain/digits.yaml", "resources.gpu=a100")
     checked = clinic.launch("preflight", *asked, "--site", "mine", check=False).stdout
     flags = "--partition=preempt --nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:1"
-    assert re.search(rf"^pass +gpu flags +sbatch takes {flags}$", checked, re.MULTILINE)
+    assert re.search(rf"^pass +gpu flags +sbatch accepts {flags}$", checked, re.MULTILINE)
 
 
 def test_a_site_file_that_is_there_stays(clinic: Clinic) -> None:
     file = clinic.root / "env" / "sites" / "mine.sh"
     file.write_text("# by hand\n")
     kept = clinic.launch("doctor", "--quick", "--site", "mine")
-    assert "is there and stays as it is; --force overwrites it" in kept.stderr
+    assert "exists and is unchanged; --force overwrites it" in kept.stderr
     assert file.read_text() == "# by hand\n"
     clinic.launch("doctor", "--quick", "--site", "mine", "--force")
     assert "mine, measured by" in file.read_text()

@@ -299,7 +299,7 @@ def test_status_does_without_accounting(checkout: Checkout, cluster: Cluster, tm
         (["resources.gpu=a40", "resources.nodes=4"], 1, "--nodes=4"),
         (["resources.hours=49"], 1, "partition gpu allows 48:00:00, not 49:00:00: lower"),
         (["--partition=debug"], 1, "partition debug allows 00:05:00, not 04:00:00"),
-        (["--partition=night"], 1, "there is no partition night; there are gpu, debug"),
+        (["--partition=night"], 1, "no partition night; available: gpu, debug"),
         (["train.global_batch=7", "resources.nodes=2"], 2, "does not divide over 2 data ranks"),
         (["train.stps=1"], 2, "did you mean train.steps?"),
     ],

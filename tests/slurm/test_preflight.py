@@ -33,7 +33,7 @@ def test_what_the_cluster_has_passes(preflight: Preflight) -> None:
     found = preflight("resources.gpu=a100", "resources.gpus_per_node=2")
     assert found["partition"] == "pass: allows 04:00:00 on 1 nodes"
     flags = "--nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:2"
-    assert found["gpu flags"] == f"pass: sbatch takes {flags}"
+    assert found["gpu flags"] == f"pass: sbatch accepts {flags}"
 
 
 def test_a_gpu_and_a_time_that_the_cluster_does_not_have_fail(preflight: Preflight) -> None:

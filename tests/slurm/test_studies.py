@@ -149,7 +149,7 @@ def test_the_same_study_again_submits_nothing(
     for source in (file, found.study.path):
         answer = checkout.launch("submit", source)
         assert answer.stdout == f"study: {found.study.path}\n"
-        assert "nothing is missing" in answer.stderr
+        assert "nothing to run" in answer.stderr
     assert cluster.run("squeue", "-h").stdout == ""
 
 
@@ -239,7 +239,7 @@ def test_what_ran_out_of_memory_is_a_result_and_is_not_submitted_again(
     limited: Submitted, checkout: Checkout
 ) -> None:
     answer = checkout.launch("submit", limited.study.path, "--site=small")
-    assert "nothing is missing" in answer.stderr
+    assert "nothing to run" in answer.stderr
     assert (limited.study.path / "report.html").exists()
 
 

@@ -189,7 +189,7 @@ def test_a_rank_that_stands_still(jobs: Jobs, why: Why) -> None:
     os.kill(ranks_of(job)[1], signal.SIGSTOP)
     wait_until(lambda: "failed" in run.metrics_file.read_text(), timeout=90, what=jobs.said(job))
     found = why(run.path, attempt=0)
-    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("hang", "rank 1")
+    assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("hang", "rank 1")
 
 
 def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> None:
@@ -198,7 +198,7 @@ def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> 
     os.kill(ranks_of(job)[1], signal.SIGKILL)
     jobs.cluster.wait(job)
     found = why(run.path)
-    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("killed", "rank 1")
+    assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("killed", "rank 1")
     assert "Signal 9 (SIGKILL) received by PID" in evidence(found)
 
 
@@ -230,7 +230,7 @@ def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, "optimizer.lr=1e30", "optimizer.warmup_steps=0")
     jobs.cluster.wait(job)
     found = why(jobs.run_of(job).path)
-    assert (found["cause"], found["culprit"].split(" on ")[0]) == ("nan", "rank 0")
+    assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("nan", "rank 0")
 
 
 @pytest.fixture

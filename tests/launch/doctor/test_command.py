@@ -18,7 +18,7 @@ def bench(folder: Path, **facts: str) -> ProbeJobs:
     """A bench whose jobs have all written their facts and ended."""
     for name, text in facts.items():
         (folder / f"{name}.facts").write_text(text)
-    jobs = dict.fromkeys(("requeue", "place", "limit"), "7")
+    jobs = dict.fromkeys(("requeue", "node", "limit"), "7")
     return ProbeJobs(folder=folder, flags=[], patience_s=5, jobs=jobs)
 
 
@@ -49,7 +49,7 @@ def test_a_warning_that_nobody_hears_is_told(tmp_path: Path, command: Command) -
 def test_a_job_that_never_started_is_not_measured(tmp_path: Path, command: Command) -> None:
     command("squeue", "echo '7|CANCELLED||None'")
     assert told(measurements.limit(bench(tmp_path))) == {"time limit": "not measured"}
-    assert told(measurements.place(bench(tmp_path))) == {"node": "not measured"}
+    assert told(measurements.node(bench(tmp_path))) == {"node": "not measured"}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_spelling_that_is_accepted_is_found(
 def test_a_site_file_without_a_spelling_says_that_none_was_measured() -> None:
     found = [Gpus(kind="a40", most=2, accepted=[])]
     text = site_file.text("mine", [], found, flags=["--account=a b"])
-    assert "# Not measured: no spelling was accepted" in text
+    assert "# Not measured: no syntax was accepted" in text
     assert "JOB_FLAGS=('--account=a b')" in text
 
 
@@ -87,5 +87,5 @@ def test_words_of_the_cluster_stay_in_their_comment() -> None:
 
 @pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "a.sh"])
 def test_a_site_is_named_by_letters_and_digits(name: str) -> None:
-    with pytest.raises(ConfigError, match="no name for a site"):
+    with pytest.raises(ConfigError, match="invalid as a site name"):
         site_file.site_name(name)

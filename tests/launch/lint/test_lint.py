@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from configs.run.folder import ROOT
-from launch.lint.lint import findings
+from launch.lint.lint import lint
 from launch.lint.script import parse_script, read_script
 
 Launch = Callable[..., tuple[int, str, str]]
@@ -90,7 +90,7 @@ echo over
 
 
 def rules(text: str) -> list[str]:
-    found = findings(parse_script(text, path=Path("my.sbatch")))
+    found = lint(parse_script(text, path=Path("my.sbatch")))
     return [f"{one.number}: {one.rule.name}" for one in found]
 
 
@@ -106,18 +106,18 @@ def test_a_here_document_is_no_part_of_the_script() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "jobs").glob("*.sbatch")))
 def test_our_own_jobs_raise_no_alarm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    found = findings(read_script(ROOT / "jobs" / name))
+    found = lint(read_script(ROOT / "jobs" / name))
     assert [one.rule.name for one in found if one.rule.level == "warning"] == []
 
 
-def test_findings_are_printed_line_by_line_with_their_mend(launch: Launch, tmp_path: Path) -> None:
+def test_findings_are_printed_line_by_line_with_their_fix(launch: Launch, tmp_path: Path) -> None:
     script = tmp_path / "my.sbatch"
     script.write_text(ONE_NODE.replace("cd ", "export MASTER_PORT=29500\ncd "))
     code, out, err = launch("preflight", "--script", script)
     assert (code, err) == (1, "1 warnings, 0 remarks\n")
     first, second = out.splitlines()
-    assert first.startswith(f"{script}:10: warning: a fixed port: ")
-    assert second.startswith("    mend: port=$((20000 + ")
+    assert first.startswith(f"{script}:10: warning: fixed port: ")
+    assert second.startswith("    fix: port=$((20000 + ")
 
 
 def test_a_remark_is_no_failure(launch: Launch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every check of preflight answers pass, warn or fail, each with its mend."""
+"""Every check of preflight reports pass, warn or fail with a fix."""
 
 import sys
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from configs.load import load, to_tree
 from configs.run.folder import ROOT, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
-from launch.preflight import forecast, machine, request, signal_lead, storage
+from launch.forecast import ForecastAnswer
+from launch.preflight import machine, request, signal_lead, storage
 from launch.preflight.check import CheckResult, failure
 from launch.preflight.command import checks, show
-from launch.preflight.forecast import ForecastAnswer
+from launch.preflight.request import Subject, read_subject
 from launch.preflight.storage import Room, rooms
-from launch.preflight.subject import Subject, subject
 from tests.launch.conftest import DIGITS
 
 Launch = Callable[..., tuple[int, str, str]]
@@ -43,7 +43,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def of(*overrides: str, source: Path = DIGITS) -> Subject:
-    return subject(source, list(overrides), site_name=None)
+    return read_subject(source, list(overrides), site_name=None)
 
 
 def only(lines: list[CheckResult]) -> CheckResult:
@@ -67,24 +67,26 @@ def test_a_config_that_can_run_passes_line_by_line_torch_too(
     assert err == "10 pass, 0 warn, 0 fail\n"
 
 
-def test_what_the_cluster_refuses_fails_with_its_mend(launch: Launch, command: Command) -> None:
+def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
+    launch: Launch, command: Command
+) -> None:
     command("sbatch", "echo 'sbatch: error: invalid gres' >&2; exit 1")
     command("sinfo", SINFO)
     code, out, _ = launch("preflight", DIGITS, "resources.hours=72")
     assert code == 1
     assert "fail  partition     partition gpu allows 48:00:00, not 72:00:00: lower" in out
-    assert "fail  gpu flags     sbatch: error: invalid gres" in out
+    assert "fail  gpu flags     sbatch refuses --nodes=1 --gpus-per-node=1" in out
     out = launch("preflight", DIGITS)[1]
     assert "pass  partition     allows 04:00:00 on 1 nodes" in out
     assert "fail  gpu flags     sbatch refuses --nodes=1 --gpus-per-node=1" in out
-    assert "mend: change resources.gpu" in out
+    assert "fix: change resources.gpu" in out
 
 
 def test_without_slurm_the_cluster_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     one = of()
     monkeypatch.setenv("PATH", "/nowhere")
-    line = only([*request.partition(one)])
-    assert (line.level, line.said) == ("warn", "no Slurm here to ask")
+    line = only([*request.cluster(one)])
+    assert (line.level, line.message) == ("warn", "Slurm not found")
 
 
 def test_a_config_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
@@ -109,7 +111,7 @@ def test_a_broken_site_fails(
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("VENV", str(tmp_path))
     out = launch("preflight", DIGITS)[1]
-    assert f"fail  virtualenv    no virtualenv in {tmp_path}; make it with env/create.sh" in out
+    assert f"fail  virtualenv    no virtualenv in {tmp_path}; create it with env/create.sh" in out
 
 
 def test_a_virtualenv_without_torch_fails(
@@ -147,13 +149,13 @@ def test_a_folder_of_runs_that_cannot_be_made_fails(
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
     line = only([*storage.logs(of())])
-    assert (line.level, line.mend) == ("fail", "set LOGS to a folder that can be written")
+    assert (line.level, line.fix) == ("fail", "set LOGS to a writable folder")
 
 
 def test_a_folder_of_runs_that_is_not_there_is_warned_of(site: Path) -> None:
     line = only([*storage.logs(of())])
     assert line.level == "warn"
-    assert f"mkdir -p {site}" in line.mend
+    assert f"mkdir -p {site}" in line.fix
 
 
 def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
@@ -167,10 +169,10 @@ def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
 @pytest.mark.parametrize(
     ("room", "level"),
     [
-        (Room(teller="a quota", size=64_000_000, files=None), "pass"),
-        (Room(teller="a quota", size=63_999_999, files=None), "fail"),
-        (Room(teller="a quota", size=None, files=12), "pass"),
-        (Room(teller="a quota", size=None, files=11), "fail"),
+        (Room(source="a quota", size=64_000_000, files=None), "pass"),
+        (Room(source="a quota", size=63_999_999, files=None), "fail"),
+        (Room(source="a quota", size=None, files=12), "pass"),
+        (Room(source="a quota", size=None, files=11), "fail"),
     ],
 )
 def test_one_more_checkpoint_than_are_kept_must_fit(
@@ -180,7 +182,7 @@ def test_one_more_checkpoint_than_are_kept_must_fit(
     line = only([*storage.room(of("checkpoint.keep=3"), SMALL)])
     assert line.level == level
     if level == "fail":
-        assert "a quota leaves" in line.said
+        assert "a quota leaves" in line.message
 
 
 def test_quotas_are_read(command: Command, tmp_path: Path) -> None:
@@ -202,8 +204,8 @@ def test_the_lead_is_held_against_measured_saves(site: Path) -> None:
     line = only([*signal_lead.lead(of(), SMALL)])
     # 60 s, a step of 5 s, a save of 150 s; the template asks for 180 s.
     assert line.level == "fail"
-    assert "215 s needed (measured in 1 earlier runs of this model)" in line.said
-    assert "--signal=B:USR1@245" in line.mend
+    assert "215 s needed (measured in 1 earlier runs of this model)" in line.message
+    assert "--signal=B:USR1@245" in line.fix
     other = only([*signal_lead.lead(of("model.depth=2"), SMALL)])
     assert other.level == "pass"
     assert "no run of this model is in LOGS" in other.said
@@ -219,7 +221,7 @@ TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "fix": "train.micro_batc
 
 
 @pytest.mark.parametrize(
-    ("gpus", "level", "mend"),
+    ("gpus", "level", "fix"),
     [
         ({"a40": FITS}, "pass", ""),
         ({"a40": TIGHT}, "fail", "train.micro_batch=8"),
@@ -228,21 +230,21 @@ TIGHT = {"fits": False, "reason": "takes 50 GiB of 45", "fix": "train.micro_batc
     ],
 )
 def test_the_memory_of_the_gpu_is_forecast(
-    gpus: dict[str, dict[str, object]], level: str, mend: str
+    gpus: dict[str, dict[str, object]], level: str, fix: str
 ) -> None:
     line = only(
-        [*forecast.memory(of(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU"))]
+        [*request.gpu_memory(of(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU"))]
     )
     assert line.level == level
-    assert line.mend.startswith(mend)
+    assert line.fix.startswith(fix)
 
 
 def test_a_forecast_that_cannot_be_made_is_unknown() -> None:
-    told = forecast.ask(of("resources.gpu=abacus"))
-    assert told.parameters is None
-    assert "abacus" in told.remark
-    line = only([*storage.room(of(), told)])
-    assert (line.level, "unknown" in line.said) == ("warn", True)
+    forecast = request.forecast_of(of("resources.gpu=abacus"))
+    assert forecast.parameters is None
+    assert "abacus" in forecast.remark
+    line = only([*storage.room(of(), forecast)])
+    assert (line.level, "unknown" in line.message) == ("warn", True)
 
 
 def test_a_run_is_checked_as_it_would_be_resumed(launch: Launch, slurm: None, site: Path) -> None:

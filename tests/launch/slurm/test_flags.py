@@ -6,26 +6,26 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.run.folder import ROOT
-from launch.slurm import duration
-from launch.slurm.flags import parse_flags, spell, template_flags
+from launch.slurm.client import format_duration, parse_duration
+from launch.slurm.flags import parse_flags, template_flags, to_words
 
 
 def test_words_are_flags_and_back() -> None:
     words = ["--time=04:00:00", "--requeue", "--comment=a=b; $(c)", "--export="]
     flags = parse_flags(words, source="here")
     assert flags == {"time": "04:00:00", "requeue": True, "comment": "a=b; $(c)", "export": ""}
-    assert spell(flags) == words
+    assert to_words(flags) == words
 
 
 @pytest.mark.parametrize("word", ["-p", "gpu", "--", "--Time=1", "-p gpu", "--a b", ""])
 def test_what_is_no_flag_is_refused_by_its_source(word: str) -> None:
-    with pytest.raises(ConfigError, match=r"^env/sites/x\.sh: .* is no flag"):
+    with pytest.raises(ConfigError, match=r"^env/sites/x\.sh: .* is not a flag"):
         parse_flags([word], source="env/sites/x.sh")
 
 
 @pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "a\rb", "a\x00b", "a\\b", "a\x1b[31m"])
 def test_a_value_that_could_end_its_directive_is_refused(value: str) -> None:
-    with pytest.raises(ConfigError, match="--comment holds characters"):
+    with pytest.raises(ConfigError, match="--comment contains characters"):
         parse_flags([f"--comment={value}"], source="here")
 
 
@@ -60,7 +60,7 @@ def test_every_template_can_be_replayed() -> None:
     ],
 )
 def test_slurms_ways_to_write_a_time_are_read(text: str, expected: int | None) -> None:
-    assert duration.seconds(text) == expected
+    assert parse_duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_slurms_ways_to_write_a_time_are_read(text: str, expected: int | None) -
     [(4, "04:00:00"), (0.5, "00:30:00"), (0.001, "00:01:00"), (1.01, "01:01:00"), (72, "72:00:00")],
 )
 def test_hours_are_written_as_whole_minutes(hours: float, spelled: str) -> None:
-    assert duration.spell(hours * 3600) == spelled
-    assert duration.seconds(spelled) is not None
+    assert format_duration(hours * 3600) == spelled
+    assert parse_duration(spelled) is not None

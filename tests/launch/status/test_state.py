@@ -8,7 +8,7 @@ import pytest
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
-from launch.status import submitted_jobs
+from launch.status import jobs
 from launch.table import text
 from tests.launch.conftest import DIGITS
 
@@ -19,7 +19,7 @@ def a_run(*events: str, job: str | None = "7", begun: bool = True, **fields: obj
     """A run with these events of its first attempt, submitted as `job`."""
     run = make_run("digits", to_tree(load(DIGITS, ["train.steps=600"])))
     if job:
-        submitted_jobs.keep_text(run, job, "#!/bin/bash\n")
+        jobs.save_script(run, job, "#!/bin/bash\n")
     if begun:
         run.attempt(1).mkdir()
         run.note(1, slurm={"job": job, "nodelist": "n[1-2]"} if job else None)
@@ -105,7 +105,7 @@ def test_a_silent_slurm_leaves_the_record(squeue: str, launch, command) -> None:
     run = a_run("queued", begun=False)
     code, said, remarks = launch("status", run.path, "--json")
     assert (code, json.loads(said)[0]["state"]) == (0, "queued")
-    assert "Slurm is not asked" in remarks
+    assert "without Slurm" in remarks
 
 
 def test_outer_settings_of_squeue_do_not_reach_it(
@@ -155,7 +155,7 @@ def test_what_has_ended_is_not_cancelled(launch, command) -> None:
     command("scancel", "exit 99")
     run = a_run("started", "done")
     code, said, remarks = launch("cancel", run.path)
-    assert (code, said, remarks) == (0, "", f"{run.path}: done already\n")
+    assert (code, said, remarks) == (0, "", f"{run.path}: already done\n")
 
 
 def test_a_refusal_of_scancel_is_passed_on(launch, command) -> None:

@@ -10,7 +10,7 @@ from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
-from launch.status import submitted_jobs, tail
+from launch.status import jobs, tail
 from launch.status.tail import follow
 from tests.launch.conftest import DIGITS
 
@@ -19,7 +19,7 @@ from tests.launch.conftest import DIGITS
 def run(site: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setattr(tail, "POLL_S", 0.01)
     run = make_run("digits", to_tree(load(DIGITS)))
-    submitted_jobs.keep_text(run, "7", "#!/bin/bash\n")
+    jobs.save_script(run, "7", "#!/bin/bash\n")
     record(run, "queued")
     return run
 

@@ -13,10 +13,8 @@ import pytest
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
 from launch.__main__ import main
-from launch.status.holds import Holds
-from launch.status.pace import Pace
-from launch.status.state import Overview, overview
-from launch.status.watch import ChangeLog, watch
+from launch.status.state import Overview, StepRate, overview
+from launch.status.watch import ChangeLog, RequeueHolds, watch
 from tests.launch.status.test_state import a_run, row
 
 
@@ -29,16 +27,16 @@ def steps(run: RunFolder, *times: tuple[float, int], attempt: int = 1) -> None:
 
 
 def test_pace_is_that_of_the_newest_records_of_the_newest_attempt() -> None:
-    pace = Pace()
-    assert pace.steps_per_s is None
+    rate = StepRate()
+    assert rate.steps_per_s is None
     for at, step in [(0.0, 0), (1.0, 1000)]:
-        pace.take({"time": at, "attempt": 1, "step": step})
+        rate.add({"time": at, "attempt": 1, "step": step})
     for i in range(100):
-        pace.take({"time": 50.0 + i, "attempt": 2, "step": 1000 + i * (1 if i < 50 else 4)})
-    assert pace.steps_per_s == pytest.approx(4)
-    assert pace.eta_s(step=2000, steps=2400) == 100
-    assert pace.eta_s(step=2400, steps=2000) == 0
-    assert pace.eta_s(step=None, steps=10) is None
+        rate.add({"time": 50.0 + i, "attempt": 2, "step": 1000 + i * (1 if i < 50 else 4)})
+    assert rate.steps_per_s == pytest.approx(4)
+    assert rate.eta_s(step=2000, steps=2400) == 100
+    assert rate.eta_s(step=2400, steps=2000) == 0
+    assert rate.eta_s(step=None, steps=10) is None
 
 
 def test_a_running_run_shows_its_pace_and_what_it_has_to_go(launch, command) -> None:
@@ -88,7 +86,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: P
     shown, code = watched(run, end_after_s=2.5)
     first, last = shown.split("\x1b[3A\x1b[J")
     assert "paused, then requeued" in first
-    assert "job 7 was held after its requeue: it may begin in 5 s" in first
+    assert "job 7 was held after its requeue: it begins in 5 s" in first
     assert "done" in last
     assert code == 0
     assert (tmp_path / "updates").read_text() == "update jobid=7 StartTime=now+5\n"
@@ -103,7 +101,7 @@ def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
     ended = [RecordWriter(runs[0].path, attempt=1)]
 
     def summary(now: Overview) -> list[str]:
-        return [", ".join(one.event for one in now.standings)]
+        return [", ".join(one.event for one in now.runs)]
 
     def pause(seconds: float) -> None:
         assert seconds == 10
@@ -114,7 +112,7 @@ def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
     now = watch([run.path for run in runs], on=ChangeLog(), summaries=summary, pause=pause)
     said = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert said == ["started, failed", "done, failed"]
-    assert [one.event for one in now.standings] == ["done", "failed"]
+    assert [one.event for one in now.runs] == ["done", "failed"]
     assert launched(runs, "--wait") == 1
     assert launched(runs[:1], "--wait") == 0
 
@@ -137,7 +135,7 @@ def test_only_the_hold_after_a_requeue_is_shortened(
     command("squeue", f"echo '{squeue}'")
     command("scontrol", f"touch {tmp_path}/updated")
     now = overview([a_run(*events).path])
-    assert Holds().shorten(now.standings, now.jobs or {}) == []
+    assert RequeueHolds().shorten(now.runs, now.jobs or {}) == []
     assert not (tmp_path / "updated").exists()
 
 
@@ -145,10 +143,10 @@ def test_a_site_that_forbids_it_is_named_once(command) -> None:
     command("squeue", "echo '7|PENDING||BeginTime'")
     command("scontrol", "echo 'Access denied' >&2; exit 1")
     now = overview([a_run("started").path])
-    holds = Holds()
-    (said,) = holds.shorten(now.standings, now.jobs or {})
-    assert "this site lets nobody end that" in said
-    assert holds.shorten(now.standings, now.jobs or {}) == []
+    holds = RequeueHolds()
+    (said,) = holds.shorten(now.runs, now.jobs or {})
+    assert "the site forbids to end that" in said
+    assert holds.shorten(now.runs, now.jobs or {}) == []
 
 
 def test_status_tells_what_the_hours_went_to(launch) -> None:

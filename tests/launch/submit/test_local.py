@@ -60,7 +60,7 @@ def test_a_folder_that_submitit_takes_for_a_pattern_is_refused(
     monkeypatch.setenv("LOGS", str(tmp_path / "100%task"))
     code, _, remarks = launch("submit", DIGITS, "--local")
     assert code == 2
-    assert "submitit takes % and a letter for a pattern" in remarks
+    assert "submitit expands % followed by a letter" in remarks
     assert not (tmp_path / "100%task").exists()
 
 
@@ -73,7 +73,7 @@ def test_a_study_runs_cell_by_cell_and_is_reported_on(site: Path, launch) -> Non
     )  # fmt: skip
     study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
     code, _, remarks = launch("submit", study)
-    assert (code, f"process {process} runs it here" in remarks) == (1, True)
+    assert (code, f"process {process} already runs it here" in remarks) == (1, True)
     deadline = time.monotonic() + 300
     while not (Path(study) / "ablation.txt").exists():
         assert time.monotonic() < deadline, list(Path(study).rglob("*.out"))
@@ -95,7 +95,7 @@ def test_a_study_on_this_machine_is_cancelled_between_its_cells(site: Path, laun
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert launch("cancel", study)[1].endswith(
-        "1 that run save and stop, 1 that waited are stopped\n"
+        "1 running, which save and stop; 1 waiting, now stopped\n"
     )
     while Path("/proc", process).exists():
         assert time.monotonic() < deadline

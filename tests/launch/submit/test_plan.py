@@ -12,6 +12,7 @@ from configs.run.folder import ROOT
 from configs.run.records import RecordWriter
 from configs.yaml12 import dump_yaml
 from launch import forecast
+from launch.forecast import ForecastAnswer
 from launch.submit.plan import Plan, make_plan, shape_of
 from tests.launch.conftest import DIGITS
 
@@ -91,7 +92,7 @@ def test_what_is_dropped_has_its_verdict_in_its_folder(tmp_path: Path, launch, c
     (row,) = json.loads(launch("status", f"{folder}/cells/huge_a40", "--json")[1])
     assert (row["state"], row["why"]) == ("skipped", "forecast")
     RecordWriter(Path(folder, "cells", "small_a40"), attempt=1).event("done", step=1000)
-    assert "nothing is missing" in launch("submit", folder)[2]
+    assert "nothing to run" in launch("submit", folder)[2]
     code, said, _ = launch("submit", folder, "--no-forecast")
     assert (code, said.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
 
@@ -107,7 +108,7 @@ def test_what_is_dropped_has_its_verdict_in_its_folder(tmp_path: Path, launch, c
 def test_where_no_forecast_can_be_made_the_cells_are_kept(
     answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(lines: list[str]) -> object:
+    def ask(queries: object) -> object:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -121,15 +122,16 @@ def test_a_gpu_that_is_not_known_is_no_reason_to_drop_a_cell(tmp_path: Path, lau
     file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
     code, said, remarks = launch("plan", file)
     assert (code, "2 runs of 2 cells, 0 dropped" in said) == (0, True)
-    assert "2 cells kept of which no forecast can be made" in remarks
+    assert "2 cells kept without a forecast" in remarks
 
 
 def test_a_cell_on_the_edge_is_tried() -> None:
     gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "fix": "m"}
-    assert forecast._why_hopeless({"gpus": {"a40": gpu}}) is None
+    assert ForecastAnswer(gpus={"a40": gpu}).too_large() is None
     larger = gpu | {"gib": {"peak": 60.0}}
-    assert forecast._why_hopeless({"gpus": {"a40": larger}}) == "a40: r; would fit: m"
-    assert forecast._why_hopeless({"gpus": {"a40": larger, "a100": gpu | {"fits": True}}}) is None
+    assert ForecastAnswer(gpus={"a40": larger}).too_large() == "a40: r; would fit: m"
+    gpus = {"a40": larger, "a100": gpu | {"fits": True}}
+    assert ForecastAnswer(gpus=gpus).too_large() is None
 
 
 def test_the_order_is_by_passes_each_shuffled_by_the_recorded_seed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_sbatch_gets_the_script_that_is_kept_and_no_variable_of_its_own(
     assert "SLURM_CONF=/x\n" in got
     assert "SLURM_JOB_ID" not in got
     assert "ENVIRONMENT=BATCH" not in got
-    assert "SBATCH_EXPORT, SBATCH_PARTITION: not heeded" in remarks
+    assert "SBATCH_EXPORT, SBATCH_PARTITION: ignored" in remarks
     assert not run.name.endswith("-9")
 
 
@@ -68,12 +68,12 @@ def test_a_refusal_by_sbatch_itself_leaves_nothing(launch, command, site: Path) 
     ("words", "message"),
     [
         (["resources.hours=49"], "partition gpu allows 48:00:00, not 49:00:00: lower "
-         "resources.hours, or take a partition that allows it: long"),
-        (["resources.nodes=4"], "partition gpu allows 2 nodes a job, not 4: lower resources.nodes, "
-         "or take a partition that allows it: long"),
-        (["resources.nodes=16"], "partition gpu allows 2 nodes a job, not 16: lower "
+         "resources.hours, or use a partition that allows it: long"),
+        (["resources.nodes=4"], "partition gpu allows 2 nodes per job, not 4: lower resources.nodes, "
+         "or use a partition that allows it: long"),
+        (["resources.nodes=16"], "partition gpu allows 2 nodes per job, not 16: lower "
          "resources.nodes"),
-        (["--partition=night"], "there is no partition night; there are gpu, long"),
+        (["--partition=night"], "no partition night; available: gpu, long"),
     ],
 )  # fmt: skip
 def test_the_partitions_limits_are_known_before(
@@ -97,7 +97,7 @@ def test_a_configuration_that_only_waits_for_nodes_is_queued(launch, command) ->
     )
     code, said, remarks = launch("submit", DIGITS)
     assert (code, "job: 4711" in said) == (0, True)
-    assert "some nodes are down or drained: sbatch has the last word" in remarks
+    assert "some nodes are down or drained, so sbatch decides" in remarks
 
 
 def begun(site: Path, launch, *events: str) -> RunFolder:
@@ -127,7 +127,7 @@ def test_a_done_run_is_not_queued_again(launch, site: Path) -> None:
     run = begun(site, launch, "started", "done")
     code, said, remarks = launch("submit", run.path)
     assert (code, said) == (0, "")
-    assert "done already; raise train.steps to go on" in remarks
+    assert "already done; raise train.steps to continue" in remarks
     assert launch("submit", run.path, "train.steps=11")[0] == 0
 
 

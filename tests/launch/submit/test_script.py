@@ -75,7 +75,7 @@ def executed(text: str, folder: Path) -> list[str]:
     """The words that the script's last command would run, as bash reads them."""
     said = folder / "said"
     stub = 'exec() { printf "%s\\0" "$@" >"$SAID"; }\n'
-    lines = text.partition("# The same by hand")[0]
+    lines = text.partition("# Equivalent command")[0]
     subprocess.run(["bash", "-c", stub + lines], check=True, cwd=folder, env={"SAID": str(said)})
     return said.read_bytes().decode().split("\0")[:-1]
 
@@ -103,7 +103,7 @@ def test_no_name_reaches_a_shell_unquoted(
     assert script.startswith(f"{tmp_path / name}/logs/.code/")
     directives = [line for line in said.splitlines() if line.startswith("#SBATCH")]
     assert len(directives) == 11
-    by_hand = said.split("# The same by hand")[1].partition("\n")[2].removeprefix("# ")
+    by_hand = said.split("# Equivalent command")[1].partition("\n")[2].removeprefix("# ")
     assert shlex.split(by_hand)[-1] == str(config)
     assert not list(tmp_path.rglob("hacked"))
 
@@ -150,7 +150,7 @@ def test_a_secret_in_the_environment_is_in_no_text(launch, monkeypatch: pytest.M
         ([DIGITS, "data.source=folder", "data.path=/nope", "data.channels=3"], "/nope: no such"),
         ([DIGITS, "train.global_batch=7", "resources.nodes=2"], "not divide over 2 data ranks"),
         ([DIGITS, "--site=nowhere"], "SITE=nowhere: there is no"),
-        ([DIGITS, "--", "-p", "gpu"], "'-p' is no flag; write each in one word"),
+        ([DIGITS, "--", "-p", "gpu"], "'-p' is not a flag; write each as one word"),
     ],
 )
 def test_what_is_wrong_with_the_request_is_misuse(
@@ -165,14 +165,14 @@ def test_what_is_wrong_with_the_request_is_misuse(
 def test_a_missing_virtualenv_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENV", "/nowhere")
     code, _, remarks = launch("submit", DIGITS)
-    assert (code, remarks) == (2, "no virtualenv in /nowhere; make it with env/create.sh\n")
+    assert (code, remarks) == (2, "no virtualenv in /nowhere; create it with env/create.sh\n")
 
 
 def test_a_log_folder_that_cannot_be_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGS", "/dev/null/logs")
     code, _, remarks = launch("submit", DIGITS)
     assert code == 2
-    assert remarks.startswith("LOGS /dev/null/logs: cannot be written; set LOGS")
+    assert remarks.startswith("LOGS /dev/null/logs: not writable; set LOGS")
 
 
 def test_without_slurm_the_way_out_is_named(
@@ -183,5 +183,5 @@ def test_without_slurm_the_way_out_is_named(
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     code, _, remarks = launch("submit", DIGITS)
-    assert (code, "or run it here with --local" in remarks) == (2, True)
+    assert (code, "or run here with --local" in remarks) == (2, True)
     assert not site.exists() or find_runs(site) == []

@@ -9,7 +9,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.run.code_version import read_version
 from launch.submit import snapshot
-from launch.submit.snapshot import keep, read_tree
+from launch.submit.snapshot import read_tree, save
 from tests.launch.conftest import git
 
 HOSTILE = ["a b.txt", 'it\'s "quoted".py', "new\nline", "$(touch hacked);x", "-rf", "%j", "é", "'"]
@@ -29,7 +29,7 @@ def test_tracked_and_new_files_are_kept_and_ignored_ones_are_not(
     (repository / "new").mkdir()
     (repository / "new" / "b.py").write_text("b = 1\n")
     (repository / "ignored").write_text("secret")
-    kept = contents(keep(read_tree(repository), tmp_path / "logs"))
+    kept = contents(save(read_tree(repository), tmp_path / "logs"))
     assert set(kept) == {".gitignore", "a.py", "new/b.py"}
     assert kept["a.py"] == b"a = 1\n"
 
@@ -39,7 +39,7 @@ def test_names_may_hold_anything(repository: Path, tmp_path: Path) -> None:
         (repository / f"in {name}").mkdir()
         (repository / f"in {name}" / name).write_text(name)
     (repository / os.fsdecode(b"not-\xff-utf8")).write_text("x")
-    kept = contents(keep(read_tree(repository), tmp_path / "logs"))
+    kept = contents(save(read_tree(repository), tmp_path / "logs"))
     assert {f"in {name}/{name}" for name in HOSTILE} <= set(kept)
     assert os.fsdecode(b"not-\xff-utf8") in kept
     assert not list(tmp_path.rglob("hacked"))
@@ -50,7 +50,7 @@ def test_programs_and_links_stay_what_they_are(repository: Path, tmp_path: Path)
     (repository / "run").chmod(0o755)
     (repository / "link").symlink_to("a.py")
     (repository / "dangling").symlink_to("/nowhere")
-    folder = keep(read_tree(repository), tmp_path / "logs")
+    folder = save(read_tree(repository), tmp_path / "logs")
     assert os.stat(folder / "run").st_mode & 0o777 == 0o500
     assert os.stat(folder / "a.py").st_mode & 0o777 == 0o400
     assert os.readlink(folder / "link") == "a.py"
@@ -58,12 +58,12 @@ def test_programs_and_links_stay_what_they_are(repository: Path, tmp_path: Path)
 
 
 def test_the_same_tree_is_kept_once_and_another_elsewhere(repository: Path, tmp_path: Path) -> None:
-    first = keep(read_tree(repository), tmp_path / "logs")
-    assert keep(read_tree(repository), tmp_path / "logs") == first
+    first = save(read_tree(repository), tmp_path / "logs")
+    assert save(read_tree(repository), tmp_path / "logs") == first
     (repository / "a.py").write_text("a = 2\n")
-    second = keep(read_tree(repository), tmp_path / "logs")
+    second = save(read_tree(repository), tmp_path / "logs")
     (repository / "a.py").chmod(0o755)
-    third = keep(read_tree(repository), tmp_path / "logs")
+    third = save(read_tree(repository), tmp_path / "logs")
     assert len({first, second, third}) == 3
     assert (first / "a.py").read_text() == "a = 1\n"
     assert sorted((tmp_path / "logs" / ".code").iterdir()) == sorted([first, second, third])
@@ -71,7 +71,7 @@ def test_the_same_tree_is_kept_once_and_another_elsewhere(repository: Path, tmp_
 
 def test_a_file_deleted_but_tracked_is_left_out(repository: Path, tmp_path: Path) -> None:
     (repository / "a.py").unlink()
-    assert set(contents(keep(read_tree(repository), tmp_path / "logs"))) == {".gitignore"}
+    assert set(contents(save(read_tree(repository), tmp_path / "logs"))) == {".gitignore"}
 
 
 def test_launchers_at_the_same_moment_end_with_one_whole_folder(
@@ -81,36 +81,36 @@ def test_launchers_at_the_same_moment_end_with_one_whole_folder(
         (repository / f"{number}.py").write_text(str(number))
     tree = read_tree(repository)
     with ThreadPoolExecutor(8) as pool:
-        folders = set(pool.map(lambda _: keep(tree, tmp_path / "logs"), range(16)))
+        folders = set(pool.map(lambda _: save(tree, tmp_path / "logs"), range(16)))
     (folder,) = folders
     assert list((tmp_path / "logs" / ".code").iterdir()) == [folder]
     assert len(contents(folder)) == 52
 
 
 def test_what_was_purged_from_it_comes_back(repository: Path, tmp_path: Path) -> None:
-    folder = keep(read_tree(repository), tmp_path / "logs")
+    folder = save(read_tree(repository), tmp_path / "logs")
     (folder / "a.py").unlink()
-    assert keep(read_tree(repository), tmp_path / "logs") == folder
+    assert save(read_tree(repository), tmp_path / "logs") == folder
     assert (folder / "a.py").read_text() == "a = 1\n"
 
 
 def test_it_knows_its_commit_and_what_differs_from_it(repository: Path, tmp_path: Path) -> None:
-    clean = read_version(keep(read_tree(repository), tmp_path / "logs"))
+    clean = read_version(save(read_tree(repository), tmp_path / "logs"))
     assert clean is not None
     assert (clean.dirty, clean.patch) == (False, "")
     (repository / "new.py").write_text("new\n")
-    new = read_version(keep(read_tree(repository), tmp_path / "logs"))
+    new = read_version(save(read_tree(repository), tmp_path / "logs"))
     assert new is not None
     assert (new.commit, new.dirty, new.patch) == (clean.commit, True, "")
     (repository / "a.py").write_text("a = 2\n")
-    edited = read_version(keep(read_tree(repository), tmp_path / "logs"))
+    edited = read_version(save(read_tree(repository), tmp_path / "logs"))
     assert edited is not None
     assert "-a = 1\n+a = 2\n" in edited.patch
 
 
 def test_it_is_no_part_of_the_repository_it_lies_in(repository: Path) -> None:
     (repository / ".gitignore").write_text("logs\n")
-    folder = keep(read_tree(repository), repository / "logs")
+    folder = save(read_tree(repository), repository / "logs")
     (repository / "a.py").write_text("a = 3\n")
     kept = read_version(folder)
     assert kept is not None

@@ -20,7 +20,7 @@ __all__ = ["_slurm", "study"]
 def test_the_scripts_of_a_study_are_these(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.submit.study_request.new_id", lambda: "1120-093000-1a2b")
+    monkeypatch.setattr("launch.submit.study.new_id", lambda: "1120-093000-1a2b")
     code, said, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
     assert code == 0
     golden = GOLDEN / "study.txt"
@@ -62,7 +62,7 @@ def test_a_study_becomes_a_folder_two_arrays_and_a_report(
     assert "#SBATCH --dependency=afterany:101:102" in (tmp_path / "103.sbatch").read_text()
     assert (tmp_path / "102.sbatch").read_text() == (folder.jobs / "102.sbatch").read_text()
     assert "export FIRST_CELL=4\n" in (tmp_path / "102.sbatch").read_text()
-    assert "repeats: 2, alike to the seed" in remarks
+    assert "repeats: 2 with the same seed" in remarks
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.path.rglob("*"))
 
 
@@ -145,4 +145,4 @@ def test_a_report_that_is_refused_is_no_reason_to_fail(study: Path, launch, comm
     code, said, remarks = launch("submit", study)
     assert (code, "report: " in said) == (0, False)
     assert "no report is queued: sbatch refuses the job: no CPU jobs here" in remarks
-    assert "make it: bash jobs/report.sbatch /" in remarks
+    assert "make it with: bash jobs/report.sbatch /" in remarks

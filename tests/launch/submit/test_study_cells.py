@@ -24,7 +24,7 @@ def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing
     end(folder, "a40_bs8_r2", "stopped", step=5)
     lost = next(row for row in folder.rows() if row.cell == "a100_bs8")
     code, said, remarks = launch("submit", study)
-    assert (code, "goes on with" in remarks) == (0, True)
+    assert (code, "continues" in remarks) == (0, True)
     assert said.splitlines()[1:] == [
         "array: 104 (1 runs, 1x1-a100-4.0h-8cpu)",
         "array: 105 (2 runs, 1x1-a40-4.0h-8cpu)",
@@ -37,7 +37,7 @@ def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing
     for source in (study, folder.path):
         code, said, remarks = launch("submit", source)
         assert (code, said) == (0, f"study: {folder.path}\n")
-        assert "nothing is missing, nothing has failed" in remarks
+        assert "nothing to run: no run is missing or failed" in remarks
 
 
 def test_what_is_queued_or_runs_is_not_submitted_again_and_squeue_is_asked_once(
@@ -63,7 +63,7 @@ def test_rerun_takes_what_ran_out_of_memory_too_and_what_that_ruled_out(
     run = end(folder, "a40_bs8", "failed", reason="oom")
     ruled_out = prune_after(run, list(run.records())[-1])
     assert sorted(ruled_out) == ["a40_bs16", "a40_bs16_r2"]
-    assert "nothing is missing" in launch("submit", folder.path)[2]
+    assert "nothing to run" in launch("submit", folder.path)[2]
     code, said, _ = launch("rerun", folder.path)
     assert (code, said.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
 
@@ -80,7 +80,7 @@ def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
         "a100_bs32", "a100_bs32_r2", "a40_bs32", "a40_bs32_r2",
     ]  # fmt: skip
     code, _, remarks = launch("submit", study, "train.steps=99", "--into", folder.path)
-    assert (code, "has another config; leave --into out" in remarks) == (2, True)
+    assert (code, "has another config; omit --into" in remarks) == (2, True)
     assert launch("submit", study, "--into", tmp_path)[0] == 2
 
 
@@ -135,7 +135,7 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     (tmp_path / "queue").write_text("101_0|RUNNING|n1|None\n101_1|PENDING||None\n")
     code, said, _ = launch("cancel", folder.path)
     assert (code, said) == (
-        0, f"{folder.path}: 1 that run save and stop, 2 that waited are stopped\n",
+        0, f"{folder.path}: 1 running, which save and stop; 2 waiting, now stopped\n",
     )  # fmt: skip
     (words,) = (tmp_path / "cancelled").read_text().splitlines()
     assert sorted(words.split()) == ["101_0", "101_1", "102_1"]

@@ -20,9 +20,8 @@ from configs.yaml12 import dump_yaml, parse_yaml
 from launch.slurm import executor
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import parse_flags
-from launch.submit.array import Array, array_script, report_script
-from launch.submit.by_hand import cells_by_hand
 from launch.submit.plan import make_plan, shape_of
+from launch.submit.script import Array, array_script, report_script, sbatch_commands
 from launch.submit.site import Site
 from launch.submit.snapshot import Tree
 from tests.launch.conftest import DIGITS
@@ -72,7 +71,7 @@ def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
     resources = run.cell.config.resources
     array = Array(shape=shape_of(resources), kind="pretrain", resources=resources, rows=[row])
     script = array_script(array, folder, site=site, tree=tree, throttle=None, extra={})
-    (by_hand,) = cells_by_hand(array, plan, script)
+    (by_hand,) = sbatch_commands(array, plan, script)
     *_, base, question, gpu = shlex.split(by_hand)
     told = [parse_yaml(word.partition("=")[2], source="") for word in (question, gpu)]
     assert [base, *told] == [str(DIGITS), names.question, names.gpu]

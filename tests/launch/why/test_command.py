@@ -104,7 +104,7 @@ Why = Callable[[], dict[str, Any]]
 def test_a_gpu_that_ran_out_of_memory(run: RunFolder, why: Why) -> None:
     fails(run, rank=2, reason="oom", message=CUDA_OOM)
     found = why()
-    assert (found["cause"], found["culprit"]) == ("cuda oom", "rank 2 on node-1")
+    assert (found["cause"], found["first_failure"]) == ("cuda oom", "rank 2 on node-1")
     assert "train.micro_batch=auto" in found["next"]
 
 
@@ -115,7 +115,7 @@ def test_a_gpu_out_of_memory_is_the_root_of_what_the_other_ranks_say(
     says(run, "ranks/rank-00000.log", CASCADE)
     says(run, "ranks/rank-00003.log", "step 7", CUDA_OOM)
     found = why()
-    assert (found["cause"], found["culprit"]) == ("cuda oom", "rank 3")
+    assert (found["cause"], found["first_failure"]) == ("cuda oom", "rank 3")
     log = run.attempt(1) / "ranks" / "rank-00003.log"
     assert f"{log}:2: {CUDA_OOM}" in found["evidence"]
 
@@ -156,7 +156,7 @@ def test_the_rank_that_others_waited_for_is_named(run: RunFolder, why: Why) -> N
         says(run, f"ranks/arrivals-{rank:05d}.jsonl", line, "torn {")
     found = why()
     assert found["cause"] == "hang"
-    assert found["culprit"] == "rank 2, last seen at step 39 where others came to 40"
+    assert found["first_failure"] == "rank 2, last seen at step 39 ; others reached 40"
 
 
 def test_the_rank_that_the_watch_found_is_named(run: RunFolder, why: Why) -> None:
@@ -167,7 +167,7 @@ def test_the_rank_that_the_watch_found_is_named(run: RunFolder, why: Why) -> Non
         ROOT_CAUSE.format(second=1, host="n1", rank=0, code=-9, signal="9 (SIGKILL)"),
     )
     found = why()
-    assert (found["cause"], found["culprit"]) == ("hang", "rank 3 on node-1")
+    assert (found["cause"], found["first_failure"]) == ("hang", "rank 3 on node-1")
 
 
 def test_a_rank_that_died_first_is_told_from_the_cascade(run: RunFolder, why: Why) -> None:
@@ -181,14 +181,14 @@ def test_a_rank_that_died_first_is_told_from_the_cascade(run: RunFolder, why: Wh
         ROOT_CAUSE.format(second=1, host="node-3", rank=7, code=-15, signal="15 (SIGTERM)"),
     )
     found = why()
-    assert (found["cause"], found["culprit"]) == ("killed", "rank 3 on node-1, by signal 11")
+    assert (found["cause"], found["first_failure"]) == ("killed", "rank 3 on node-1, by signal 11")
 
 
 def test_a_cascade_without_a_root_names_who_failed_first(run: RunFolder, why: Why) -> None:
     fails(run, rank=5, reason="nccl", message=CASCADE)
     says(run, "ranks/rank-00005.log", CASCADE)
     found = why()
-    assert (found["cause"], found["culprit"]) == ("nccl", "rank 5 on node-2")
+    assert (found["cause"], found["first_failure"]) == ("nccl", "rank 5 on node-2")
 
 
 def test_a_clash_of_ports(run: RunFolder, why: Why) -> None:
@@ -200,7 +200,7 @@ def test_a_clash_of_ports(run: RunFolder, why: Why) -> None:
 def test_an_exception_is_a_crash(run: RunFolder, why: Why) -> None:
     fails(run, rank=1, reason="crash", message="KeyError: 'weights'")
     found = why()
-    assert (found["cause"], found["culprit"]) == ("crash", "rank 1 on node-0")
+    assert (found["cause"], found["first_failure"]) == ("crash", "rank 1 on node-0")
     assert "KeyError" in found["evidence"][0]
 
 
@@ -220,7 +220,7 @@ def test_attempts_without_progress_are_told_one_by_one(run: RunFolder, launch: L
 def test_a_run_that_says_no_end_is_unknown_without_slurm(run: RunFolder, launch: Launch) -> None:
     code, out, _ = launch("why", run.path)
     assert code == 0
-    assert "unknown: no end is recorded, and Slurm knows no job of it" in out
+    assert "unknown: no end is recorded, and Slurm knows no job of the run" in out
 
 
 def test_a_queued_run_whose_job_could_not_be_started(
@@ -248,7 +248,7 @@ def test_a_text_of_a_terminal_is_shown_harmless(run: RunFolder, launch: Launch) 
 def test_a_folder_that_is_no_run_is_refused(launch: Launch, tmp_path: Path) -> None:
     code, _, err = launch("why", tmp_path)
     assert code == 2
-    assert "no run's folder and no job's id" in err
+    assert "not a run's folder or a job id" in err
 
 
 def test_roots_stand_before_what_follows_from_them() -> None:

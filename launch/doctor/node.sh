@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A job of the doctor's that says what a node is like, then waits for signals. Writes facts.
-#SBATCH --job-name=doctor-place
+# Job of `launch doctor`: write facts about the node to node.facts, then wait for signals.
+#SBATCH --job-name=doctor-node
 #SBATCH --time=2
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=2
-#SBATCH --output=place.out
+#SBATCH --output=node.out
 set -u
 
-say() { echo "$1 ${*:2}" >>place.facts; }
+say() { echo "$1 ${*:2}" >>node.facts; }
 export -f say
 say umask "$(umask)"
 for command in scontrol squeue sacct srun; do

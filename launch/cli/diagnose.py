@@ -1,4 +1,4 @@
-"""The command line of what is asked before a job, of a cluster, and after a job's end."""
+"""The command lines of `preflight`, `doctor` and `why`."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
 def _add_preflight(commands: Commands) -> None:
     preflight = commands.add_parser(
         "preflight",
-        help="what would go wrong with a run, or with anybody's batch script",
+        help="check a run before it is submitted, or lint any batch script",
         epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
     )
     preflight.add_argument(
@@ -27,11 +27,11 @@ def _add_preflight(commands: Commands) -> None:
         metavar="CONFIG|RUN|STUDY",
         help="config, run to resume, or study",
     )
-    preflight.add_argument("overrides", nargs="*", metavar="key=value", help="what to change of it")
+    preflight.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
     preflight.add_argument(
-        "--script", type=Path, metavar="FILE", help="read this sbatch file; nothing is run"
+        "--script", type=Path, metavar="FILE", help="lint this sbatch file; nothing is run"
     )
-    preflight.add_argument("--site", help="take env/sites/SITE.sh, not that of this host")
+    preflight.add_argument("--site", help="use env/sites/SITE.sh instead of this host's site file")
     preflight.set_defaults(action=_preflight, usage=preflight)
 
 
@@ -39,10 +39,10 @@ def _preflight(options: argparse.Namespace) -> int:
     if (options.source is None) == (options.script is None):
         options.usage.error("expected a CONFIG, a RUN, a STUDY, or --script FILE")
     if options.script:
-        from launch.lint.lint import examine
+        from launch.lint.lint import print_findings
         from launch.lint.script import read_script
 
-        return examine(read_script(options.script))
+        return print_findings(read_script(options.script))
     from launch.preflight.command import preflight
 
     return preflight(options.source, options.overrides, site_name=options.site)
@@ -51,14 +51,14 @@ def _preflight(options: argparse.Namespace) -> int:
 def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="measure how the cluster behaves by short jobs, and write a site file",
+        help="measure how the cluster behaves with short jobs, and write a site file",
         epilog="example: python -m launch doctor --partition gpu",
     )
-    doctor.add_argument("--site", metavar="NAME", help="of the site file; else the cluster's name")
-    doctor.add_argument("--partition", help="where the jobs run; else the default one")
-    doctor.add_argument("--account", help="that the jobs are of, where a site wants one")
+    doctor.add_argument("--site", metavar="NAME", help="name of the site file; the cluster's name")
+    doctor.add_argument("--partition", help="partition of the jobs; the default partition")
+    doctor.add_argument("--account", help="account of the jobs, if the site requires one")
     doctor.add_argument(
-        "--quick", action="store_true", help="without the time limit: 5 s, not 3 min"
+        "--quick", action="store_true", help="skip the time limit: 5 s instead of 3 min"
     )
     doctor.add_argument("--force", action="store_true", help="overwrite the site file")
     doctor.add_argument(
@@ -85,17 +85,17 @@ def _doctor(options: argparse.Namespace) -> int:
 def _add_why(commands: Commands) -> None:
     why = commands.add_parser(
         "why",
-        help="what ended a run: the root of it, the evidence, what to type next",
+        help="find the root cause of a run's end, the evidence, and what to type next",
         epilog="example: python -m launch why logs/RUN",
     )
-    why.add_argument("name", metavar="RUN|JOB", help="a run's folder, or a job's id")
+    why.add_argument("name", metavar="RUN|JOB", help="a run's folder, or a job id")
     why.add_argument(
         "--json",
         dest="form",
         action="store_const",
         const="json",
         default="text",
-        help="a list of verdicts, one per attempt, on stdout",
+        help="a list with one diagnosis per attempt on stdout",
     )
     why.set_defaults(action=_why)
 

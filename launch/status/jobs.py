@@ -1,45 +1,51 @@
-"""What the launcher leaves in a run, or in a study: the text of each job submitted, by its id."""
+"""Know which jobs were submitted and started for a run.
+
+The launcher keeps the text of each batch script in `jobs/ID.sbatch` of the run or of the study.
+"""
 
 import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from configs.disk import replace_file
 from configs.run.folder import RunFolder
 from configs.run.study_folder import StudyFolder, study_of
 
 
-def folder(run: RunFolder) -> Path:
-    """Where the texts are."""
+def scripts_folder(run: RunFolder) -> Path:
+    """Return the folder of a run's batch scripts."""
     return run.path / "jobs"
 
 
-def keep_text(run: RunFolder, job: str, text: str) -> None:
+def save_script(run: RunFolder, job: str, text: str) -> None:
     """Keep the batch script of a job."""
-    folder(run).mkdir(exist_ok=True)
-    replace_file(folder(run) / f"{job}.sbatch", text)
+    scripts_folder(run).mkdir(exist_ok=True)
+    replace_file(scripts_folder(run) / f"{job}.sbatch", text)
 
 
-def keep_array(study: StudyFolder, job: str, text: str, *, first: int, rows: Sequence[int]) -> None:
-    """Keep the batch script of an array, whose task 0 is row `first`, and its rows."""
+def save_array(study: StudyFolder, job: str, text: str, *, first: int, rows: Sequence[int]) -> None:
+    """Keep the batch script of an array and its rows; its task 0 is row `first`."""
     replace_file(study.jobs / f"{job}.sbatch", text)
     replace_file(study.jobs / f"{job}.json", json.dumps({"first": first, "rows": [*rows]}) + "\n")
 
 
 def submitted_job(run: RunFolder) -> str | None:
-    """The job submitted last, as `7` or `7_3`; it may not have begun."""
-    texts = {file.stem: file.stat().st_mtime_ns for file in folder(run).glob("*.sbatch")}
+    """Return the job submitted last, as `7` or `7_3`; it may not have started."""
+    submitted = {
+        file.stem: file.stat().st_mtime_ns for file in scripts_folder(run).glob("*.sbatch")
+    }
     study = study_of(run.path)
     if study is not None and study.jobs.is_dir():
         stamps = (study.jobs.stat().st_mtime_ns, study.cells_file.stat().st_mtime_ns)
-        texts |= _tasks(study, stamps).get(run.name, {})
-    return max(texts, key=lambda job: texts[job], default=None)
+        submitted |= _tasks(study, stamps).get(run.name, {})
+    return max(submitted, key=lambda job: submitted[job], default=None)
 
 
 @lru_cache(maxsize=8)
 def _tasks(study: StudyFolder, stamps: tuple[int, int]) -> dict[str, dict[str, int]]:
-    """By cell, the tasks submitted for it and when; `stamps` tell when to look again."""
+    """Return the submission time of each task, by cell; `stamps` invalidate the cache."""
     names = [row.cell for row in study.rows()]
     tasks: dict[str, dict[str, int]] = {}
     for file in study.jobs.glob("*.json"):
@@ -50,10 +56,15 @@ def _tasks(study: StudyFolder, stamps: tuple[int, int]) -> dict[str, dict[str, i
     return tasks
 
 
-def begun_job(run: RunFolder) -> str | None:
-    """The job of the newest attempt, as the attempt itself noted it: `7`, or `7_3` of an array."""
+def started_job(run: RunFolder) -> str | None:
+    """Return the job of the newest attempt, as `7` or `7_3`."""
     attempts = run.manifest().get("attempts", [])
-    slurm = (attempts[-1].get("slurm") or {}) if attempts else {}
+    return job_of_attempt(attempts[-1]) if attempts else None
+
+
+def job_of_attempt(entry: dict[str, Any]) -> str | None:
+    """Return the job in an attempt's entry of the manifest, as `7` or `7_3`."""
+    slurm = entry.get("slurm") or {}
     if "array_job" in slurm and "array_task" in slurm:
         return f"{slurm['array_job']}_{slurm['array_task']}"
     job = slurm.get("job")
