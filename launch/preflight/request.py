@@ -100,7 +100,7 @@ def _model(subject: Subject) -> Iterator[CheckResult]:
         folder = str(infer_spec(subject.config).folder)
     else:
         return
-    yield passed("model", f"{folder} has every file of a Flux: a node downloads nothing")
+    yield passed("model", f"{folder} has every file of a Flux: a node fetches nothing")
 
 
 def cluster(subject: Subject) -> Iterator[CheckResult]:

@@ -43,11 +43,11 @@ class Clinic:
             cwd=self.root, env=self.environment, check=check, timeout=300,
         )  # fmt: skip
 
-    def answers(self, *words: str) -> dict[str, str]:
-        """The table, by what was asked."""
+    def measure(self, *words: str) -> dict[str, str]:
+        """Return the values in the table by property."""
         table = self.launch("doctor", *words).stdout.splitlines()
-        answer, means = table[0].index("answer"), table[0].index("means")
-        return {line[:answer].strip(): line[answer:means].strip() for line in table[1:]}
+        value, meaning = table[0].index("value"), table[0].index("meaning")
+        return {line[:value].strip(): line[value:meaning].strip() for line in table[1:]}
 
 
 def copied(folder: Path) -> Path:
@@ -72,7 +72,7 @@ def strict(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
-    found = clinic.answers("--quick")
+    found = clinic.measure("--quick")
     assert found["KillWait"] == "5 s"
     assert found["requeue by default"] == "yes"
     assert found["requeue"] == "allowed"
@@ -90,7 +90,7 @@ def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
 
 def test_another_cluster_gets_other_answers(strict: Cluster, tmp_path: Path) -> None:
     clinic = Clinic(root=copied(tmp_path / "tree"), cluster=strict)
-    found = clinic.answers("--quick")
+    found = clinic.measure("--quick")
     assert found["KillWait"] == "12 s"
     assert found["GraceTime of gpu"] == "45 s"
     assert found["preemption in gpu"] == "REQUEUE"
@@ -146,7 +146,7 @@ def test_the_time_limit_is_measured(
     request: pytest.FixtureRequest, tmp_path: Path, lines: tuple[str, ...], kill_wait: int
 ) -> None:
     cluster = request.getfixturevalue("strict" if lines else "cluster")
-    found = Clinic(root=copied(tmp_path / "tree"), cluster=cluster).answers()
+    found = Clinic(root=copied(tmp_path / "tree"), cluster=cluster).measure()
     # Slurm looks every 30 s, from 30 s before the lead that was asked for on.
     lead = int(found["--signal=B:USR1@40"].split()[0])
     assert 39 <= lead <= 71

@@ -253,7 +253,7 @@ def test_a_cancelled_run_saves_and_is_not_requeued(story: Story, cluster: Cluste
 
 
 def test_a_second_job_for_a_running_run_is_refused(story: Story) -> None:
-    assert f"its job {story.jobs[0]} is RUNNING; wait for its end" in story.refused
+    assert f"its job {story.jobs[0]} is RUNNING; wait until it ends" in story.refused
 
 
 def test_a_stopped_run_is_resumed_as_a_new_job_where_it_was(story: Story) -> None:

@@ -121,7 +121,7 @@ def test_a_stop_file(jobs: Jobs, why: Why) -> None:
     jobs.cluster.wait(job)
     found = why(run.path)
     assert found["cause"] == "stop file"
-    assert f"{run.stop_file}: is there" in found["evidence"]
+    assert f"{run.stop_file}: exists" in found["evidence"]
 
 
 @pytest.mark.long
@@ -135,7 +135,7 @@ def test_preemption(jobs: Jobs, why: Why) -> None:
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=90)
     found = why(run.path, attempt=0)
     assert found["cause"] == "preemption"
-    assert "partition preempt makes way for others" in evidence(found)
+    assert "partition preempt is preemptable" in evidence(found)
 
 
 @pytest.mark.long
@@ -299,4 +299,4 @@ def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
 def test_a_job_that_nobody_knows(jobs: Jobs) -> None:
     asked = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
     assert asked.returncode == 2
-    assert "Slurm knows nothing of it" in asked.stderr
+    assert "unknown to Slurm" in asked.stderr

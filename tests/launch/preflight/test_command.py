@@ -111,7 +111,7 @@ def test_a_broken_site_fails(
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("VENV", str(tmp_path))
     out = launch("preflight", DIGITS)[1]
-    assert f"fail  virtualenv    no virtualenv in {tmp_path}; create it with env/create.sh" in out
+    assert f"fail  virtualenv    no virtualenv in {tmp_path}; make it with env/create.sh" in out
 
 
 def test_a_virtualenv_without_torch_fails(
@@ -208,7 +208,7 @@ def test_the_lead_is_held_against_measured_saves(site: Path) -> None:
     assert "--signal=B:USR1@245" in line.fix
     other = only([*signal_lead.lead(of("model.depth=2"), SMALL)])
     assert other.level == "pass"
-    assert "no run of this model is in LOGS" in other.said
+    assert "no run of this model is in LOGS" in other.message
 
 
 def test_a_save_that_is_estimated_too_long_is_a_warning() -> None:

@@ -69,8 +69,8 @@ def test_a_refusal_by_sbatch_itself_leaves_nothing(launch, command, site: Path) 
     [
         (["resources.hours=49"], "partition gpu allows 48:00:00, not 49:00:00: lower "
          "resources.hours, or use a partition that allows it: long"),
-        (["resources.nodes=4"], "partition gpu allows 2 nodes per job, not 4: lower resources.nodes, "
-         "or use a partition that allows it: long"),
+        (["resources.nodes=4"], "partition gpu allows 2 nodes per job, not 4: lower "
+         "resources.nodes, or use a partition that allows it: long"),
         (["resources.nodes=16"], "partition gpu allows 2 nodes per job, not 16: lower "
          "resources.nodes"),
         (["--partition=night"], "no partition night; available: gpu, long"),

@@ -129,7 +129,7 @@ def test_the_git_of_a_hook_does_not_mislead_it(
 def test_a_data_set_in_the_tree_is_refused_by_name(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MOST_BYTES", 1000)
+    monkeypatch.setattr(snapshot, "MAX_BYTES", 1000)
     (repository / "images.bin").write_bytes(bytes(2000))
     with pytest.raises(ConfigError, match=r"'images\.bin'; name what is not code in \.gitignore"):
         read_tree(repository)

@@ -156,7 +156,7 @@ def test_the_rank_that_others_waited_for_is_named(run: RunFolder, why: Why) -> N
         says(run, f"ranks/arrivals-{rank:05d}.jsonl", line, "torn {")
     found = why()
     assert found["cause"] == "hang"
-    assert found["first_failure"] == "rank 2, last seen at step 39 ; others reached 40"
+    assert found["first_failure"] == "rank 2, last seen at step 39; others reached 40"
 
 
 def test_the_rank_that_the_watch_found_is_named(run: RunFolder, why: Why) -> None:
