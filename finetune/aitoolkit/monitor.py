@@ -19,7 +19,7 @@ from train.engine.metrics import MetricsLogger, log
 from train.engine.stop import StopRequest
 
 POLL_S = 0.1
-# The time to leave once nothing is left to save; a start that loads a model may take longer.
+# The time to leave once nothing is left to save. Loading a model takes longer and is killed.
 LEAVE_S = 30.0
 _TAIL_LINES = 40
 # A hang is a step that takes five times the mean, which is known after two steps.

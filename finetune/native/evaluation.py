@@ -17,6 +17,7 @@ from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, ImageSpec, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
+from train.engine.checkpoint_files import step_name
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
 from train.engine.ema import EMA
 
@@ -193,7 +194,7 @@ class LoraEvaluator:
         return self.context.attempt.config
 
     def _row_file(self, step: int) -> Path:
-        return self.context.attempt.run.samples / f"step-{step:09d}.png"
+        return self.context.attempt.run.samples / f"{step_name(step)}.png"
 
     def _is_due(self, step: int, *every: int | None) -> bool:
         """Return whether a step is the first, the last, or a multiple of one of `every`."""

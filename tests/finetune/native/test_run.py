@@ -271,29 +271,3 @@ def test_samples_that_a_killed_attempt_left_out_are_made_by_the_next(
     found = Image.open(copy.prompt_sample(1, 40))
     assert found.tobytes() == Image.open(io.BytesIO(expected)).tobytes()
     assert events(copy)[-3:] == ["started", "evaluated", "done"]
-
-
-def test_infer_makes_the_images_that_training_made_at_that_step(
-    trained: RunFolder, train_lora: TrainLora
-) -> None:
-    run = run_attempt(trained.path, ["step=20"], kind="infer")
-    for prompt in range(2):
-        image = Image.open(run.samples / f"prompt-{prompt:02d}" / "image-0000.png")
-        assert image.tobytes() == Image.open(trained.prompt_sample(prompt, 20)).tobytes()
-
-
-def test_infer_times_each_image_and_the_warm_up_apart(
-    trained: RunFolder, train_lora: TrainLora
-) -> None:
-    changes = ["images=2", "warmup=1", 'prompts=["[trigger] at home"]', "lora_scale=0"]
-    run = run_attempt(trained.path, changes, kind="infer")
-    records = list(run.records())
-    assert [record["image_s"] > 0 for record in records if "image_s" in record] == [True, True]
-    assert [record["seed"] for record in records if "image_s" in record] == [42, 43]
-    (first,) = [record for record in records if "first_image_s" in record]
-    assert first["step"] == 0
-    last = records[-1]
-    assert last["event"] == "done"
-    assert all(last[f"{name}_s"] >= 0 for name in ("load", "quantise", "text", "warmup", "sample"))
-    metadata = Image.open(run.samples / "prompt-00" / "image-0001.png").text  # type: ignore[attr-defined]
-    assert metadata["prompt"] == "tiny subject at home"
