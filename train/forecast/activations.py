@@ -1,8 +1,8 @@
-"""What autograd keeps of a DiT's forward pass, in bytes; imports no torch.
+"""The bytes that autograd keeps of the forward pass of a DiT, without torch.
 
-Source: the tensors that the operations of `train/model` save, read one by one; tests count the
-storages that torch saves and hold these sums to theirs. Under autocast on a GPU the layer norms
-and the RMS norms of heads read and write float32, and so do sums in which a float32 takes part.
+Source: the tensors that the operations of `train/model` save, read one by one. Tests compare these
+sums with the storages that torch saves. Under autocast on a GPU, layer norms and the RMS norms of
+heads read and write float32, and so do sums with a float32 operand.
 """
 
 from dataclasses import dataclass
@@ -15,67 +15,64 @@ SIZES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class SavedBytes:
-    """Bytes that are kept until the backward pass has used them, and those of its own.
-
-    `image` grows with the micro batch, `once` does not.
-    """
+    """Bytes kept for the backward pass: `image` per image of the micro batch, `once` in total."""
 
     image: float
     once: float = 0.0
 
 
 def residual_size(config: Pretrain) -> int:
-    """Bytes of a number in the stream of tokens: float32 where something float32 is added to it."""
+    """Return the bytes per number of the residual stream, float32 if a float32 is added to it."""
     model = config.model
     widened = model.positions == "sincos" or model.conditioning == "in_context"
     return 4 if widened else SIZES[config.train.precision]
 
 
 def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
-    """What one block saves that is neither recomputed nor compiled, without its weights."""
+    """Return what one block saves if it is neither recomputed nor compiled, without its weights."""
     model, e, r = config.model, SIZES[config.train.precision], residual_size(config)
     d, adaln = model.width, model.conditioning == "adaln"
     mlp = {"gelu": 2, "swiglu": 4}[model.mlp] * e * mlp_hidden(config) / tensor
     if model.mlp == "swiglu" and e < 4:
-        mlp += e * d  # two linear layers read what is float32: each has a copy
-    # Of each half: what the norm reads, its mean and spread, what the linear layer reads, and
-    # for adaLN also what is scaled and what is gated.
+        mlp += e * d  # two linear layers read the same float32 input: each makes a copy
+    # Each half saves the input of the norm, its mean and inverse deviation, the input of the linear
+    # layer, and for adaLN also the inputs of the scale and of the gate.
     half = 4 * d + 8 + e * d + (4 * d + r * d) * adaln
     token = 2 * half + _attention(config) / tensor + mlp
     once = 0.0
     if model.positions == "rope" and e < 4 and not model.qk_norm:
-        once = 4 * e * tokens(config) * (d // model.heads)  # the table, cast for q and for k
+        once = 4 * e * tokens(config) * (d // model.heads)  # the RoPE table, cast for q and for k
     return SavedBytes(image=tokens(config) * token + _condition(config) * adaln, once=once)
 
 
 def _attention(config: Pretrain) -> int:
-    """Bytes per token that attention saves between its two linear layers."""
+    """Return the bytes per token that attention saves between its two linear layers."""
     model, e = config.model, SIZES[config.train.precision]
-    kept = 4 * e * model.width + 4 * model.heads  # q, k, v and the result; the log of the sums
+    kept = 4 * e * model.width + 4 * model.heads  # q, k, v, the output; the log-sum-exp
     if model.qk_norm:
         kept += 8 * model.heads
-        # In lower precision q and k are widened for the norm, and the result, laid out as they
-        # are, is copied for the layer after it.
+        # In lower precision q and k are cast to float32 for the norm, and its output, which has
+        # their strides, is copied for the next operation.
         kept += (8 + e) * model.width * (e < 4)
     if model.qk_norm or model.positions == "rope":
-        kept += 2 * e * model.width  # q and k are no longer views of what the layer gave
+        kept += 2 * e * model.width  # q and k are no longer views of the qkv output
     return kept
 
 
 def _condition(config: Pretrain) -> int:
-    """Bytes per image that the modulation of a block saves: both scales, and its gates."""
+    """Return the bytes per image that the modulation of a block saves: both scales and gates."""
     d, e = config.model.width, SIZES[config.train.precision]
     gates = 8 * d if residual_size(config) > e else 6 * e * d
     return 8 * d + gates
 
 
 def checkpoint_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
-    """What a block keeps of which all is computed again: the tokens that it begins with."""
+    """Return what a fully recomputed block keeps: its input tokens."""
     return SavedBytes(image=tokens(config) * residual_size(config) * config.model.width)
 
 
 def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
-    """What a block keeps of which all but matrix products and attention is computed again."""
+    """Return what a block keeps if all but matrix products and attention is recomputed."""
     model, e = config.model, SIZES[config.train.precision]
     d, hidden = model.width, mlp_hidden(config) * (1 + (model.mlp == "swiglu"))
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
@@ -86,44 +83,44 @@ def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
 
 
 def edges_kept(config: Pretrain) -> SavedBytes:
-    """What is saved before and after the blocks, and the batch itself."""
+    """Return what is saved before and after the blocks, and the batch itself."""
     model, data, e = config.model, config.data, SIZES[config.train.precision]
     d, patches = model.width, (data.size // model.patch) ** 2
     pixels = 4 * data.channels * data.size**2
     adaln = model.conditioning == "adaln"
     time = e * (256 + 3 * d) + 4 * d + 8 + 4 * d * adaln
-    # The image, its noise, the patches that the first layer reads, and the error.
+    # The image, its noise and the error in float32, and the patches that the first layer reads.
     return SavedBytes(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
 
 
 def _last_norm(config: Pretrain) -> int:
-    """Bytes per token that are saved between the blocks and the last layer."""
+    """Return the bytes per token that are saved between the blocks and the last layer."""
     d, e = config.model.width, SIZES[config.train.precision]
     return 4 * d + 8 + e * d + 4 * d * (config.model.conditioning == "adaln")
 
 
 def edges_work(config: Pretrain) -> float:
-    """Bytes per image that the backward pass of the last norm holds beside all that is saved.
+    """Return the bytes per image that the backward pass of the last norm adds to what is saved.
 
-    The gradients of what it gave and read in float32, and for adaLN their product.
+    The gradients of its output and input in float32, and for adaLN their product.
     """
     d, e = config.model.width, SIZES[config.train.precision]
     return tokens(config) * d * (8 + e + 4 * (config.model.conditioning == "adaln"))
 
 
 def block_work(config: Pretrain, *, tensor: int = 1) -> float:
-    """Bytes per image that the backward pass of a recomputed block holds beside what is saved.
+    """Return the bytes per image that the backward pass of a recomputed block adds.
 
-    The gradient of the hidden layer, less what was freed behind the blocks.
+    The gradient of the hidden layer, less the memory already freed after the blocks.
     """
     hidden = SIZES[config.train.precision] * mlp_hidden(config) / tensor
     return tokens(config) * (hidden + 4 * config.model.width - _last_norm(config))
 
 
 def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
-    """What one compiled block saves: what costs more than passing over memory to compute again.
+    """Return what a compiled block saves: all that is costlier to recompute than to read.
 
-    Source: the cut that the partitioner of torch.compile makes through our blocks.
+    Source: the cut that the partitioner of torch.compile makes through these blocks.
     """
     model, e = config.model, SIZES[config.train.precision]
     d, adaln = model.width, model.conditioning == "adaln"

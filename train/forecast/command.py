@@ -1,7 +1,7 @@
-"""Say what a run will need and do on which GPU, before it is queued.
+"""Forecast the memory and the speed of a run on each GPU, before it is queued.
 
-Memory of one rank by kind, the largest micro batch that fits, images per second by the roofline,
-and where a config does not fit, what would make it fit.
+Prints the memory of one rank by kind, the largest micro batch that fits and the images per second
+of a roofline model. If a config does not fit, it prints the keys that would make it fit.
 
 Example: python -m train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
 """
@@ -10,39 +10,41 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import divide
 from configs.errors import ConfigError
-from train.forecast.estimate import Forecast, forecast
+from train.forecast.estimate import forecast
+from train.forecast.memory import GIB
 from train.forecast.query import ForecastQuery, make_query, read_queries
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out the command; 0 where every cell fits on one of its GPUs, 1 where one does not."""
+    """Carry out the command. Return 0 if every config fits on at least one of its GPUs, else 1."""
     options = _parser().parse_args(arguments)
-    said, good = [], True
-    for cell in _cells(options):
+    forecasts, all_fit = [], True
+    for query in _queries(options):
         try:
-            if isinstance(cell, ConfigError):
-                raise cell
-            found = _forecast(cell, exact=options.exact)
+            if isinstance(query, ConfigError):
+                raise query
+            found = _forecast(query, exact=options.exact)
         except ConfigError as error:
             if not options.cells:
                 raise
-            said.append({"error": str(error)})
+            forecasts.append({"error": str(error)})
             print(error, file=sys.stderr)
-            good = False
+            all_fit = False
             continue
-        good &= any(outlook["fits"] for outlook in found["gpus"].values())
-        said.append(found)
+        all_fit &= any(estimate["fits"] for estimate in found["gpus"].values())
+        forecasts.append(found)
         if not options.json:
             print(_text(found))
     if options.json:
-        alone = len(said) == 1 and not options.cells
-        print(json.dumps(said[0] if alone else said, indent=1))
-    return 0 if good else 1
+        is_single = len(forecasts) == 1 and not options.cells
+        print(json.dumps(forecasts[0] if is_single else forecasts, indent=1))
+    return 0 if all_fit else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,16 +54,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "configs", nargs="*", metavar="CONFIG", help="YAML files, and key=value for all of them"
+        "configs", nargs="*", metavar="CONFIG", help="YAML files, then key=value for all of them"
     )
-    parser.add_argument("--cells", type=Path, metavar="FILE", help="JSON lines, a cell each")
-    parser.add_argument("--gpu", help="GPUs of configs/gpus.yaml, such as a40,a100")
-    parser.add_argument("--nodes", type=_positive, help="nodes; else the config's")
-    parser.add_argument("--gpus-per-node", type=_positive, help="GPUs per node; else the config's")
+    parser.add_argument("--cells", type=Path, metavar="FILE", help="JSON lines, one cell per line")
+    parser.add_argument("--gpu", help="names from configs/gpus.yaml, for example a40,a100")
     parser.add_argument(
-        "--exact", action="store_true", help="count on tensors without data too (10-30 s)"
+        "--nodes", type=_positive, help="number of nodes (default: from the config)"
     )
-    parser.add_argument("--json", action="store_true", help="for machines; a list for several")
+    parser.add_argument("--gpus-per-node", type=_positive, help="default: from the config")
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="also count the memory in a dry run on fake tensors (10-30 s)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON; a list for several configs"
+    )
     return parser
 
 
@@ -71,7 +79,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _cells(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigError]:
+def _queries(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigError]:
     overrides = [word for word in options.configs if "=" in word]
     paths = [Path(word) for word in options.configs if "=" not in word]
     if bool(paths) == bool(options.cells):
@@ -88,21 +96,21 @@ def _cells(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigError]
         )
 
 
-def _forecast(cell: ForecastQuery, *, exact: bool) -> dict[str, Any]:
-    """The forecast as plain values; counted ones stand in each GPU's `exact_gib`."""
+def _forecast(query: ForecastQuery, *, exact: bool) -> dict[str, Any]:
+    """Return the forecast as plain values; `exact` adds the dry run as `exact_gib` of each GPU."""
     if not exact:
-        return forecast(cell).to_json()
-    # Imported where wanted: torch takes seconds.
-    from train.forecast import counted
+        return forecast(query).to_json()
+    # Imported here: torch takes seconds to import.
+    from train.forecast.dry_run import dry_run, forecast_unet
 
-    is_dit = cell.config.model.family == "dit"
-    found: Forecast = forecast(cell) if is_dit else counted.forecast_unet(cell)
-    plain, counts = found.to_json(), {}
-    for name, outlook in found.gpus.items():
-        layout = counted.division_of(divide(cell.config, world=cell.world), outlook)
-        if layout not in counts:
-            counts[layout] = counted.counted_gib(cell.config, layout)
-        plain["gpus"][name]["exact_gib"] = counts[layout]
+    found = forecast(query) if query.config.model.family == "dit" else forecast_unet(query)
+    plain, runs = found.to_json(), {}
+    for name, estimate in found.gpus.items():
+        layout = divide(query.config, world=query.world, tuned=estimate.micro_batch)
+        if layout not in runs:
+            memory = asdict(dry_run(query.config, layout))
+            runs[layout] = {kind: size / GIB for kind, size in memory.items()}
+        plain["gpus"][name]["exact_gib"] = runs[layout]
     return plain
 
 
@@ -118,11 +126,11 @@ def _text(found: dict[str, Any]) -> str:
 
 def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
     kinds = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["gib"].items() if size)
-    known = name if gpu["type"] == name else f"{name} ({gpu['type']})"
-    head = f"  {known}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
+    label = name if gpu["type"] == name else f"{name} ({gpu['type']})"
+    head = f"  {label}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
     if gpu["fits"]:
         rate = float(f"{gpu['images_per_s']:.2g}")
-        verdict = f"fits: about {rate:,g} images/s, communication not counted"
+        verdict = f"fits: about {rate:,g} images/s, without communication"
     else:
         verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['fix']}"
     lines = [
@@ -131,6 +139,6 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         f"    GiB  {kinds}",
     ]
     if "exact_gib" in gpu:
-        counted = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items())
-        lines.append(f"    counted  {counted}")
+        exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items())
+        lines.append(f"    GiB in a dry run  {exact}")
     return "\n".join(lines)

@@ -1,8 +1,7 @@
-"""The memory of a rank, counted by carrying out a training step on tensors without data.
+"""Count the memory of a rank by running training steps on fake tensors, which hold no data.
 
-The network, its layout, the optimizer and the average are those that a run would have, on a
-process group that sends nothing; no GPU is needed. The step runs as it would eagerly: what
-`train.compile` saves is not seen.
+Network, layout, optimizer and EMA are those of a run, on a process group that sends nothing. No
+GPU is needed. The steps run eagerly: the memory that `train.compile` saves is not included.
 """
 
 import contextlib
@@ -24,9 +23,13 @@ from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA, batch_decay
-from train.forecast.fake_gpu import gpu_arithmetic, gpu_kernels
+from train.forecast.estimate import Forecast, estimate_gpu
+from train.forecast.fake_gpu import gpu_autocast, gpu_kernels
+from train.forecast.memory import Memory, overhead
 from train.forecast.memory_tracker import StorageTracker
-from train.model.parallelize import DTYPES, is_sharded, parallelize
+from train.forecast.query import ForecastQuery
+from train.model.build import build_network, network_macs
+from train.model.parallelize import autocast, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
 from train.weights.init import initial_network
 
@@ -35,7 +38,10 @@ _DEVICE = torch.device("cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class DryRunMemory:
-    """Bytes on one rank: what stays between steps, what the forward pass keeps, and the most."""
+    """Bytes on one rank, by kind, and their peak over a step.
+
+    `activations` are kept from the forward to the backward pass; `average` is the EMA.
+    """
 
     parameters: int
     gradients: int
@@ -45,109 +51,155 @@ class DryRunMemory:
     peak: int
 
 
-def count_memory(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
-    """The memory of rank 0 of `layout`, from the second step of a run on."""
+def dry_run(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
+    """Return the memory of rank 0 of `layout` from the second step of a run on."""
     train = config.train.model_copy(update={"compile": False})
     model = config.model.model_copy(update={"init_from": None})
     config = config.model_copy(update={"train": train, "model": model})
     with (
-        _ranks(layout) as mesh,
+        _fake_ranks(layout) as mesh,
         FakeTensorMode(allow_non_fake_inputs=True),
         StorageTracker() as storages,
-        gpu_arithmetic(),
+        gpu_autocast(),
         gpu_kernels(mesh),
     ):
-        return _steps(config, layout, storages)
+        return _two_steps(config, layout, storages)
 
 
-def _steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> DryRunMemory:
+def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> DryRunMemory:
     network = initial_network(config, layout, resumes=is_sharded(layout))
-    model = _laid_out(network, config, layout)
+    model = _parallelized(network, config, layout)
     parameters = storages.held
-    average = EMA(network, decay=batch_decay(config.train), warmup=False)
+    ema = EMA(network, decay=batch_decay(config.train), warmup=False)
     averaged = storages.held - parameters
     optimizer = make_optimizer(network, config.optimizer)
-    step = _Step(config, layout, network, model, storages)
-    step.run()
+    objective = DiffusionObjective(config, _DEVICE)
+    _, first_gradients = _forward_backward(config, layout, model, objective, storages)
     held = storages.held
     optimizer.step()
     states = storages.held - held
-    average.update(1)
+    ema.update(1)
     optimizer.zero_grad(set_to_none=True)
     if layout.world > 1 and not is_sharded(layout):
-        # The buckets of DDP, which gradients are views of, stay between steps.
+        # DDP keeps its buckets between steps, and gradients are views of them.
         for parameter in network.parameters():
             parameter.grad = torch.zeros_like(parameter)
     storages.peak = storages.held
-    step.run()
+    activations, gradients = _forward_backward(config, layout, model, objective, storages)
     optimizer.step()
-    average.update(2)
+    ema.update(2)
     return DryRunMemory(
         parameters=parameters,
-        gradients=step.gradients,
+        gradients=max(first_gradients, gradients),
         optimizer=states,
         average=averaged,
-        activations=step.activations,
+        activations=activations,
         peak=storages.peak,
     )
 
 
-class _Step:
-    """Forward and backward passes as the training loop does them."""
+def _forward_backward(
+    config: Pretrain,
+    layout: BatchLayout,
+    model: nn.Module,
+    objective: DiffusionObjective,
+    storages: StorageTracker,
+) -> tuple[int, int]:
+    """Compute the gradients of a step; return the bytes of activations and of gradients.
 
-    def __init__(
-        self,
-        config: Pretrain,
-        layout: BatchLayout,
-        network: nn.Module,
-        model: nn.Module,
-        storages: StorageTracker,
-    ) -> None:
-        self._config, self._layout, self._storages = config, layout, storages
-        self._network, self._model = network, model
-        self._objective = DiffusionObjective(config, _DEVICE)
-        self.activations = self.gradients = 0
-
-    def run(self) -> None:
-        """Gradients of all the microbatches of a step; two of them stand for any number."""
-        data, micro = self._config.data, self._layout.micro_batch
-        image = torch.zeros(micro, data.channels, data.size, data.size)
-        noise, label = torch.zeros_like(image), torch.zeros(micro, dtype=torch.long)
-        before = self._storages.held
-        for number in range(min(self._layout.accumulation, 2)):
-            last = number == min(self._layout.accumulation, 2) - 1
-            if isinstance(self._model, FSDPModule):
-                self._model.set_requires_gradient_sync(last)
-            held = self._storages.held
-            with self._autocast():
-                losses = self._objective.losses(self._model, image, noise, label.float(), label)
-            self.activations = self._storages.held - held
-            losses.sum().backward()
-            del losses
-        self.gradients = max(self.gradients, self._storages.held - before)
-
-    def _autocast(self) -> torch.autocast:
-        dtype = DTYPES[self._config.train.precision]
-        lower = dtype is not torch.float32
-        # A CPU has no float16 of its own here; bfloat16 takes the same room.
-        return torch.autocast("cpu", torch.bfloat16, enabled=lower)
+    Two microbatches stand for any larger number.
+    """
+    data, images = config.data, layout.micro_batch
+    # The CPU has no float16 autocast here; bfloat16 takes the same memory.
+    precision = "fp32" if config.train.precision == "fp32" else "bf16"
+    image = torch.zeros(images, data.channels, data.size, data.size)
+    noise, label = torch.zeros_like(image), torch.zeros(images, dtype=torch.long)
+    before, activations = storages.held, 0
+    microbatches = min(layout.accumulation, 2)
+    for number in range(microbatches):
+        if isinstance(model, FSDPModule):
+            model.set_requires_gradient_sync(number == microbatches - 1)
+        held = storages.held
+        with autocast(precision, _DEVICE):
+            losses = objective.losses(model, image, noise, label.float(), label)
+        activations = storages.held - held
+        losses.sum().backward()
+        del losses
+    return activations, storages.held - before
 
 
-def _laid_out(network: nn.Module, config: Pretrain, layout: BatchLayout) -> nn.Module:
-    alone = dataclasses.replace(layout, replicate=1)
+def _parallelized(network: nn.Module, config: Pretrain, layout: BatchLayout) -> nn.Module:
     ranks = Ranks(rank=0, world=layout.world, local_rank=0, local_world=1, device=_DEVICE)
     if is_sharded(layout):
         return parallelize(network, config, layout=layout, ranks=ranks)
-    # It is on its device, and torch cannot move parameters without data.
+    # The network is on its device already, and torch cannot move fake parameters.
+    alone = dataclasses.replace(layout, replicate=1)
     with mock.patch("train.model.parallelize._materialise"):
         return parallelize(network, config, layout=alone, ranks=ranks)
 
 
 @contextlib.contextmanager
-def _ranks(layout: BatchLayout) -> Iterator[DeviceMesh | None]:
-    """A process group of the world's size that sends nothing, and the mesh over it."""
+def _fake_ranks(layout: BatchLayout) -> Iterator[DeviceMesh | None]:
+    """Provide a process group of `layout.world` ranks that sends nothing, and its mesh."""
     dist.init_process_group("fake", rank=0, world_size=layout.world, store=FakeStore())
     try:
         yield make_mesh(layout, _DEVICE) if layout.world > 1 else None
     finally:
         dist.destroy_process_group()
+
+
+def forecast_unet(query: ForecastQuery) -> Forecast:
+    """Return the forecast for a U-Net, whose memory has no closed form, by dry runs."""
+    macs = network_macs(query.config)
+    with torch.device("meta"):
+        network = build_network(query.config)
+    interpolation = _UNetMemory()
+    return Forecast(
+        config=query.source,
+        world=query.world,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        macs=macs,
+        gpus={
+            name: estimate_gpu(query, gpu, macs=macs, memory_of=interpolation.memory)
+            for name, gpu in query.gpus.items()
+        },
+    )
+
+
+class _UNetMemory:
+    """Memory as a linear function of the micro batch, from dry runs of 4 and 8 images.
+
+    Micro batches below 4 have a dry run of their own.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[int, bool], DryRunMemory] = {}
+
+    def memory(self, config: Pretrain, layout: BatchLayout) -> Memory:
+        """Return the memory of one rank, like `dit_memory`."""
+        images = layout.micro_batch
+        if images < 4:
+            return _as_memory(self._run(config, layout, images), layout)
+        few, many = (self._run(config, layout, size) for size in (4, 8))
+        along = (images - 4) / 4
+        peak = few.peak + along * (many.peak - few.peak)
+        kept = few.activations + along * (many.activations - few.activations)
+        found = dataclasses.replace(many, peak=round(peak), activations=round(kept))
+        return _as_memory(found, layout)
+
+    def _run(self, config: Pretrain, layout: BatchLayout, images: int) -> DryRunMemory:
+        key = images, layout.accumulation > 1
+        if key not in self._runs:
+            smaller = dataclasses.replace(layout, micro_batch=images)
+            self._runs[key] = dry_run(config, smaller)
+        return self._runs[key]
+
+
+def _as_memory(found: DryRunMemory, layout: BatchLayout) -> Memory:
+    return Memory(
+        **dataclasses.asdict(found),
+        gathered=0.0,
+        cast=0.0,
+        work=0.0,
+        overhead=overhead(layout, peak=found.peak),
+    )

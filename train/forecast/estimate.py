@@ -1,5 +1,6 @@
-"""What a cell can expect of each GPU: its memory, the largest micro batch, images/s, a verdict."""
+"""Estimate memory, the largest micro batch and images per second on each GPU, and what fits."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,10 +20,10 @@ MemoryOf = Callable[[Pretrain, BatchLayout], Memory]
 
 @dataclass(frozen=True, kw_only=True)
 class GpuEstimate:
-    """One GPU: GiB by kind with `micro_batch`, and what is possible at most.
+    """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
 
-    `images_per_s` is of all ranks, None where the cell does not fit. `reason` says why it does
-    not, `fix` which keys would help.
+    `images_per_s` counts all ranks and is None if the run does not fit; then `reason` says why,
+    and `fix` names the keys that would make it fit.
     """
 
     gib: dict[str, float]
@@ -37,7 +38,7 @@ class GpuEstimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A cell's numbers; `gpus` by the names they were asked by."""
+    """The answer to a query; `gpus` has the names of the query as keys."""
 
     config: str
     world: int
@@ -46,50 +47,50 @@ class Forecast:
     gpus: dict[str, GpuEstimate]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with `gmacs_per_image`, and of each GPU its full name as `type`."""
+        """Return plain values, with `gmacs_per_image` and the full name of each GPU as `type`."""
         plain = asdict(self)
-        for name, outlook in plain["gpus"].items():
-            outlook["type"] = named_gpu(name)[0]
+        for name, estimate in plain["gpus"].items():
+            estimate["type"] = named_gpu(name)[0]
         return {**plain, "gmacs_per_image": sum(self.macs.values()) / 1e9}
 
 
-def forecast(cell: ForecastQuery) -> Forecast:
-    """The outlook of a DiT on each GPU, in closed form."""
-    if cell.config.model.family != "dit":
+def forecast(query: ForecastQuery) -> Forecast:
+    """Return the forecast for a DiT, in closed form. Raise `ConfigError` for a U-Net."""
+    if query.config.model.family != "dit":
         raise ConfigError(
-            f"{cell.source}: model.family {cell.config.model.family}: the memory of a U-Net has "
+            f"{query.source}: model.family {query.config.model.family}: the memory of a U-Net has "
             "no closed form; add --exact"
         )
-    macs = dit_macs(cell.config)
+    macs = dit_macs(query.config)
     return Forecast(
-        config=cell.source,
-        world=cell.world,
-        parameters=dit_parameters(cell.config),
+        config=query.source,
+        world=query.world,
+        parameters=dit_parameters(query.config),
         macs=macs,
-        gpus={name: judge(cell, gpu, macs=macs) for name, gpu in cell.gpus.items()},
+        gpus={name: estimate_gpu(query, gpu, macs=macs) for name, gpu in query.gpus.items()},
     )
 
 
-def capacity(gpu: Gpu) -> float:
-    """Bytes of a GPU. Data sheets count in 10^9 or 2^30: the smaller, so that it is there."""
+def capacity_bytes(gpu: Gpu) -> float:
+    """Return the memory of a GPU. Data sheets mean 10^9 or 2^30 bytes by GB: take the smaller."""
     return gpu.memory_gb * 1e9
 
 
-def judge(
-    cell: ForecastQuery, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
+def estimate_gpu(
+    query: ForecastQuery, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
 ) -> GpuEstimate:
-    """The outlook of a cell on one GPU; `ConfigError` where the batch does not divide."""
-    smaller = _largest_divisor(cell, gpu, memory_of)
-    layout = divide(cell.config, world=cell.world, tuned=smaller or 1)
-    memory = memory_of(cell.config, layout)
-    fits = memory.total <= capacity(gpu)
-    reason, fix = (None, None) if fits else _why_not(cell, gpu, memory, layout, smaller)
-    rate = images_per_s(cell.config, layout, memory=memory, gpu=gpu, macs=macs)
+    """Return the estimate for one GPU. Raise `ConfigError` if the batch does not divide."""
+    largest = _largest_divisor(query, gpu, memory_of)
+    layout = divide(query.config, world=query.world, tuned=largest or 1)
+    memory = memory_of(query.config, layout)
+    fits = memory.total <= capacity_bytes(gpu)
+    reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
+    rate = images_per_s(query.config, layout, memory=memory, gpu=gpu, macs=macs)
     return GpuEstimate(
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
-        capacity_gib=capacity(gpu) / GIB,
+        capacity_gib=capacity_bytes(gpu) / GIB,
         micro_batch=layout.micro_batch,
-        max_micro_batch=largest_micro_batch(cell, gpu, memory_of),
+        max_micro_batch=largest_micro_batch(query, gpu, memory_of),
         images_per_s=rate if fits else None,
         fits=fits,
         reason=reason,
@@ -97,23 +98,16 @@ def judge(
     )
 
 
-def largest_micro_batch(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit_memory) -> int:
-    """The largest micro batch that fits, by bisection; 0 where not even 1 does.
+def largest_micro_batch(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit_memory) -> int:
+    """Return the largest micro batch that fits, by bisection; 0 if not even 1 does.
 
-    Any number is tried, whether it divides the global batch or not, with as many microbatches to
-    a step as the config's own layout has.
+    The size need not divide the global batch; the accumulation stays that of the config.
     """
-    layout = divide(cell.config, world=cell.world)
+    layout = divide(query.config, world=query.world)
 
     def fits(size: int) -> bool:
-        tried = BatchLayout(
-            replicate=layout.replicate,
-            shard=layout.shard,
-            tensor=layout.tensor,
-            micro_batch=size,
-            accumulation=layout.accumulation,
-        )
-        return memory_of(cell.config, tried).total <= capacity(gpu)
+        candidate = dataclasses.replace(layout, micro_batch=size)
+        return memory_of(query.config, candidate).total <= capacity_bytes(gpu)
 
     low, high = 0, 1
     while fits(high) and high < 2**20:
@@ -124,66 +118,62 @@ def largest_micro_batch(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit
     return low
 
 
-def _largest_divisor(cell: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int | None:
-    """The largest micro batch that fits and divides the share of a data rank."""
-    auto = cell.config.train.model_copy(update={"micro_batch": "auto"})
-    config = cell.config.model_copy(update={"train": auto})
-    for size in reversed(divisors(divide(config, world=cell.world).micro_batch)):
-        layout = divide(config, world=cell.world, tuned=size)
-        if memory_of(config, layout).total <= capacity(gpu):
+def _largest_divisor(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int | None:
+    """Return the largest micro batch that fits and divides the images of a data rank."""
+    config = _changed(query.config, {"train.micro_batch": "auto"})
+    images = divide(config, world=query.world).micro_batch
+    for size in (size for size in range(images, 0, -1) if images % size == 0):
+        layout = divide(config, world=query.world, tuned=size)
+        if memory_of(config, layout).total <= capacity_bytes(gpu):
             return size
     return None
 
 
-def divisors(number: int) -> list[int]:
-    """What divides a number, from 1 up."""
-    return [size for size in range(1, number + 1) if number % size == 0]
-
-
-def _why_not(
-    cell: ForecastQuery, gpu: Gpu, memory: Memory, layout: BatchLayout, smaller: int | None
+def _reason_and_fix(
+    query: ForecastQuery, gpu: Gpu, memory: Memory, layout: BatchLayout, largest: int | None
 ) -> tuple[str, str]:
-    room = f"{capacity(gpu) / GIB:.0f} GiB"
-    if smaller:
+    capacity = f"{capacity_bytes(gpu) / GIB:.0f} GiB"
+    if largest:
         return (
-            f"micro batch {layout.micro_batch} takes {memory.total / GIB:.1f} GiB of {room}",
-            f"train.micro_batch={smaller}",
+            f"micro batch {layout.micro_batch} takes {memory.total / GIB:.1f} GiB of {capacity}",
+            f"train.micro_batch={largest}",
         )
-    kept = memory.parameters + memory.gradients + memory.optimizer + memory.average
+    constant = memory.parameters + memory.gradients + memory.optimizer + memory.average
     reason = (
-        f"not even one image fits into {room}: weights, gradients, moments and average take "
-        f"{kept / GIB:.0f} GiB on every rank"
+        f"not even one image fits into {capacity}: parameters, gradients, optimizer state and EMA "
+        f"take {constant / GIB:.0f} GiB on every rank"
     )
-    if cell.config.model.family != "dit":
+    if query.config.model.family != "dit":
         return reason, "layout.shard, a smaller model, or a GPU with more memory"
-    return reason, _fix(cell, gpu)
+    return reason, _fix(query, gpu)
 
 
-def _fix(cell: ForecastQuery, gpu: Gpu) -> str:
-    """The first of some changes with which an image would fit."""
-    for changes, ranks in _changes(cell):
-        config = _changed(cell.config, changes)
+def _fix(query: ForecastQuery, gpu: Gpu) -> str:
+    """Return the first of several changes with which one image per rank fits."""
+    for changes, ranks in _candidate_changes(query):
+        config = _changed(query.config, changes | {"layout.replicate": None})
         try:
             layout = divide(config, world=ranks, tuned=1)
         except ConfigError:
             continue
-        if dit_memory(config, layout).total <= capacity(gpu):
-            said = " ".join(f"{name}={value}" for name, value in changes.items())
-            return said if ranks == cell.world else f"{said} on {ranks} GPUs"
+        if dit_memory(config, layout).total <= capacity_bytes(gpu):
+            overrides = " ".join(f"{name}={value}" for name, value in changes.items())
+            return overrides if ranks == query.world else f"{overrides} on {ranks} GPUs"
     return "a smaller model, or a GPU with more memory"
 
 
-def _changes(cell: ForecastQuery) -> Iterator[tuple[dict[str, Any], int]]:
-    """Changes of keys and ranks, those that cost least first."""
-    full, none = {"activation_checkpointing.mode": "full"}, {"train.ema_decay": None}
-    small = {"train.micro_batch": 1}
-    for ranks in (cell.world, *(2**power for power in range(1, 11) if 2**power > cell.world)):
-        shard = {"layout.shard": ranks // cell.config.layout.tensor}
-        layouts = [{}, shard] if ranks == cell.world else [shard]
-        for more in ({}, full, full | none):
+def _candidate_changes(query: ForecastQuery) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield changes of keys and a number of ranks, the cheapest first."""
+    full, no_ema = {"activation_checkpointing.mode": "full"}, {"train.ema_decay": None}
+    one_image = {"train.micro_batch": 1}
+    world = query.world
+    for ranks in (world, *(2**power for power in range(1, 11) if 2**power > world)):
+        shard = {"layout.shard": ranks // query.config.layout.tensor}
+        layouts = [{}, shard] if ranks == world else [shard]
+        for more in ({}, full, full | no_ema):
             for layout in layouts:
                 if layout | more:
-                    yield small | layout | more, ranks
+                    yield one_image | layout | more, ranks
 
 
 def _changed(config: Pretrain, changes: dict[str, Any]) -> Pretrain:
@@ -191,5 +181,4 @@ def _changed(config: Pretrain, changes: dict[str, Any]) -> Pretrain:
         group, _, leaf = name.partition(".")
         inner = getattr(config, group).model_copy(update={leaf: value})
         config = config.model_copy(update={group: inner})
-    layout = config.layout.model_copy(update={"replicate": None})
-    return config.model_copy(update={"layout": layout})
+    return config

@@ -1,4 +1,4 @@
-"""What stands in for a GPU where tensors have no data: its kernels, its autocast, its meshes."""
+"""Imitate a GPU on fake CPU tensors: its kernels, its autocast rules and its device meshes."""
 
 import contextlib
 import functools
@@ -13,19 +13,19 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 
 
-class _Mesh:
-    """A mesh whose slices are computed with data."""
+class _RealMesh:
+    """A device mesh that computes its slices on real tensors."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
-        self._slice = _with_data(mesh.__getitem__)
+        self._slice = _on_real_tensors(mesh.__getitem__)
 
     def __getitem__(self, names: Any) -> DeviceMesh:
         mesh: DeviceMesh = self._slice(names)
         return mesh
 
 
-def _with_data(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, on tensors with data inside a mode without."""
+def _on_real_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` with the fake tensor mode switched off while it runs."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -37,11 +37,11 @@ def _with_data(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def gpu_kernels(mesh: DeviceMesh | None) -> Iterator[None]:
-    """Choose operations as for a GPU: flash attention at any length, and no oneDNN."""
+    """Choose the operations of a GPU: flash attention at any length, and no oneDNN."""
     with (
-        mock.patch("train.model.parallelize.make_mesh", return_value=mesh and _Mesh(mesh)),
-        # FSDP over tensor parallelism makes a mesh of its own.
-        mock.patch.object(DeviceMesh, "__init__", _with_data(DeviceMesh.__init__)),
+        mock.patch("train.model.parallelize.make_mesh", return_value=mesh and _RealMesh(mesh)),
+        # FSDP with tensor parallelism makes a mesh of its own.
+        mock.patch.object(DeviceMesh, "__init__", _on_real_tensors(DeviceMesh.__init__)),
         mock.patch("train.model.attention._MATERIALIZE_TOKENS", 0),
         mock.patch("train.model.linear._ONEDNN", False),
     ):
@@ -49,10 +49,11 @@ def gpu_kernels(mesh: DeviceMesh | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def gpu_arithmetic() -> Iterator[None]:
-    """Do what autocast does on CUDA and not on a CPU: norms in float32, sums in the widest type.
+def gpu_autocast() -> Iterator[None]:
+    """Apply the rules that autocast has on CUDA but not on a CPU.
 
-    torch cannot yet go backward through CUDA tensors without data where there is no GPU.
+    They are norms in float32 and sums in the widest type. Fake CUDA tensors are no alternative:
+    torch cannot yet run a backward pass through them on a machine without a GPU.
     """
     with (
         mock.patch("torch.nn.functional.layer_norm", _in_float32(F.layer_norm)),
@@ -69,8 +70,8 @@ Operation = Callable[..., Tensor]
 def _in_float32(operation: Operation) -> Operation:
     def run(*args: Any, **kwargs: Any) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
-            args = tuple(map(_widened, args))
-            kwargs = {name: _widened(each) for name, each in kwargs.items()}
+            args = tuple(map(_to_float32, args))
+            kwargs = {name: _to_float32(each) for name, each in kwargs.items()}
         return operation(*args, **kwargs)
 
     return run
@@ -79,14 +80,14 @@ def _in_float32(operation: Operation) -> Operation:
 def _in_widest(operation: Operation) -> Operation:
     def run(*args: Tensor) -> Tensor:
         if torch.is_autocast_enabled("cpu") and any(x.dtype == torch.float32 for x in args):
-            args = tuple(map(_widened, args))
+            args = tuple(map(_to_float32, args))
         return operation(*args)
 
     return run
 
 
-def _widened(thing: Any) -> Any:
-    return thing.float() if isinstance(thing, Tensor) and thing.is_floating_point() else thing
+def _to_float32(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _fused_rms_norm(x: Tensor, shape: torch.Size, weight: Tensor, eps: float) -> Tensor:
@@ -95,16 +96,16 @@ def _fused_rms_norm(x: Tensor, shape: torch.Size, weight: Tensor, eps: float) ->
 
 
 class _RmsNorm(torch.autograd.Function):
-    """What the fused kernel of a GPU makes and keeps; a CPU keeps a part of its sum more."""
+    """The output and the saved tensors of the fused GPU kernel; the CPU kernel saves more."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """A result without data, `[..., d]` as `x`, laid out in order."""
+        """Return a fake output `[..., d]` like `x`, contiguous."""
         ctx.save_for_backward(x, weight, x.new_empty((*x.shape[:-1], 1)))
         return torch.empty_like(x, memory_format=torch.contiguous_format)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients without data."""
+        """Return fake gradients."""
         x, weight, _ = ctx.saved_tensors
         return torch.empty_like(x), torch.empty_like(weight)

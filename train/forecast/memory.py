@@ -1,6 +1,6 @@
-"""What a rank holds of a DiT's training, by kind, and the most at any one time; no torch.
+"""The memory of one rank that trains a DiT, by kind, and its peak, in closed form without torch.
 
-Held to `train/forecast/dry_run.py`, which follows every storage through a step, in tests.
+Tests compare it with `train/forecast/dry_run.py`, which follows every storage through a step.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from train.forecast.activations import (
 from train.forecast.parameters import block_count, edge_count, held_parameters
 
 GIB = 2**30
-# What the driver's context and the libraries' workspaces take, and with several ranks NCCL's
-# buffers: stated, not derived.
-CONTEXT = 0.75 * GIB
-COMMUNICATION = 0.5 * GIB
-# Of all that torch allocates: what its cache holds in blocks that nothing fits into.
-SLACK = 0.03
+# The context of the driver and the workspaces of libraries, and with several ranks the buffers of
+# NCCL. Assumed, not derived.
+_CONTEXT = 0.75 * GIB
+_COMMUNICATION = 0.5 * GIB
+# The share of torch's allocations that its cache holds in blocks too small to reuse. Assumed.
+_FRAGMENTATION = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes on one rank by kind, each at its own largest, and `peak`, the most of them at once.
+    """Bytes on one rank: the largest size of each kind, and `peak`, the largest sum at any time.
 
-    Gradients come while activations go, so that `peak` can be less than the sum. `gathered` are
-    the weights that FSDP collects, `cast` the copies that autocast makes, `work` gradients of
-    activations; `overhead` is outside `peak`, which torch reports as allocated.
+    Gradients grow while activations are freed, so `peak` can be less than the sum. `average` is
+    the EMA, `gathered` the weights that FSDP gathers, `cast` the copies that autocast makes, and
+    `work` the gradients of activations. torch reports `peak` as allocated; `overhead` is outside.
     """
 
     parameters: float
@@ -51,34 +51,34 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """What the GPU must have."""
+        """The memory that the GPU must have."""
         return self.peak + self.overhead
 
 
 def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
-    """The memory of one rank with the micro batch of `layout`."""
+    """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    stays = held * (3 + (config.train.ema_decay is not None))
+    constant = held * (3 + (config.train.ema_decay is not None))
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)
     casts = _Casts.of(config, layout)
-    block, again = _block(config, tensor), _recomputed(config)
-    plain, kept = config.model.depth - again, _kept_when_recomputed(config, tensor)
+    block, recomputed = _block(config, tensor), _recomputed_blocks(config)
+    plain, kept = config.model.depth - recomputed, _kept_when_recomputed(config, tensor)
     edges = edges_kept(config).image * images
-    activations = edges + plain * _bytes(block, images) + again * _bytes(kept, images)
-    # A block that is recomputed is whole again in its own backward pass.
-    whole = (_bytes(block, images) - _bytes(kept, images)) if again else 0.0
+    activations = edges + plain * _bytes(block, images) + recomputed * _bytes(kept, images)
+    # In its own backward pass a recomputed block holds all its activations.
+    whole = (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
     last, work = edges_work(config) * images, block_work(config, tensor=tensor) * images
-    base = stays + gradients * persistent + gathered
-    moments = (
+    base = constant + gradients * persistent + gathered
+    candidates = (
         activations + casts.all,
         activations + casts.kept(plain) + last,
-        (activations + casts.kept(plain) + whole + casts.block + work) * (again > 0),
-        fresh + reduced + _bytes(block, images) + edges_of_batch(config) * images + casts.block,
+        (activations + casts.kept(plain) + whole + casts.block + work) * (recomputed > 0),
+        fresh + reduced + _bytes(block, images) + _batch_bytes(config) * images + casts.block,
     )
-    peak = base + max(*moments, fresh - gathered)
+    peak = base + max(*candidates, fresh - gathered)
     return Memory(
         parameters=held,
         gradients=gradients,
@@ -88,14 +88,19 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
         gathered=gathered + reduced,
         cast=casts.all,
         work=last,
-        overhead=CONTEXT + COMMUNICATION * (layout.world > 1) + SLACK * peak,
+        overhead=overhead(layout, peak=peak),
         peak=peak,
     )
 
 
+def overhead(layout: BatchLayout, *, peak: float) -> float:
+    """Return the bytes beside the `peak` of torch's tensors: driver, libraries, fragmentation."""
+    return _CONTEXT + _COMMUNICATION * (layout.world > 1) + _FRAGMENTATION * peak
+
+
 def dit_written(config: Pretrain, layout: BatchLayout) -> float:
-    """Bytes of activations that the passes over one micro batch write, recomputed ones twice."""
-    blocks = config.model.depth + _recomputed(config)
+    """Return the bytes of activations written for one micro batch, recomputed ones twice."""
+    blocks = config.model.depth + _recomputed_blocks(config)
     block = _bytes(_block(config, layout.tensor), layout.micro_batch)
     return blocks * block + edges_kept(config).image * layout.micro_batch
 
@@ -104,36 +109,36 @@ def _bytes(kept: SavedBytes, images: int) -> float:
     return kept.image * images + kept.once
 
 
-def edges_of_batch(config: Pretrain) -> int:
-    """Bytes per image of the batch itself: image and noise in float32."""
+def _batch_bytes(config: Pretrain) -> int:
+    """Return the bytes per image of the batch itself: image and noise in float32."""
     return 8 * config.data.channels * config.data.size**2
 
 
 def _gradients(config: Pretrain, layout: BatchLayout) -> tuple[float, bool]:
-    """Bytes of gradients, and whether they are there when a backward pass begins."""
+    """Return the bytes of gradients, and whether they exist when a backward pass begins."""
     held = 4 * held_parameters(config, layout)
     accumulates = layout.accumulation > 1
     if layout.shard > 1 or layout.tensor > 1:
-        # Gradients are reduced with the last microbatch only, and whole until then.
+        # Gradients are reduced only with the last microbatch and are unsharded until then.
         whole = held * layout.shard if accumulates else held
         return whole, accumulates
-    # The buckets of DDP stay, with gradients as views of them.
+    # DDP keeps its buckets, and the gradients are views of them.
     return held, accumulates or layout.world > 1
 
 
 def _fresh_gradients(config: Pretrain, layout: BatchLayout) -> float:
-    """Bytes of gradients that a backward pass makes beside those that are there when it begins."""
+    """Return the bytes of gradients that a backward pass adds to the existing ones."""
     gradients, persistent = _gradients(config, layout)
     if config.gns.enabled and layout.data_ranks == 1:
-        # Of each microbatch they are whole, before they are added to the others.
+        # The gradients of each microbatch are separate before they are added to the sum.
         return gradients
     return 0.0 if persistent else gradients
 
 
 def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
-    """Bytes of weights that FSDP has collected, and of gradients on their way to their shards.
+    """Return the bytes of weights that FSDP has gathered, and of gradients not yet scattered.
 
-    The root's all the time, in float32; of blocks the one that is computed and the next.
+    The root stays gathered, in float32; of the blocks, the current one and the next are gathered.
     """
     if layout.shard == 1 and layout.tensor == 1:
         return 0.0, 0.0
@@ -144,7 +149,7 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Casts:
-    """Bytes of autocast's copies of weights: of one block, of the edges."""
+    """Bytes of autocast's copies of weights: of one block, and of the edges."""
 
     block: float
     edges: float
@@ -162,27 +167,26 @@ class _Casts:
 
     @property
     def all(self) -> float:
-        """When the forward pass ends."""
+        """The bytes at the end of the forward pass."""
         return self.kept(self.depth)
 
     def kept(self, blocks: int) -> float:
-        """For the backward pass, which recomputes those of the other blocks."""
+        """Return the bytes kept for the backward pass if only `blocks` are not recomputed."""
         return self.edges + blocks * self.block
 
 
 def _block(config: Pretrain, tensor: int) -> SavedBytes:
-    whole = compiled_kept if config.train.compile else block_kept
-    return whole(config, tensor=tensor)
+    return (compiled_kept if config.train.compile else block_kept)(config, tensor=tensor)
 
 
-def _recomputed(config: Pretrain) -> int:
-    """How many blocks keep less than all."""
-    asked, depth = config.activation_checkpointing, config.model.depth
-    every = (asked.every or 1) if asked.mode == "selective" else 1
-    return 0 if asked.mode == "none" else depth // every
+def _recomputed_blocks(config: Pretrain) -> int:
+    """Return the number of blocks that are recomputed, in whole or in part."""
+    checkpointing, depth = config.activation_checkpointing, config.model.depth
+    every = (checkpointing.every or 1) if checkpointing.mode == "selective" else 1
+    return 0 if checkpointing.mode == "none" else depth // every
 
 
 def _kept_when_recomputed(config: Pretrain, tensor: int) -> SavedBytes:
-    asked = config.activation_checkpointing
-    by_operation = asked.mode == "selective" and asked.every is None
+    checkpointing = config.activation_checkpointing
+    by_operation = checkpointing.mode == "selective" and checkpointing.every is None
     return (operations_kept if by_operation else checkpoint_kept)(config, tensor=tensor)

@@ -1,6 +1,6 @@
-"""The bytes of all storages that are alive, followed operation by operation.
+"""Track the bytes of all live storages, operation by operation.
 
-`torch.distributed._tools.MemTracker` counts the same, module by module, at ten times the cost.
+`torch.distributed._tools.MemTracker` counts the same by module, at ten times the cost.
 """
 
 import weakref
@@ -14,7 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class StorageTracker(TorchDispatchMode):
-    """Inside the `with`: bytes `held` by tensors made in it, and the `peak` since it was set."""
+    """Within the `with` block: the bytes `held` by tensors made in it, and their `peak`.
+
+    To measure the peak of a section, set `peak` to `held` at its start.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,22 +28,22 @@ class StorageTracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Carry out an operation and book what it made; a DTensor's on its local parts."""
+        """Run an operation and count the storages it makes; of a DTensor, its local part."""
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
-        made = func(*args, **(kwargs or {}))
-        for thing in made if isinstance(made, (list, tuple)) else (made,):
-            if isinstance(thing, Tensor) and thing.device.type != "meta":
-                self._see(thing.untyped_storage())
-        return made
+        output = func(*args, **(kwargs or {}))
+        for value in output if isinstance(output, (list, tuple)) else (output,):
+            if isinstance(value, Tensor) and value.device.type != "meta":
+                self._track(value.untyped_storage())
+        return output
 
     def __enter__(self) -> "StorageTracker":
-        # Sharded parameters are freed and filled by resizing, which is no operation.
+        # FSDP frees and fills its parameters by resizing storages, which is not an operation.
         def resize(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-            said = self._resize(storage, size)
+            resized = self._resize(storage, size)
             if storage._cdata in self._sizes:
-                self._grow(storage._cdata, size)
-            return said
+                self._set_size(storage._cdata, size)
+            return resized
 
         torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign,assignment]
         super().__enter__()
@@ -55,14 +58,14 @@ class StorageTracker(TorchDispatchMode):
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
         super().__exit__(kind, error, trace)
 
-    def _see(self, storage: torch.UntypedStorage) -> None:
+    def _track(self, storage: torch.UntypedStorage) -> None:
         name = storage._cdata
         if name not in self._sizes:
             self._sizes[name] = 0
-            self._grow(name, storage.nbytes())
+            self._set_size(name, storage.nbytes())
             weakref.finalize(storage, self._forget, name).atexit = False
 
-    def _grow(self, name: int, size: int) -> None:
+    def _set_size(self, name: int, size: int) -> None:
         self.held += size - self._sizes[name]
         self._sizes[name] = size
         self.peak = max(self.peak, self.held)

@@ -1,4 +1,4 @@
-"""What a forecast is asked for: a config, the GPUs to judge it on, and how many of them."""
+"""Queries for a forecast: a config, the GPUs to estimate it for, and their number."""
 
 import functools
 import json
@@ -12,10 +12,19 @@ from configs.gpus import Gpu, gpu_names, named_gpu
 from configs.load import expect, merge, parse_overrides, read_tree, resolve
 from configs.schema import Pretrain
 
+# The keys of a line of `--cells`, and the types of their values.
+_KEYS: dict[str, tuple[type, ...]] = {
+    "config": (str,),
+    "overrides": (list,),
+    "gpu": (str, list),
+    "nodes": (int,),
+    "gpus_per_node": (int,),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastQuery:
-    """A config on `nodes` x `gpus_per_node` of each of `gpus`, by the names that were asked."""
+    """A config on `nodes` x `gpus_per_node` of each of `gpus`, with the names the user gave."""
 
     source: str
     config: Pretrain
@@ -25,7 +34,7 @@ class ForecastQuery:
 
     @property
     def world(self) -> int:
-        """All ranks."""
+        """The number of ranks."""
         return self.nodes * self.gpus_per_node
 
 
@@ -37,29 +46,29 @@ def make_query(
     nodes: int | None = None,
     gpus_per_node: int | None = None,
 ) -> ForecastQuery:
-    """The cell of a config; what is not given is what its `resources` ask for.
+    """Return the query for a config; the defaults come from its `resources`.
 
-    Where neither names a GPU, all that are known are judged. `ConfigError` for what is wrong.
+    If neither names a GPU, the query has all known GPUs. Raises `ConfigError` for invalid input.
     """
     tree = merge(_read(path), parse_overrides(overrides))
     config = expect(resolve(tree, source=str(path)), Pretrain, source=path)
-    asked = config.resources
-    names = gpus or ([asked.gpu] if asked.gpu else gpu_names())
+    resources = config.resources
+    names = gpus or ([resources.gpu] if resources.gpu else gpu_names())
     return ForecastQuery(
         source=str(path),
         config=config,
         gpus={name: named_gpu(name)[1] for name in names},
-        nodes=nodes or asked.nodes,
+        nodes=nodes or resources.nodes,
         # A config without GPUs is forecast for one.
-        gpus_per_node=gpus_per_node or asked.gpus_per_node or 1,
+        gpus_per_node=gpus_per_node or resources.gpus_per_node or 1,
     )
 
 
 def read_queries(path: Path) -> Iterator[ForecastQuery | ConfigError]:
-    """The cells of a file of JSON lines, in order; of one that is wrong, the error.
+    """Yield the query of each line of a JSON lines file, or the error of an invalid line.
 
     Each line is `{"config": path, "overrides": ["key=value", ...], "gpu": "a100" or [...],
-    "nodes": 1, "gpus_per_node": 8}`; all but `config` may be left out.
+    "nodes": 1, "gpus_per_node": 8}`; all but `config` are optional.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -69,42 +78,33 @@ def read_queries(path: Path) -> Iterator[ForecastQuery | ConfigError]:
         if not line.strip():
             continue
         try:
-            yield _cell(line)
+            yield _parse(line)
         except ConfigError as error:
             yield ConfigError(f"{path}:{number}: {error}")
 
 
-def _cell(line: str) -> ForecastQuery:
+def _parse(line: str) -> ForecastQuery:
     try:
-        asked = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
         raise ConfigError(f"not JSON: {error}") from None
-    known: dict[str, tuple[type, ...]] = {
-        "config": (str,),
-        "overrides": (list,),
-        "gpu": (str, list),
-        "nodes": (int,),
-        "gpus_per_node": (int,),
-    }
-    if not isinstance(asked, dict) or not isinstance(asked.get("config"), str):
+    if not isinstance(fields, dict) or not isinstance(fields.get("config"), str):
         raise ConfigError('expected {"config": path, ...}')
-    for name, value in asked.items():
-        if name not in known or not isinstance(value, known[name]):
-            raise ConfigError(f"{name}: {value!r} is not what a cell may have ({', '.join(known)})")
+    for name, value in fields.items():
+        if name not in _KEYS or not isinstance(value, _KEYS[name]):
+            raise ConfigError(f"{name}: {value!r} is not valid in a cell ({', '.join(_KEYS)})")
+    gpu = fields.get("gpu")
+    names = gpu.split(",") if isinstance(gpu, str) else gpu and [str(name) for name in gpu]
     return make_query(
-        Path(asked["config"]),
-        [str(override) for override in asked.get("overrides", [])],
-        gpus=_names(asked.get("gpu")),
-        nodes=asked.get("nodes"),
-        gpus_per_node=asked.get("gpus_per_node"),
+        Path(fields["config"]),
+        [str(override) for override in fields.get("overrides", [])],
+        gpus=names,
+        nodes=fields.get("nodes"),
+        gpus_per_node=fields.get("gpus_per_node"),
     )
-
-
-def _names(gpu: str | list[Any] | None) -> list[str] | None:
-    return gpu.split(",") if isinstance(gpu, str) else gpu and [str(name) for name in gpu]
 
 
 @functools.cache
 def _read(path: Path) -> dict[str, Any]:
-    """The tree of a YAML, parsed once for all its cells (`merge` copies what it changes)."""
+    """Read a YAML once for all queries about it; `merge` copies what it changes."""
     return read_tree(path)

@@ -1,4 +1,4 @@
-"""`python -m train forecast` as a person and as `launch plan` use it."""
+"""`python -m train forecast`, as people and `launch plan` call it."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def test_the_closed_form_loads_no_torch() -> None:
     assert "a40" in done.stdout
 
 
-def test_json_has_what_is_agreed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([CIFAR10, "--gpu", "a40,a100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["parameters"] == 32_477_196
@@ -40,7 +40,7 @@ def test_json_has_what_is_agreed(capsys: pytest.CaptureFixture[str]) -> None:
     assert kinds <= set(a40["gib"])
 
 
-def test_several_configs_make_a_list_and_overrides_are_for_all(
+def test_several_configs_make_a_list_and_overrides_apply_to_all(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = [CIFAR10, "configs/pretrain/digits.yaml", "model.depth=2", "--json", "--gpu", "a40"]
@@ -51,7 +51,7 @@ def test_several_configs_make_a_list_and_overrides_are_for_all(
     assert second["parameters"] < first["parameters"]
 
 
-def test_a_wrong_cell_is_named_and_the_others_are_forecast(
+def test_an_invalid_cell_is_named_and_the_others_are_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = [
@@ -68,17 +68,17 @@ def test_a_wrong_cell_is_named_and_the_others_are_forecast(
     assert found[0]["gpus"]["a40"]["micro_batch"] == 64
     assert "does not divide over 2" in found[1]["error"]
     assert "v100" in found[2]["error"]
-    assert "gpus: 'a40' is not what a cell may have" in found[3]["error"]
+    assert "gpus: 'a40' is not valid in a cell" in found[3]["error"]
 
 
-def test_what_does_not_fit_ends_with_1_and_says_what_would(
+def test_a_config_that_does_not_fit_exits_with_1_and_names_a_fix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = [CIFAR10, "model.width=2560", "model.depth=60", "model.heads=64", "--gpu", "a100"]
     assert main(words) == 1
-    said = capsys.readouterr().out
-    assert "does not fit: not even one image fits into 75 GiB" in said
-    assert "layout.shard=" in said
+    output = capsys.readouterr().out
+    assert "does not fit: not even one image fits into 75 GiB" in output
+    assert "layout.shard=" in output
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_misuse_is_refused_with_the_fix(words: list[str], fix: str) -> None:
         main(words)
 
 
-def test_counted_memory_stands_beside_the_closed_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exact_adds_a_dry_run_to_the_closed_form(capsys: pytest.CaptureFixture[str]) -> None:
     words = [CIFAR10, "model.depth=2", "train.compile=false", "train.global_batch=16"]
     assert main([*words, "--gpu", "a40", "--exact", "--json"]) == 0
     a40 = json.loads(capsys.readouterr().out)["gpus"]["a40"]
     assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.05)
 
 
-def test_a_unet_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_unet_is_forecast_by_dry_runs(capsys: pytest.CaptureFixture[str]) -> None:
     small = ("model.unet.width=32", "model.unet.layers=1")
     words = [CIFAR10, "model.family=unet", *small, "train.compile=false"]
     assert main([*words, "train.global_batch=16", "--gpu", "a40", "--exact", "--json"]) == 0
@@ -112,5 +112,5 @@ def test_a_unet_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     a40 = found["gpus"]["a40"]
     assert a40["fits"]
     assert a40["max_micro_batch"] > 16
-    # The line through two counts, at a third: 16 images.
+    # The line through two dry runs, compared with a third at 16 images.
     assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.03)

@@ -1,4 +1,4 @@
-"""The closed forms of the forecast agree with what torch counts, and its verdicts with them."""
+"""The closed forms of the forecast agree with torch, and its estimates with the closed forms."""
 
 import dataclasses
 import itertools
@@ -17,8 +17,8 @@ from configs.load import resolve
 from configs.schema import Pretrain
 from tests.train.model.test_dit import FLAVOURS, SIZES
 from train.forecast.activations import block_kept, compiled_kept, edges_kept
-from train.forecast.dry_run import count_memory
-from train.forecast.estimate import capacity, forecast, largest_micro_batch
+from train.forecast.dry_run import dry_run
+from train.forecast.estimate import capacity_bytes, forecast, largest_micro_batch
 from train.forecast.memory import dit_memory
 from train.forecast.parameters import block_count, dit_parameters, edge_count
 from train.forecast.query import ForecastQuery
@@ -55,7 +55,7 @@ def config_of(model: dict[str, Any] | None = None, **groups: dict[str, Any]) -> 
     ],
     ids=str,
 )
-def test_parameters_are_those_of_the_network(model: dict[str, Any]) -> None:
+def test_parameters_equal_those_of_the_network(model: dict[str, Any]) -> None:
     config = config_of(model)
     with torch.device("meta"):
         network = build_network(config)
@@ -63,14 +63,14 @@ def test_parameters_are_those_of_the_network(model: dict[str, Any]) -> None:
 
 
 class Saved:
-    """Bytes of the distinct storages that autograd saves inside the `with`, but for `known`."""
+    """Counts the bytes of distinct storages that autograd saves in the `with`, except `known`."""
 
     def __init__(self, known: list[Tensor]) -> None:
         self._known = {tensor.untyped_storage()._cdata for tensor in known}
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self.hooks = torch.autograd.graph.saved_tensors_hooks(self._see, lambda tensor: tensor)
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(self._add, lambda tensor: tensor)
 
-    def _see(self, tensor: Tensor) -> Tensor:
+    def _add(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in self._known:
             self._storages[storage._cdata] = storage
@@ -82,7 +82,7 @@ class Saved:
 
 
 def gpu_attention(config: Pretrain) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The kernel that a GPU takes; without one torch would choose the table of scores."""
+    """Return the kernel of a GPU; on a CPU torch would materialize the scores."""
     dtype, aten = DTYPES[config.train.precision], torch.ops.aten
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def gpu_attention(config: Pretrain) -> Callable[[Tensor, Tensor, Tensor], Tensor
 
 
 def saved_on_a_gpu(config: Pretrain, *, images: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Bytes that the forward pass saves on CUDA tensors without data, weights' copies included."""
+    """Return the bytes that the forward pass saves on fake CUDA tensors, with casts of weights."""
     monkeypatch.setattr("train.model.attention.attend", gpu_attention(config))
     device, data = torch.device("cuda", 0), config.data
     lower = config.train.precision != "fp32"
@@ -105,7 +105,7 @@ def saved_on_a_gpu(config: Pretrain, *, images: int, monkeypatch: pytest.MonkeyP
         saved = Saved([*network.parameters(), *network.buffers()])
         x = torch.randn(images, data.channels, data.size, data.size, device=device)
         t, label = torch.rand(images, device=device), torch.zeros(images, device=device).long()
-        # `torch.autocast` turns itself off where there is no GPU.
+        # `torch.autocast` disables itself without a GPU.
         torch.set_autocast_enabled("cuda", lower)
         torch.set_autocast_dtype("cuda", DTYPES[config.train.precision] if lower else torch.half)
         torch.autocast_increment_nesting()
@@ -122,17 +122,17 @@ def saved_on_a_gpu(config: Pretrain, *, images: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda model: "-".join(map(str, model.values())))
-def test_activations_are_what_autograd_saves_on_a_gpu(
+def test_activations_equal_what_autograd_saves_on_a_gpu(
     model: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, images = config_of(model, train={"precision": precision}), 3
     block, depth = block_kept(config), config.model.depth
-    mine = depth * (block.image * images + block.once) + edges_kept(config).image * images
-    mine -= 2 * 4 * images * config.data.channels * config.data.size**2  # image and noise
+    closed_form = depth * (block.image * images + block.once) + edges_kept(config).image * images
+    closed_form -= 2 * 4 * images * config.data.channels * config.data.size**2  # image and noise
     if precision != "fp32":
-        mine += 2 * (block_count(config).times(depth) + edge_count(config)).cast
-    counted = saved_on_a_gpu(config, images=images, monkeypatch=monkeypatch)
-    assert mine == pytest.approx(counted, rel=0.002)
+        closed_form += 2 * (block_count(config).times(depth) + edge_count(config)).cast
+    saved = saved_on_a_gpu(config, images=images, monkeypatch=monkeypatch)
+    assert closed_form == pytest.approx(saved, rel=0.002)
 
 
 @pytest.mark.parametrize("mlp", ["gelu", "swiglu"])
@@ -171,85 +171,83 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_closed_form_is_what_is_counted_storage_by_storage(name: str) -> None:
+def test_the_closed_form_agrees_with_a_dry_run_storage_by_storage(name: str) -> None:
     world, groups = LAYOUTS[name]
     config = config_of(WIDE, **({"train": {"global_batch": 16}} | groups))
     layout = divide(config, world=world)
-    mine, counted = dit_memory(config, layout), count_memory(config, layout)
-    assert mine.parameters == pytest.approx(counted.parameters, rel=0.01)
-    assert mine.optimizer == pytest.approx(counted.optimizer, rel=0.01)
-    assert mine.average == pytest.approx(counted.average, rel=0.01)
-    assert mine.peak == pytest.approx(counted.peak, rel=0.04)
+    closed_form, run = dit_memory(config, layout), dry_run(config, layout)
+    assert closed_form.parameters == pytest.approx(run.parameters, rel=0.01)
+    assert closed_form.optimizer == pytest.approx(run.optimizer, rel=0.01)
+    assert closed_form.average == pytest.approx(run.average, rel=0.01)
+    assert closed_form.peak == pytest.approx(run.peak, rel=0.04)
 
 
 @pytest.mark.long
-def test_7b_is_counted_in_half_a_minute() -> None:
+def test_a_dry_run_of_7b_takes_half_a_minute() -> None:
     width, depth, heads, _ = FLAVOURS["7B"]
     model = {"width": width, "depth": depth, "heads": heads}
     config = config_of(model, layout={"shard": 64}, train={"global_batch": 256})
     layout = divide(config, world=64)
-    assert dit_memory(config, layout).peak == pytest.approx(
-        count_memory(config, layout).peak, rel=0.05
-    )
+    assert dit_memory(config, layout).peak == pytest.approx(dry_run(config, layout).peak, rel=0.05)
 
 
-def cell_of(config: Pretrain, *gpus: str, ranks: int = 1) -> ForecastQuery:
+def query_of(config: Pretrain, *gpus: str, ranks: int = 1) -> ForecastQuery:
     known = {name: named_gpu(name)[1] for name in gpus}
     return ForecastQuery(source="test", config=config, gpus=known, nodes=1, gpus_per_node=ranks)
 
 
 def test_the_largest_micro_batch_fits_and_one_more_does_not() -> None:
     config = config_of(SIZES["XL"])
-    cell, gpu = cell_of(config, "a40"), named_gpu("a40")[1]
-    largest = largest_micro_batch(cell, gpu)
+    query, gpu = query_of(config, "a40"), named_gpu("a40")[1]
+    largest = largest_micro_batch(query, gpu)
     layout = divide(config, world=1)
-    at, beyond = (
+    at_largest, beyond = (
         dit_memory(config, dataclasses.replace(layout, micro_batch=size)).total
         for size in (largest, largest + 1)
     )
-    assert at <= capacity(gpu) < beyond
+    assert at_largest <= capacity_bytes(gpu) < beyond
 
 
-def test_a_micro_batch_left_to_tuning_is_the_largest_divisor_that_fits() -> None:
+def test_an_auto_micro_batch_is_the_largest_divisor_that_fits() -> None:
     config = config_of(SIZES["XL"], train={"micro_batch": "auto"})
-    outlook = forecast(cell_of(config, "a40")).gpus["a40"]
-    assert outlook.fits
-    assert 256 % outlook.micro_batch == 0
-    assert outlook.micro_batch <= outlook.max_micro_batch < 2 * outlook.micro_batch + 1
-    asked = config_of(SIZES["XL"], train={"micro_batch": 2 * outlook.micro_batch})
-    refused = forecast(cell_of(asked, "a40")).gpus["a40"]
-    assert not refused.fits
-    assert refused.fix == f"train.micro_batch={outlook.micro_batch}"
+    estimate = forecast(query_of(config, "a40")).gpus["a40"]
+    assert estimate.fits
+    assert 256 % estimate.micro_batch == 0
+    assert estimate.micro_batch <= estimate.max_micro_batch < 2 * estimate.micro_batch + 1
+    larger = config_of(SIZES["XL"], train={"micro_batch": 2 * estimate.micro_batch})
+    too_large = forecast(query_of(larger, "a40")).gpus["a40"]
+    assert not too_large.fits
+    assert too_large.fix == f"train.micro_batch={estimate.micro_batch}"
 
 
-def test_7b_under_ddp_is_hopeless_on_80_gb_and_fits_as_is_said() -> None:
+def test_7b_under_ddp_does_not_fit_80_gb_and_the_fix_makes_it_fit() -> None:
     width, depth, heads, _ = FLAVOURS["7B"]
     model = {"width": width, "depth": depth, "heads": heads}
-    outlook = forecast(cell_of(config_of(model), "a100-80gb-sxm", ranks=16)).gpus["a100-80gb-sxm"]
-    assert not outlook.fits
-    assert outlook.max_micro_batch == 0
-    assert outlook.images_per_s is None
-    assert outlook.reason
-    assert "132 GiB on every rank" in outlook.reason
-    assert outlook.fix == "train.micro_batch=1 layout.shard=16"
+    estimate = forecast(query_of(config_of(model), "a100-80gb-sxm", ranks=16)).gpus["a100-80gb-sxm"]
+    assert not estimate.fits
+    assert estimate.max_micro_batch == 0
+    assert estimate.images_per_s is None
+    assert estimate.reason
+    assert "132 GiB on every rank" in estimate.reason
+    assert estimate.fix == "train.micro_batch=1 layout.shard=16"
     fixed = config_of(model, train={"micro_batch": 1}, layout={"shard": 16})
-    assert forecast(cell_of(fixed, "h100-sxm", ranks=16)).gpus["h100-sxm"].fits
+    assert forecast(query_of(fixed, "h100-sxm", ranks=16)).gpus["h100-sxm"].fits
 
 
 def test_a_better_gpu_is_faster_and_recomputation_slower() -> None:
     config = config_of(SIZES["B"], train={"global_batch": 64})
-    again = config_of(
+    recomputed = config_of(
         SIZES["B"], train={"global_batch": 64}, activation_checkpointing={"mode": "full"}
     )
-    rates = [forecast(cell_of(config, name)).gpus[name].images_per_s for name in ("a40", "h200")]
-    slow = forecast(cell_of(again, "a40")).gpus["a40"].images_per_s
+    rates = [forecast(query_of(config, name)).gpus[name].images_per_s for name in ("a40", "h200")]
+    slow = forecast(query_of(recomputed, "a40")).gpus["a40"].images_per_s
     assert slow
     assert rates[0]
     assert rates[1]
     assert slow < rates[0] < rates[1]
 
 
-def test_a_family_stands_for_its_largest_and_an_unknown_gpu_is_refused_with_those_known() -> None:
+def test_a_family_means_its_largest_gpu_and_an_unknown_gpu_is_refused_with_all_names() -> None:
     assert named_gpu("a100")[0] == "a100-80gb-sxm"
     assert named_gpu("a40")[0] == "a40"
     with pytest.raises(ConfigError) as refused:
@@ -257,12 +255,12 @@ def test_a_family_stands_for_its_largest_and_an_unknown_gpu_is_refused_with_thos
     assert all(name in str(refused.value) for name in gpu_names())
 
 
-def test_to_see_microbatches_apart_takes_one_more_set_of_gradients() -> None:
+def test_measuring_single_microbatches_takes_one_more_set_of_gradients() -> None:
     model = {"width": 1024, "depth": 4, "heads": 16}
     train = {"global_batch": 4, "micro_batch": 2, "precision": "fp32"}
-    plain, seen = (
+    plain, measured = (
         dit_memory(config, divide(config, world=1))
         for config in (config_of(model, train=train, gns={"enabled": on}) for on in (False, True))
     )
-    # Not all of it comes on top: the activations are gone by the time that gradients are whole.
-    assert 0.4 * plain.gradients < seen.peak - plain.peak <= plain.gradients
+    # The peak grows by less: activations are freed by the time that the gradients are complete.
+    assert 0.4 * plain.gradients < measured.peak - plain.peak <= plain.gradients
