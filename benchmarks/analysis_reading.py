@@ -17,8 +17,8 @@ from statistics import median
 from analysis.measure.cache import SETTLED_S
 from analysis.measure.overview import overview
 from analysis.read.find import read_all
-from analysis.read.formats.tfevents import read_events
-from analysis.read.text.scan import read_text
+from analysis.read.formats.tensorboard import read_events
+from analysis.read.formats.text import read_text
 from analysis.report.report import report
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
@@ -94,7 +94,7 @@ def bars(folder: Path) -> None:
             file.write(b"".join((bar + b"\r") * 10 for bar in drawn[first : first + 1000]))
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from analysis.read.text.scan import read_text\n"
+        "from analysis.read.formats.text import read_text\n"
         "[log] = read_text(Path(sys.argv[1]), name='x')\n"
         "status = Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]\n"
         "peak = int(status) / 1024\n"

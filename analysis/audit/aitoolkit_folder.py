@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.formats.drawings import SampleSet
+from analysis.read.formats.ai_toolkit import SampleSet
 from analysis.read.other_logs import is_text, read_folder, walk
 from analysis.read.run_log import RunLog
-from analysis.read.text.chunks import open_bytes
+from analysis.read.text.pieces import open_bytes
 from configs.errors import Unreadable
 
 # A stretch this many times slower per step than the median one held a pause.

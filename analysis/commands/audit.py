@@ -62,10 +62,11 @@ def _claims(asked: argparse.Namespace) -> int:
 
 def _folder(asked: argparse.Namespace, folder: Path) -> int:
     from analysis.audit import aitoolkit_folder as audit
-    from analysis.read.formats.drawings import drawings
+    from analysis.read.formats.ai_toolkit import sample_sets
+    from analysis.read.other_logs import walk
     from configs.errors import Unreadable
 
-    told = audit.parts(drawings(folder))
+    told = audit.parts(sample_sets(walk(folder)))
     if not told:
         raise Unreadable(
             f"{folder}: no samples of ai-toolkit in it (<milliseconds>__<step>_<number>.jpg)"

@@ -1,111 +1,219 @@
-"""Tells ranks, attempts and runs apart in the rows of one file, and makes a log of each run."""
+"""Make run logs of rows: tell ranks, bars, epochs, attempts and runs apart."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from analysis.read.attempts import attempts
-from analysis.read.exit_causes import Ending, root_cause
-from analysis.read.run_log import RunLog
-from analysis.read.text.batch import RowBatch, select
+from analysis.read.columns import LARGEST_STEP, Column, Rows
+from analysis.read.exit_causes import ExitCause, root_cause
+from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 
+# Columns that say where a row stands, not what it measures.
+_PLACES = frozenset(["step", "line", "place", "rank", "group", "record", "of"])
+_EVALUATION = re.compile(r"(?i)(?:^|[/_. ])(?:e?val|valid|validation|test)(?:[/_. ]|$)|accuracy")
 
-def one_rank(rows: RowBatch) -> tuple[RowBatch, list[str]]:
-    """The rows of the lowest rank where several print the same, and a remark on it."""
-    named = rows.rank[rows.rank >= 0]
-    if not len(named) or len(named := np.unique(named)) < 2:
+
+def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
+    """Return the rows of the lowest rank if several print the same, and a remark on it."""
+    rank = rows["rank"]
+    named = np.unique(rank[~np.isnan(rank)])
+    if len(named) < 2:
         return rows, []
-    with_loss = ~np.isnan(rows.values.get("loss", np.full(len(rows), np.nan)))
-    speaking = [rank for rank in named if with_loss[rows.rank == rank].any()] or list(named)
-    first = int(min(speaking))
-    remark = f"{len(named)} ranks print; rank {first} is read"
-    return select(rows, np.flatnonzero((rows.rank == first) | (rows.rank < 0))), [remark]
+    with_loss = [one for one in named if not np.isnan(rows["loss"][rank == one]).all()]
+    first = min(with_loss or named)
+    remark = f"{len(named)} ranks print; rank {int(first)} is read"
+    return rows.take((rank == first) | np.isnan(rank)), [remark]
 
 
-def main_group(rows: RowBatch) -> RowBatch:
-    """Of bars side by side, the training's: the one with losses, else the one with most steps."""
-    if (rows.group == rows.group[0]).all():
+def main_group(rows: Rows) -> Rows:
+    """Return the bar of the training: one with losses, else of all, that with most steps."""
+    if "group" not in rows or (rows["group"] == rows["group"][0]).all():
         return rows
-    loss = rows.values.get("loss", np.full(len(rows), np.nan))
-    trained = np.unique(rows.group[~np.isnan(loss)])
-    groups = trained if len(trained) else np.unique(rows.group)
-    best = groups[-1]
-    if len(groups) > 1:
-        best = max(groups, key=lambda g: (len(np.unique(rows.step[rows.group == g])), g))
-    return select(rows, np.flatnonzero(rows.group == best))
+    trained = np.unique(rows["group"][~np.isnan(rows["loss"])])
+    groups = trained if len(trained) else np.unique(rows["group"])
+    best = max(groups, key=lambda g: (len(np.unique(rows["step"][rows["group"] == g])), g))
+    return rows.take(rows["group"] == best)
+
+
+def through_epochs(rows: Rows) -> Rows:
+    """Return the rows of a bar that is drawn anew in every epoch, with steps and clock that go on.
+
+    A bar that restarts after its end, or under the name of a later epoch, is the next epoch's; one
+    that restarts before its end is another attempt's.
+    """
+    step, total = rows["step"], rows["group"]
+    epoch, bar_s = rows["epoch"], rows["bar_s"]
+    restarts = np.flatnonzero(np.diff(step) < 0) + 1
+    before = np.zeros(len(rows))
+    passed = np.zeros(len(rows))
+    for row in restarts.tolist():
+        if step[row] > total[row] / 2:
+            continue
+        if np.isnan(epoch[row]) or np.isnan(epoch[row - 1]):
+            is_next = step[row - 1] == total[row - 1]
+        else:
+            is_next = epoch[row] > epoch[row - 1]
+        if is_next:
+            before[row:] += total[row]
+            passed[row:] += bar_s[row - 1]
+    return rows.replace(step=step + before, bar_s=bar_s + passed) if before.any() else rows
+
+
+def merged_records(rows: Rows) -> Rows:
+    """Return one row for each record of several lines; a record's line is that of its loss."""
+    number = np.cumsum(~np.isnan(rows["record"])) - 1
+    rows, number = rows.take(number >= 0), number[number >= 0]
+    columns = {name: np.full(number[-1] + 1 if len(number) else 0, np.nan) for name in rows.columns}
+    for name, column in columns.items():
+        told = np.flatnonzero(~np.isnan(rows[name]))
+        if name in ("line", "place", "time"):
+            told = told[np.argsort(~np.isnan(rows["loss"][told]), kind="stable")]
+        column[number[told]] = rows[name][told]
+    return Rows(columns)
 
 
 def assemble(
-    rows: RowBatch, told: Sequence[Ending], *, path: Path, name: str, kind: str
+    rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str, axis: str = "step"
 ) -> list[RunLog]:
-    """The runs in one file's rows: a restart at or below the first step is another run."""
-    rows, remarks = one_rank(main_group(rows))
-    firsts = _restarts(rows)
-    bounds = [*firsts, len(rows)]
+    """Return the runs in a text file's rows: a restart at or below the first step is another."""
+    step = rows["step"].astype(np.int64)
+    found = attempts(step, _clock(rows))
+    firsts = [0]
+    firsts += [row for row in found.begun if step[row] <= step[firsts[-1]]]
     logs = []
-    for number, (start, end) in enumerate(pairwise(bounds)):
-        last_place = rows.place[end] if end < len(rows) else np.inf
-        mine = [e for e in told if rows.place[start] <= e.place < last_place]
-        part = select(rows, np.arange(start, end))
+    for number, (start, end) in enumerate(pairwise([*firsts, len(rows)])):
+        until = rows["place"][end] if end < len(rows) else np.inf
+        mine = [cause for cause in causes if rows["place"][start] <= cause.place < until]
+        part = rows.take(np.arange(start, end))
         called = f"{name}#{number + 1}" if len(firsts) > 1 else name
-        logs.append(_log(part, mine, remarks, path=path, name=called, kind=kind))
+        log = _log(part, mine, path=path, name=called, kind=kind)
+        logs.append(replace(log, axis=axis))
     return logs
 
 
-def _clock(rows: RowBatch) -> Floats:
-    """What tells a row told twice from a step done twice: a clock, or else the loss itself."""
-    for column in ("time", "bar_s", "elapsed_s"):
-        if column in rows.values:
-            return rows.values[column]
-    return np.full(len(rows), np.nan)
+def _clock(rows: Rows) -> Floats:
+    """Return what tells a row printed twice from a step done twice: a clock."""
+    names = (name for name in ("time", "bar_s", "elapsed_s", "train_s") if name in rows)
+    return rows[next(names, "")]
 
 
-def _restarts(rows: RowBatch) -> list[int]:
-    """The first row of each run in a file."""
-    firsts = [0]
-    for row in attempts(rows.step, _clock(rows)).begun:
-        if rows.step[row] <= rows.step[firsts[-1]]:
-            firsts.append(row)
-    return firsts
+def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str) -> RunLog:
+    step = rows["step"].astype(np.int64)
+    found = attempts(step, _clock(rows))
+    kept = np.flatnonzero(found.of)
+    kept = kept[np.argsort(step[kept], kind="stable")]
+    remarks = []
+    if found.begun:
+        first = int(rows["line"][found.begun[0]])
+        times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
+        remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
+    if found.twice:
+        remarks.append(f"{found.twice} rows printed twice")
+    log = make_log(rows.take(kept), found.of[kept], path=path, name=name, kind=kind)
+    return replace(
+        log,
+        attempts=found.count,
+        events=(*log.events, *_exit_event(rows, causes, found.count)),
+        remarks=tuple(f"{name}: {remark}" for remark in remarks),
+    )
 
 
-def _log(
-    rows: RowBatch, told: Sequence[Ending], remarks: list[str], *, path: Path, name: str, kind: str
+def _exit_event(
+    rows: Rows, causes: Sequence[ExitCause], attempt: int
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the event of the file's end: the root cause after its last row."""
+    cause = root_cause([cause for cause in causes if cause.place > rows["place"][-1]])
+    if cause is None:
+        return ()
+    event = {"event": cause.event, "attempt": attempt, "line": cause.line}
+    event["step"] = int(rows["step"][-1])
+    return (event | ({"reason": cause.reason} if cause.reason else {}),)
+
+
+def merged_steps(
+    cells: Mapping[str, Column],
+    *,
+    step: Floats,
+    line: Floats,
+    path: Path,
+    name: str,
+    kind: str,
+    axis: str = "step",
 ) -> RunLog:
-    found = attempts(rows.step, _clock(rows))
-    standing = np.flatnonzero(found.of)
-    standing = standing[np.argsort(rows.step[standing], kind="stable")]
-    kept = select(rows, standing)
-    said = [*remarks]
-    said += [f"line {rows.line[row]}: the step falls: another attempt" for row in found.begun]
-    said += [f"{found.twice} rows told twice"] if found.twice else []
+    """Return the run of a structured file, the rows of one step as one.
+
+    `cells` are the (rows, values) of each column, `step` [n] and `line` [n] those of the rows. The
+    last value of a step counts; its line and time are those of its loss, if it has one.
+    """
+    steps = np.unique(step[(step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))])
+    trained = np.zeros(len(step), dtype=bool)
+    trained[list(cells.get("loss", ((), ()))[0])] = True
+    columns = {"step": steps}
+    for column, (rows, values) in {"line": (range(len(step)), line), **cells}.items():
+        at, told = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
+        if column in ("line", "time"):
+            order = np.argsort(trained[at], kind="stable")
+            at, told = at[order], told[order]
+        places = np.minimum(np.searchsorted(steps, step[at]), max(len(steps) - 1, 0))
+        kept = steps[places] == step[at] if len(steps) else np.zeros(len(at), dtype=bool)
+        columns[column] = np.full(len(steps), np.nan)
+        columns[column][places[kept]] = told[kept]
+    first = np.ones(len(steps), dtype=np.int64)
+    log = make_log(Rows(columns), first, path=path, name=name, kind=kind)
+    return replace(log, axis=axis)
+
+
+def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:
+    """Return the log of rows in the order of their steps, one a step."""
+    step, line = rows["step"].astype(np.int64), np.nan_to_num(rows["line"]).astype(np.int64)
+    events: tuple[Mapping[str, Any], ...] = ()
+    odd = np.flatnonzero(np.isinf(rows["loss"]))
+    if len(odd):
+        first = int(odd[0])
+        event = {"event": "loss not finite", "reason": "nan", "rows": len(odd)}
+        events = (event | {"step": int(step[first]), "line": int(line[first]), "attempt": 1},)
+    values = {
+        column: np.where(np.isfinite(rows[column]), rows[column], np.nan)
+        for column in rows.columns
+        if column not in _PLACES
+    }
+    values = {
+        column: numbers
+        for column, numbers in values.items()
+        if column == "loss" or not np.isnan(numbers).all()
+    }
     return RunLog(
         name=name,
         path=path,
         format=kind,
-        step=kept.step,
-        attempt=found.of[standing],
-        line=kept.line,
-        values={n: c for n, c in kept.values.items() if not np.isnan(c).all()},
-        events=_events(rows, told, found.count),
-        attempts=found.count,
-        remarks=tuple(f"{name}: {remark}" for remark in said),
+        step=step,
+        attempt=attempt,
+        line=line,
+        values=values,
+        events=events,
+        evaluations=_evaluations(step, line, values),
     )
 
 
-def _events(rows: RowBatch, told: Sequence[Ending], attempt: int) -> tuple[dict[str, object], ...]:
-    """The cause of the file's end: what is told before the last row was overcome."""
-    after = [ending for ending in told if ending.place > rows.place[-1]]
-    cause = root_cause(after)
-    if cause is None:
-        return ()
-    event = {
-        "event": cause.event,
-        "attempt": attempt,
-        "line": cause.line,
-        "step": int(rows.step[-1]),
-    }
-    return (event | ({"reason": cause.reason} if cause.reason else {}),)
+def _evaluations(
+    step: Ints, line: Ints, values: Mapping[str, Floats]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return a record for every row with a metric that is named for an evaluation."""
+    names = [name for name in values if _EVALUATION.search(name) and not name.endswith("_s")]
+    beside = [name for name in ("time", "images") if name in values]
+    told = np.zeros(len(step), dtype=bool)
+    for name in names:
+        told |= ~np.isnan(values[name])
+    found = []
+    for row in np.flatnonzero(told).tolist():
+        record = {name: float(values[name][row]) for name in (*beside, *names)}
+        record = {name: value for name, value in record.items() if not np.isnan(value)}
+        found.append(record | {"step": int(step[row]), "line": int(line[row])})
+    return tuple(found)

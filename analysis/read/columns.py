@@ -1,107 +1,148 @@
-"""Logs from rows of named numbers, in which each step may be told in several rows."""
+"""Columns of numbers: the names that trainers give them, and tables of rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from analysis.read.names import STEP, column_of, preference
-from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 
-Rows = Sequence[tuple[int, dict[str, float]]]
+LARGEST_STEP = 1 << 53
+MOST_COLUMNS = 400
+
+# The columns that are measured, each with the names that it has in the wild, preferred ones first.
+ALIASES = {
+    "step": (
+        "step", "global_step", "trainer/global_step", "_step", "iteration", "iter", "steps",
+        "current_steps", "step_num", "global_steps", "n_iter", "batches", "train_step",
+    ),
+    "epoch": ("epoch", "epochs", "epoch_num", "_epoch"),
+    "loss": (
+        "loss", "train_loss", "train/loss", "loss/train", "training_loss", "training/loss",
+        "loss_metrics/global_avg_loss", "train_loss_step", "train/loss_step", "avr_loss",
+        "loss/average", "loss/current", "step_loss", "train_loss_epoch", "train/loss_epoch",
+        "loss/loss", "lm loss", "lm-loss", "total_loss", "reduced_train_loss", "trl", "train loss",
+        "train loss mse", "tr_loss", "mean loss",
+    ),
+    "lr": (
+        "lr", "learning_rate", "train/lr", "train/learning_rate", "learning-rate", "lr/unet",
+        "learning rate", "base_lr",
+    ),
+    "grad_norm": ("grad_norm", "train/grad_norm", "grad-norm", "grad norm", "gnorm"),
+    "images": (
+        "images", "samples_count", "consumed_samples", "samples_seen", "images_seen",
+        "consumed samples", "samples", "train_samples",
+    ),
+    "batch": ("batch", "global_batch_size", "global batch size", "batch_size"),
+    "time": ("time", "wall_time", "timestamp", "_timestamp", "walltime"),
+    "train_s": ("train_s",),
+    "elapsed_s": (
+        "elapsed", "elapsed_s", "elapsed_time", "relative_time", "relative time (process)",
+        "_runtime", "runtime",
+    ),
+    "step_s": (
+        "step_s", "step_time", "train_step_time", "time_metrics/end_to_end(s)", "sec_per_step",
+        "train_step_timing", "train_step_timing in s", "seconds_per_step",
+    ),
+    "steps_per_s": (
+        "steps_per_s", "steps_per_sec", "train_steps_per_sec", "steps_per_second", "it/s",
+        "train steps/sec",
+    ),
+    "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens_per_second", "tokens_per_sec",
+                     "tokens/s/device"),
+    "images_per_s": (
+        "images_per_s", "images_per_sec", "images_per_second", "samples_per_second", "throughput",
+        "im/s", "samples per second",
+    ),
+}  # fmt: skip
+STEP = ALIASES["step"]
+# The rows that have a value, and the values.
+Column = tuple[list[int], list[float]]
+_BY_NAME = {name: column for column, names in ALIASES.items() for name in names}
 
 
-def from_rows(rows: Rows, *, path: Path, name: str, kind: str) -> list[RunLog]:
-    """One log of (line, numbers by name) rows; none where no row has both a step and a number."""
-    merged: dict[int, dict[str, float]] = {}
-    lines: dict[int, int] = {}
-    chosen = _chosen(rows)
-    for line, values in rows:
-        step = next((values[key] for key in values if key.lower() in STEP), None)
-        if step is None or not 0 <= step < 1 << 53 or step != int(step):
-            continue
-        row = merged.setdefault(int(step), {})
-        row |= {chosen[key]: value for key, value in values.items() if key in chosen}
-        if int(step) not in lines or "loss" in {chosen.get(key) for key in values}:
-            lines[int(step)] = line
-    steps = sorted(step for step, row in merged.items() if row)
-    if not steps:
-        return []
-    names = dict.fromkeys(key for step in steps for key in merged[step])
-    return [
-        RunLog(
-            name=name,
-            path=path,
-            format=kind,
-            step=np.array(steps, dtype=np.int64),
-            attempt=np.ones(len(steps), dtype=np.int64),
-            line=np.array([lines[step] for step in steps], dtype=np.int64),
-            values={
-                key: np.array([merged[step].get(key, np.nan) for step in steps]) for key in names
-            },
-        )
-    ]
+def column_of(name: str) -> str:
+    """Return the column for a foreign name: one of `ALIASES`, or the name itself."""
+    return _BY_NAME.get(name.strip().lower(), name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """What was told under one foreign name: steps, lines, values and times, each [n]."""
-
-    step: Ints
-    line: Ints
-    value: Floats
-    time: Floats
+def preference(name: str) -> int:
+    """Return the rank of a name among those of its column; the lowest is taken."""
+    spelled = name.strip().lower()
+    column = _BY_NAME.get(spelled)
+    return ALIASES[column].index(spelled) if column else 0
 
 
-def from_series(
-    told: Mapping[str, Series], *, path: Path, name: str, kind: str, remarks: tuple[str, ...] = ()
-) -> list[RunLog]:
-    """One log of series by foreign name, laid side by side on all their steps; none of none.
-
-    Of a step told twice the last stands.
-    """
-    chosen = _preferred(told)
-    kept = {column: told[key] for key, column in chosen.items() if len(told[key].step)}
-    if not kept:
-        return []
-    steps = np.unique(np.concatenate([series.step for series in kept.values()]))
-    steps = steps[(steps >= 0) & (steps < 1 << 53)]
-    values = {column: np.full(len(steps), np.nan) for column in ("time", *kept)}
-    line = np.zeros(len(steps), dtype=np.int64)
-    # The loss comes last, so that a row's line and time are those of its loss.
-    for column, series in sorted(kept.items(), key=lambda item: item[0] == "loss"):
-        inside = (series.step >= 0) & (series.step < 1 << 53)
-        at = np.searchsorted(steps, series.step[inside])
-        finite = np.isfinite(series.value[inside])
-        values[column][at] = np.where(finite, series.value[inside], np.nan)
-        values["time"][at], line[at] = series.time[inside], series.line[inside]
-    return [
-        RunLog(
-            name=name,
-            path=path,
-            format=kind,
-            step=steps,
-            attempt=np.ones(len(steps), dtype=np.int64),
-            line=line,
-            values={key: value for key, value in values.items() if not np.isnan(value).all()},
-            remarks=remarks,
-        )
-    ]
-
-
-def _chosen(rows: Rows) -> dict[str, str]:
-    """The columns of every name in rows but the step's."""
-    names = dict.fromkeys(key for _, values in rows for key in values)
-    return _preferred([name for name in names if name.lower() not in STEP])
-
-
-def _preferred(names: Iterable[str]) -> dict[str, str]:
-    """For each foreign name the column that it fills: one name per column, the preferred one."""
+def preferred(names: Sequence[str]) -> dict[str, str]:
+    """Return the column of each foreign name, one name per column: the preferred one."""
     best: dict[str, str] = {}
     for key in names:
         column = column_of(key)
         if column not in best or preference(key) < preference(best[column]):
             best[column] = key
-    return {key: column for column, key in best.items()}
+    return {key: column for column, key in list(best.items())[:MOST_COLUMNS]}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`n` rows of a log: columns [n] by name, NaN where a row has no value.
+
+    `line` and `place` (both ascending) say where a row stands in its file. A value that the log
+    prints as NaN or infinite is `inf`.
+    """
+
+    columns: Mapping[str, Floats]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Floats:
+        found = self.columns.get(name)
+        return np.full(len(self), np.nan) if found is None else found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows, by index or mask."""
+        return Rows({name: column[index] for name, column in self.columns.items()})
+
+    def replace(self, **columns: Floats) -> "Rows":
+        """Return the rows with some columns replaced or added."""
+        return Rows({**self.columns, **columns})
+
+
+def join(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    names = list(dict.fromkeys(name for part in parts for name in part.columns))[:MOST_COLUMNS]
+    return Rows({name: np.concatenate([part[name] for part in parts]) for name in names})
+
+
+class Cells:
+    """Values by foreign name and row, for rows that do not all have the same names."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Column] = {}
+
+    def add(self, row: int, values: Mapping[str, float]) -> None:
+        """Add the values of a row; names beyond `MOST_COLUMNS` are left out."""
+        for name, value in values.items():
+            column = self.found.get(name)
+            if column is None:
+                if len(self.found) >= MOST_COLUMNS:
+                    continue
+                column = self.found[name] = ([], [])
+            column[0].append(row)
+            column[1].append(value)
+
+    def rows(self, count: int) -> Rows:
+        """Return `count` rows. Of several names for a column, each row takes the preferred one."""
+        columns: dict[str, Floats] = {}
+        for name in sorted(self.found, key=preference, reverse=True):
+            column = columns.setdefault(column_of(name), np.full(count, np.nan))
+            at, values = self.found[name]
+            column[at] = values
+        return Rows(columns)

@@ -1,8 +1,11 @@
-"""How a job ended, as Slurm, torchrun, PyTorch and the trainers say it in its output."""
+"""How a job ended, as Slurm, torchrun, PyTorch and the trainers print it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.read.text.chunks import Chunk
+import numpy as np
+
+from analysis.read.text.pieces import Piece
 from configs.run.failures import FAILURES, find_reason
 
 # Literal parts of the lines that are looked at: to find these is fast, where the patterns of
@@ -20,7 +23,7 @@ _TOKENS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class ExitCause:
     """One line that says how an attempt ended."""
 
     event: str
@@ -29,46 +32,35 @@ class Ending:
     place: int
 
 
-def endings(chunk: Chunk) -> list[Ending]:
-    """Every such line of a piece, in order, each line once."""
-    clean = chunk.clean()
-    found: dict[int, Ending] = {}
+def exit_causes(piece: Piece, start: int) -> list[ExitCause]:
+    """Return every such line of a piece from a place on, in order, each line once."""
+    found: dict[int, ExitCause] = {}
     for token in _TOKENS:
-        place = clean.data.find(token)
+        place = piece.text.find(token, piece.start_of_line(start))
         while place >= 0:
-            line = int(clean.newlines.searchsorted(place))
-            begun = int(clean.newlines[line - 1]) + 1 if line else 0
-            # Terminal codes take places in the file: a line's own are counted from its beginning.
-            began = int(chunk.newlines[line - 1]) + 1 if line else 0
-            found.setdefault(
-                line,
-                _ending(
-                    clean.data[place : place + 300],
-                    token,
-                    line=chunk.line + line,
-                    place=chunk.offset + began + place - begun,
-                ),
-            )
-            place = clean.data.find(token, place + len(token))
-    return sorted(found.values(), key=lambda ending: ending.place)
+            line = int(piece.lines_at(np.array([place]))[0])
+            if line not in found:
+                found[line] = _cause(piece, token, line=line, place=place)
+            place = piece.text.find(token, place + len(token))
+    return sorted(found.values(), key=lambda cause: cause.place)
 
 
-def _ending(text: bytes, token: bytes, *, line: int, place: int) -> Ending:
-    after = text.partition(b"\n")[0].decode(errors="replace")
-    event, reason = "failed", find_reason(after, among=FAILURES)
+def _cause(piece: Piece, token: bytes, *, line: int, place: int) -> ExitCause:
+    rest = piece.text[place : place + 300].partition(b"\n")[0].decode(errors="replace")
+    event, reason = "failed", find_reason(rest, among=FAILURES)
     if token == b"Training completed":
         event, reason = "done", None
     elif token == b"CANCELLED AT" and reason is None:
-        event = "paused" if "DUE TO JOB REQUEUE" in after else "stopped"
+        event = "paused" if "DUE TO JOB REQUEUE" in rest else "stopped"
     elif reason is None:
         reason = "crash"
-    return Ending(event=event, reason=reason, line=line, place=place)
+    return ExitCause(event=event, reason=reason, line=line, place=piece.offset + place)
 
 
-def root_cause(told: list[Ending]) -> Ending | None:
-    """Of what an attempt says at its end, the first that names a cause: the rest follows from it.
+def root_cause(causes: Sequence[ExitCause]) -> ExitCause | None:
+    """Return the first cause that names a reason, else the first: the rest follows from it.
 
     An out-of-memory that was caught and skipped is followed by more steps, not by an end.
     """
-    named = [ending for ending in told if ending.reason not in (None, "crash")]
-    return next(iter(named or told), None)
+    named = [cause for cause in causes if cause.reason not in (None, "crash")]
+    return next(iter(named or causes), None)

@@ -1,4 +1,4 @@
-"""Reads files that are not ours, by what they contain and not by how they are named."""
+"""Read files of other trainers, by what they contain and not by how they are named."""
 
 import os
 import zlib
@@ -7,15 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.read.columns import from_rows
-from analysis.read.formats.database import MAGIC, read_database
-from analysis.read.formats.samples import is_sample, read_samples
-from analysis.read.formats.tables import header_of, read_csv
-from analysis.read.formats.tfevents import looks_like_events, read_events
-from analysis.read.formats.trainer import read_state
+from analysis.read.formats.ai_toolkit import DATABASE, is_sample, read_database, read_samples
+from analysis.read.formats.structured import delimiter_of, read_csv, read_json
+from analysis.read.formats.tensorboard import looks_like_events, read_events
+from analysis.read.formats.text import read_text
 from analysis.read.run_log import RunLog
-from analysis.read.text.chunks import open_bytes
-from analysis.read.text.scan import read_text
+from analysis.read.text.pieces import open_bytes
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
@@ -94,30 +91,24 @@ def named(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path, start: bytes, *, name: str) -> list[RunLog]:
-    if start.startswith(MAGIC):
+    if start.startswith(DATABASE):
         return read_database(path, name=name)
     if looks_like_events(start):
         return read_events(path, name=name)
-    if start.lstrip()[:1] == b"{" and _has_history(path, start):
-        rows = list(enumerate(read_state(path), start=1))
-        return from_rows(rows, path=path, name=name, kind="HF Trainer")
     if _is_binary(start):
         return []
-    if header_of(start):
-        return read_csv(path, name=name)
+    if start.lstrip()[:1] in (b"{", b"[") and (logs := read_json(path, name=name)):
+        return logs
+    if delimiter := delimiter_of(start):
+        return read_csv(path, name=name, delimiter=delimiter)
     return read_text(path, name=name)
-
-
-def _has_history(path: Path, start: bytes) -> bool:
-    """Whether a JSON file is a `trainer_state.json`: `log_history` may stand far down."""
-    return b'"log_history"' in start or path.name == "trainer_state.json"
 
 
 def is_text(path: Path) -> bool:
     """Whether a file is a text whose lines a ledger can be kept of; `Unreadable` where damaged."""
     with named(path), open_bytes(path) as file:
         start = file.read(PEEK)
-    return not _is_binary(start) and not header_of(start) and start.lstrip()[:1] != b"{"
+    return not _is_binary(start) and not delimiter_of(start) and start.lstrip()[:1] != b"{"
 
 
 def _is_binary(start: bytes) -> bool:

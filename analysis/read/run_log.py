@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Floats
+from configs.run.records import STATES
 
 Ints = NDArray[np.int64]
 
@@ -40,6 +41,7 @@ class RunLog:
     evaluations: tuple[Mapping[str, Any], ...] = ()
     allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
     attempts: int = 1
+    axis: str = "step"
     otherwise: frozenset[int] = frozenset()
     remarks: tuple[str, ...] = ()
 
@@ -59,7 +61,5 @@ class RunLog:
     @property
     def state(self) -> Mapping[str, Any] | None:
         """The newest event that says what state the run is in."""
-        from configs.run.records import STATES
-
         said = [event for event in self.events if event.get("event") in STATES]
         return said[-1] if said else None

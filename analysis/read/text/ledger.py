@@ -1,4 +1,4 @@
-"""What became of each line that was read: a metric, an event, known noise, or unknown."""
+"""Count the lines of a text log by what they are: metrics, events, known noise, or unknown."""
 
 import re
 from collections import Counter
@@ -8,21 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.read.formats.mllog import HEADER
-from analysis.read.text.chunks import Chunk
-from analysis.read.text.scan import FORMATS, scan
+from analysis.read.formats.text import FORMATS
+from analysis.read.text.pieces import Piece
+from analysis.read.text.scan import scan
 
 _NOISE = re.compile(
     rb"^\s*$|INFO|WARN|[Ww]arning|DEBUG|^\s*[*=#_-]{3,}|it/s|s/it|B/s\]|%\||OMP_NUM_THREADS|"
     rb"NCCL|torchrun|[Ll]oad(?:ed|ing)|[Ss]av(?:ed|ing)|[Cc]heckpoint|[Dd]ownload|Epoch|epoch|"
     rb"[Pp]arameters|File \"|^\s+[\w^~ ]|:::MLL|srun:|slurm"
 )
+# A line with a step or a loss beside a number is a metric that nobody read.
+_METRIC = re.compile(rb"(?i)(?:\bstep|\biter(?:ation)?|loss)s?[\"']?[ \t]*[:=][ \t]*\d")
 LONGEST_SAMPLE, LONGEST_READ = 120, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Counts of one file's lines; they add up. `sample` is the first unknown one."""
+    """The counts of one file's lines; they add up. `sample` is the first unknown one."""
 
     path: Path
     format: str | None
@@ -35,38 +37,38 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """The ledger of a text file; `Unreadable` where it is damaged."""
-    lines = metrics = events = noise = unknown = 0
-    sample, kinds = b"", Counter[str]()
-    for piece in scan(path, whole=True):
-        found = {kind: batch for kind, batch in piece.rows.items() if kind != HEADER.name}
-        rows = {number for batch in found.values() for number in batch.line.tolist()}
-        told = {ending.line for ending in piece.told} - rows
-        kinds.update({kind: len(batch) for kind, batch in found.items()})
-        others = _others(piece.chunk.clean(), rows | told)
-        strange = [text for text in others if not _NOISE.search(text)]
+    """Return the ledger of a text file; raise `Unreadable` if it is damaged."""
+    counts, kinds, sample = Counter[str](), Counter[str](), b""
+    for one in scan(path, FORMATS, whole=True):
+        rows = {int(line) for found in one.rows.values() for line in found["line"]}
+        events = {cause.line for cause in one.causes} - rows
+        kinds.update({name: len(found) for name, found in one.rows.items()})
+        others = _others(one.piece, rows | events)
+        strange = [text for text in others if _METRIC.search(text) or not _NOISE.search(text)]
         sample = sample or next(iter(strange), b"")
-        lines += len(rows) + len(told) + len(others)
-        metrics, events = metrics + len(rows), events + len(told)
-        noise, unknown = noise + len(others) - len(strange), unknown + len(strange)
+        counts.update(
+            metrics=len(rows),
+            events=len(events),
+            noise=len(others) - len(strange),
+            unknown=len(strange),
+        )
     return Ledger(
         path=path,
         format=next((known.name for known in FORMATS if known.name in kinds), None),
-        lines=lines,
-        metrics=metrics,
-        events=events,
-        noise=noise,
-        unknown=unknown,
+        lines=counts.total(),
+        metrics=counts["metrics"],
+        events=counts["events"],
+        noise=counts["noise"],
+        unknown=counts["unknown"],
         sample=sample[:LONGEST_SAMPLE].decode("utf-8", "replace").strip() or None,
     )
 
 
-def _others(chunk: Chunk, known: set[int]) -> list[bytes]:
-    """The lines of a piece that are neither metrics nor events, cut to `LONGEST_READ`."""
-    bounds = np.concatenate([[0], chunk.newlines + 1, [len(chunk.data)]])
-    full = bounds[:-1] < bounds[1:]
+def _others(piece: Piece, known: set[int]) -> list[bytes]:
+    """Return the lines of a piece that are neither metrics nor events, cut to `LONGEST_READ`."""
+    bounds = np.concatenate([[0], piece.newlines + 1, [len(piece.text)]])
     return [
-        chunk.data[start : min(end, start + LONGEST_READ)]
-        for number, (start, end) in enumerate(pairwise(bounds.tolist()), start=chunk.line)
-        if number not in known and full[number - chunk.line]
+        piece.text[start : min(end, start + LONGEST_READ)]
+        for number, (start, end) in enumerate(pairwise(bounds.tolist()), start=piece.line)
+        if number not in known and start < end
     ]

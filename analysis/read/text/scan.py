@@ -1,129 +1,129 @@
-"""Reads a text log of any format that is known: the first format with rows is the file's."""
+"""Read the rows of text formats piece by piece; the first format with a run is the file's."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from analysis.read.assemble import assemble, main_group
-from analysis.read.exit_causes import Ending, endings
-from analysis.read.formats.bars import BARS
-from analysis.read.formats.composer import BATCHES, COMPOSER, with_batches
-from analysis.read.formats.dit import DIT
-from analysis.read.formats.iterations import MEGATRON, NANO_GPT
-from analysis.read.formats.mllog import HEADER, MLLOG, read_header
-from analysis.read.formats.titan import TITAN
-from analysis.read.formats.trainer import TRAINER
-from analysis.read.run_log import RunLog
-from analysis.read.text.batch import Format, RowBatch, join, select
-from analysis.read.text.chunks import Chunk, chunks
-from analysis.read.text.rows import rows
+from analysis.read.columns import LARGEST_STEP, Rows, join
+from analysis.read.exit_causes import ExitCause, exit_causes
+from analysis.read.run_log import Ints
+from analysis.read.text.patterns import STAMP, Format, moments, numbers
+from analysis.read.text.pieces import Piece, pieces
+from analysis.stats.intervals import Floats
 
-# In the order of trust: bars last, since they also show downloads and sampling.
-FORMATS: tuple[Format, ...] = (
-    HEADER,
-    MLLOG,
-    TITAN,
-    DIT,
-    MEGATRON,
-    NANO_GPT,
-    COMPOSER,
-    TRAINER,
-    BARS,
-    BATCHES,
-)
-# Formats whose rows name no step of their own, and the one that has it.
-STEPS_FROM = {COMPOSER.name: BATCHES, TRAINER.name: BARS}
+LONGEST_HEAD = 400
+_RANK = re.compile(rb"\[[Rr][Aa][Nn][Kk] ?(\d{1,6})\]")
+_TASK = re.compile(rb" {0,5}(\d{1,6}): ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
     """What one piece of a file holds: rows by format, and lines on how a job ended."""
 
-    chunk: Chunk
-    rows: dict[str, RowBatch]
-    told: list[Ending]
+    piece: Piece
+    rows: dict[str, Rows]
+    causes: list[ExitCause]
 
 
-def scan(path: Path, *, whole: bool = False) -> Iterator[Scanned]:
-    """The file piece by piece, with its rows.
+def scan(path: Path, formats: Sequence[Format], *, whole: bool = False) -> Iterator[Scanned]:
+    """Yield the file piece by piece with its rows, by formats in the order of trust.
 
-    Unless `whole` is asked for, formats less trusted than one whose losses have been found are
-    passed over, and how a job ended is looked for where it can count: after the last row, and in
-    pieces where a step falls.
+    Unless `whole`, formats less trusted than one with losses are dropped, and exit causes are
+    looked for where they can count: after the last row, and in pieces in which a step falls.
     """
-    formats = FORMATS
-    for chunk in chunks(path):
-        found = rows(chunk, formats)
-        start = 0 if whole else _last_row(chunk, found)
-        yield Scanned(chunk=chunk, rows=found, told=endings(chunk.after(start)))
-        if not whole:
-            formats = _still_of_use(formats, found)
+    for piece in pieces(path):
+        found: dict[str, Rows] = {}
+        for known in formats:
+            rows = rows_of(known, piece) if known in formats else None
+            if rows is not None:
+                found[known.name] = rows
+                formats = formats if whole else _still_needed(formats, known, rows)
+        start = 0 if whole else _last_row(piece, found)
+        yield Scanned(piece=piece, rows=found, causes=exit_causes(piece, start))
 
 
-def _still_of_use(formats: tuple[Format, ...], found: dict[str, RowBatch]) -> tuple[Format, ...]:
-    """The formats up to the first with losses, and the one that it has its steps from."""
-    for number, known in enumerate(formats, start=1):
-        if known.name in found and "loss" in found[known.name].values:
-            more = (STEPS_FROM[known.name],) if known.name in STEPS_FROM else ()
-            return (*formats[:number], *more)
-    return formats
+def _still_needed(formats: Sequence[Format], known: Format, rows: Rows) -> Sequence[Format]:
+    """Return the formats up to one with losses; bars too if it has no steps of its own."""
+    if "loss" not in rows:
+        return formats
+    place = formats.index(known) + 1
+    rest = () if "step" in rows else formats[place:]
+    return [*formats[:place], *(one for one in rest if one.is_redrawn)]
 
 
-def _last_row(chunk: Chunk, found: dict[str, RowBatch]) -> int:
-    """Where the last row of a piece begins; 0 where an attempt may have ended before it."""
-    if not found or any((np.diff(batch.step) < 0).any() for batch in found.values()):
+def _last_row(piece: Piece, found: dict[str, Rows]) -> int:
+    """Return where the last row of a piece begins; 0 if an attempt may have ended before it."""
+    if not found or any((np.diff(rows["step"]) < 0).any() for rows in found.values()):
         return 0
-    return min(int(batch.place[-1]) for batch in found.values()) - chunk.offset
+    return min(int(rows["place"][-1]) for rows in found.values()) - piece.offset
 
 
-def read_text(path: Path, *, name: str) -> list[RunLog]:
-    """The runs in a text file; none where no format is known."""
-    found: dict[str, list[RowBatch]] = {}
-    told: list[Ending] = []
-    for piece in scan(path):
-        told += piece.told
-        for kind, batch in piece.rows.items():
-            found.setdefault(kind, []).append(batch)
-    read = {kind: join(batches) for kind, batches in found.items()}
-    header = read.pop(HEADER.name, None)
-    batches, composed = read.pop(BATCHES.name, None), read.pop(COMPOSER.name, None)
-    stepped = with_batches(composed, batches) if composed is not None else None
-    read |= {COMPOSER.name: stepped} if stepped is not None else {}
-    known = next((known for known in FORMATS if _is_run(read.get(known.name))), None)
-    if known is None:
-        return []
-    batch, remarks = read[known.name], tuple[str, ...]()
-    if known is TRAINER and not (batch.step > 0).any():
-        batch, remarks = _with_steps(batch, read.get(BARS.name))
-    logs = assemble(batch, told, path=path, name=name, kind=known.name)
-    if known is MLLOG and len(logs) == 1 and header is not None:
-        facts, events = read_header(path, header.line)
-        logs = [replace(logs[0], facts=facts, events=(*events, *logs[0].events))]
-    return [_remarked(log, remarks) for log in logs]
+def rows_of(known: Format, piece: Piece) -> Rows | None:
+    """Return the rows of a format in a piece, None if it has none."""
+    if not any(token in piece.text for token in known.tokens):
+        return None
+    matches = list(known.pattern.finditer(piece.text))
+    if not matches:
+        return None
+    starts = np.array([match.start() for match in matches], dtype=np.int64)
+    columns = known.columns(matches)
+    columns |= _heads(known, piece.text, starts)
+    columns["line"] = piece.lines_at(starts).astype(np.float64)
+    columns["place"] = (starts + piece.offset).astype(np.float64)
+    rows = Rows(columns)
+    if "step" in columns:
+        # NaN is kept: a row of a record may stand below its step.
+        rows = rows.take(~((columns["step"] < 0) | (columns["step"] >= LARGEST_STEP)))
+    if known.is_redrawn:
+        rows = last_drawings(rows)
+    return rows if len(rows) else None
 
 
-def _is_run(found: RowBatch | None) -> bool:
-    """Whether rows can be a training: a loss, or a bar of some length."""
-    if found is None:
-        return False
-    return "loss" in found.values or len(np.unique(found.step)) >= 3
+def last_drawings(rows: Rows) -> Rows:
+    """Return the last drawing of each step of a bar, whose loss is that step's."""
+    differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["group"]) != 0)
+    return rows.take(np.append(differs, True))
 
 
-def _with_steps(found: RowBatch, bars: RowBatch | None) -> tuple[RowBatch, tuple[str, ...]]:
-    """The Trainer's rows with the step and clock of the bar before each, else counted."""
-    loss = found.values.get("loss", np.full(len(found), np.nan))
-    found = select(found, np.flatnonzero(~np.isnan(loss)))
-    if bars is None:
-        counted = replace(found, step=np.arange(1, len(found) + 1))
-        return counted, ("the log names no steps: losses are counted instead",)
-    bars = main_group(bars)
-    before = np.maximum(np.searchsorted(bars.place, found.place) - 1, 0)
-    values = found.values | {"bar_s": bars.values["bar_s"][before]}
-    stepped = replace(found, step=bars.step[before], values=values)
-    return stepped, ("steps and clock are those of the bar before each loss",)
+def _heads(known: Format, text: bytes, starts: Ints) -> dict[str, Floats]:
+    """Return the `rank`, the `time` and what else stands before rows in their lines."""
+    ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == 10)
+    begins = np.concatenate([[0], ends + 1])[np.searchsorted(ends, starts)]
+    begins = np.maximum(begins, starts - LONGEST_HEAD)
+    if not (known.has_head or known.head) or (begins == starts).all():
+        return {}
+    bounds = zip(begins.tolist(), starts.tolist(), strict=True)
+    heads = [text[begin:start] for begin, start in bounds]
+    joined = b"\n".join(heads)
+    found: dict[str, list[re.Match[bytes] | None]] = {}
+    if known.head is not None:
+        [name] = known.head.groupindex
+        found[name] = [known.head.search(head) for head in heads]
+    if known.has_head and (b"[r" in joined or b"[R" in joined):
+        found["rank"] = [_RANK.search(head) or _TASK.match(head) for head in heads]
+    elif known.has_head and b": " in joined:
+        found["rank"] = [_TASK.match(head) for head in heads]
+    if known.has_head and b":" in joined:
+        found["time"] = [STAMP.search(head) for head in heads]
+    columns = {}
+    for name, matches in found.items():
+        rows = [row for row, match in enumerate(matches) if match]
+        if rows:
+            texts = [match[match.lastindex or 0] for match in matches if match]
+            columns[name] = np.full(len(heads), np.nan)
+            columns[name][rows] = (moments if name == "time" else numbers)(texts)
+    return columns
 
 
-def _remarked(log: RunLog, remarks: tuple[str, ...]) -> RunLog:
-    return replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))
+def scanned(path: Path, formats: Sequence[Format]) -> tuple[dict[str, Rows], list[ExitCause]]:
+    """Return all rows of a file by format, and its exit causes."""
+    found: dict[str, list[Rows]] = {}
+    causes: list[ExitCause] = []
+    for one in scan(path, formats):
+        causes += one.causes
+        for name, rows in one.rows.items():
+            found.setdefault(name, []).append(rows)
+    return {name: join(parts) for name, parts in found.items()}, causes

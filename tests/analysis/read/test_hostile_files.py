@@ -109,8 +109,8 @@ def test_a_line_of_a_megabyte_costs_nothing_but_itself(tmp_path):
 
 
 def test_a_file_without_an_end_of_line_is_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("analysis.read.text.chunks.PIECE", 1000)
-    monkeypatch.setattr("analysis.read.text.chunks.LONGEST_LINE", 3000)
+    monkeypatch.setattr("analysis.read.text.pieces.PIECE", 1000)
+    monkeypatch.setattr("analysis.read.text.pieces.LONGEST_LINE", 3000)
     (tmp_path / "x").write_bytes(write.ai_toolkit(story(n=300)) + b"y" * 10_000)
     [log] = read_logs([str(tmp_path / "x")])
     assert len(log) == 300
@@ -120,7 +120,7 @@ def test_a_file_without_an_end_of_line_is_read_in_pieces(tmp_path, monkeypatch):
 def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
     (tmp_path / "x").write_bytes(write.titan_by_four_ranks(story(n=40)))
     [whole] = read_logs([str(tmp_path / "x")])
-    monkeypatch.setattr("analysis.read.text.chunks.PIECE", size * 10)
+    monkeypatch.setattr("analysis.read.text.pieces.PIECE", size * 10)
     [pieces] = read_logs([str(tmp_path / "x")])
     assert pieces.step.tolist() == whole.step.tolist()
     assert pieces.line.tolist() == whole.line.tolist()

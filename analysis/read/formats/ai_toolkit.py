@@ -1,0 +1,118 @@
+"""ai-toolkit's own files: `loss_log.db`, and samples with their time and step in their names.
+
+Samples are `<milliseconds since 1970>__<step, 9 digits>_<number>.jpg`.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from analysis.read.formats.structured import logs_of
+from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
+
+DATABASE = b"SQLite format 3\0"
+_SAMPLE = re.compile(r"(\d{13})__(\d{9})_(\d+)\.(?:jpe?g|png|webp)")
+
+
+def read_database(path: Path, *, name: str) -> list[RunLog]:
+    """Return the run in a database with the tables `steps` (step, wall_time) and `metrics`.
+
+    `line` is the row; a database with other tables has none.
+    """
+    address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            database.text_factory = lambda text: text.decode("utf-8", "replace")
+            times = dict(database.execute("SELECT step, wall_time FROM steps LIMIT 20000000"))
+            found = database.execute(
+                "SELECT rowid, step, key, value_real FROM metrics "
+                "WHERE value_real IS NOT NULL LIMIT 20000000"
+            ).fetchall()
+    except sqlite3.OperationalError:
+        return []
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # The message on a damaged schema may itself be no text.
+        raise Unreadable(f"{path}: a damaged database ({error})") from None
+    rows = []
+    for line, step, key, value in found:
+        if all(type(number) in (int, float) for number in (step, value)):
+            values = {"step": float(step), str(key): float(value)}
+            if type(times.get(step)) in (int, float):
+                values["time"] = float(times[step])
+            rows.append((line, values))
+    return logs_of(rows, path=path, name=name, kind="ai-toolkit database")
+
+
+def is_sample(path: Path) -> bool:
+    """Whether a file is named as a sample with its time and step."""
+    return _SAMPLE.fullmatch(path.name) is not None
+
+
+def read_samples(paths: Iterable[Path], *, folder: Path, name: str) -> list[RunLog]:
+    """Return a run with the time of the first sample of each step; `line` counts files."""
+    rows: dict[int, tuple[int, dict[str, float]]] = {}
+    for number, path in enumerate(sorted(paths), start=1):
+        if match := _SAMPLE.fullmatch(path.name):
+            time, step = int(match[1]) / 1e3, int(match[2])
+            rows.setdefault(step, (number, {"step": float(step), "time": time}))
+    return logs_of(rows.values(), path=folder, name=name, kind="sample names")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSet:
+    """The samples of one step, in the order of saving; times in seconds since 1970."""
+
+    step: int
+    times: tuple[float, ...]
+    sizes: frozenset[tuple[int, int]]
+
+    @property
+    def image_s(self) -> float | None:
+        """Seconds per image; when the first one was begun is not known."""
+        if len(self.times) < 2:
+            return None
+        return (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+
+    @property
+    def began(self) -> float:
+        """When sampling began, if the first image took as long as the others."""
+        return self.times[0] - (self.image_s or 0.0)
+
+
+def sample_sets(paths: Iterable[Path]) -> list[SampleSet]:
+    """Return the samples among files as sets of one step, in the order of time.
+
+    A prompt that comes again begins a new set: in one run it would be another step's.
+    """
+    found = []
+    for path in paths:
+        match = _SAMPLE.fullmatch(path.name)
+        if match and ".thumbs" not in path.parts:
+            found.append((int(match[1]) / 1e3, int(match[2]), int(match[3]), path))
+    sets: list[list[tuple[float, int, int, Path]]] = []
+    for one in sorted(found):
+        if not sets or sets[-1][-1][1] != one[1] or one[2] in {two[2] for two in sets[-1]}:
+            sets.append([])
+        sets[-1].append(one)
+    return [
+        SampleSet(
+            step=members[0][1],
+            times=tuple(time for time, _, _, _ in members),
+            sizes=frozenset(size for *_, path in members if (size := _size(path))),
+        )
+        for members in sets
+    ]
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None

@@ -1,0 +1,156 @@
+"""Text logs with a step on each line: one pattern for each trainer.
+
+A new format is one entry here: see `analysis.read.text.patterns` for the named groups.
+"""
+
+import re
+
+from analysis.read.text.patterns import Format
+
+# A number as printed, and a pair in which a space may stand for the colon.
+_N = rb"[-+.,%\w]*[\w%]"
+_LOOSE_PAIR = re.compile(
+    rb"((?:(?:train|val|valid|validation|eval|test)[ _])?[A-Za-z_][\w./@]*)[\"']?"
+    rb"(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([-+]?(?:\.?\d[-+.\w]*|nan|NaN|inf))"
+)
+
+
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    """Compile a pattern: N is a printed number, a space any number of blanks, `~` at least one."""
+    text = re.sub(rb"(?<![\w?<])N(?!\w)", lambda _: _N, text)
+    return re.compile(text.replace(b" ", rb"[ \t]*").replace(b"~", rb"[ \t]+"))
+
+
+DIT = Format(
+    name="DiT",
+    tokens=(b"(step=",),
+    pattern=_pattern(
+        rb"\(step=(?P<step>\d{1,18})\) Train Loss(?:~\w+)?: (?P<loss>N)"
+        rb"(?:, Train Loss ce: (?P<loss_ce>N))?(?:, Train Steps/Sec: (?P<steps_per_s>N))?"
+    ),
+)
+TITAN = Format(
+    name="torchtitan",
+    tokens=(b"loss:",),
+    pattern=_pattern(
+        rb"\bstep: (?P<step>\d{1,18})~loss: (?P<loss>N)(?:~grad_norm: (?P<grad_norm>N))?"
+        rb"(?:~memory: (?P<gpu_gib>[.\d]+)GiB\([.\d]+%\))?"
+        rb"(?:~[wt]ps: (?P<tokens_per_s>N))?(?:~tflops: (?P<tflops>N))?"
+        rb"(?:~mfu: (?P<mfu_percent>N/A|N))?"
+        rb"(?:~it/s: (?P<steps_per_s>N))?(?:~im/s: (?P<images_per_s>N))?"
+    ),
+)
+MEGATRON = Format(
+    name="Megatron",
+    tokens=(b"iteration",),
+    pattern=_pattern(rb"\biteration (?P<step>\d{1,18})/ \d+ \|(?P<pairs>[^\n]{1,2000})"),
+    pair=re.compile(rb"\| *([A-Za-z][^:|\n]{0,60}): *([-+.\w]+)"),
+    rename={"elapsed time per iteration (ms)": "step_ms"},
+)
+NANO_GPT = Format(
+    name="nanoGPT",
+    tokens=(b"loss ",),
+    pattern=_pattern(
+        rb"\b(?:iter|step) (?P<step>\d{1,18}): (?:loss (?P<loss>N), time (?P<step_ms>[.\d]+)ms"
+        rb"(?:, mfu (?P<mfu_percent>[-.\d]+)%)?|train loss [-.\d]+, val loss (?P<val_loss>N))"
+    ),
+)
+SPEEDRUN = Format(
+    name="speedrun",
+    tokens=(b"train_time:",),
+    pattern=_pattern(
+        rb"\bstep:(?P<step>\d{1,18})/(?P<of>\d+) (?:train_loss:(?P<loss>N) )?"
+        rb"(?:val_loss:(?P<val_loss>N) )?train_time:(?P<train_ms>[.\d]+)ms"
+    ),
+)
+LLM_C = Format(
+    name="llm.c",
+    tokens=(b"s:",),
+    pattern=_pattern(rb"(?m)^s:(?P<step>\d{1,18}) (?:trl:(?P<loss>N)|tel:(?P<val_loss>N))"),
+)
+LLM_C_CONSOLE = Format(
+    name="llm.c console",
+    tokens=(b"| loss ",),
+    pattern=_pattern(
+        rb"\bstep (?P<step>\d{1,18})/(?P<of>\d+) \| loss (?P<loss>N)[^\n|]{0,40}"
+        rb"(?:\| norm (?P<grad_norm>N)[^\n|]{0,40})?(?:\| lr (?P<lr>N) )?"
+        rb"(?:\| (?P<step_ms>[.\d]+) ms)?"
+    ),
+)
+MAXTEXT = Format(
+    name="MaxText",
+    tokens=(b"completed step: ",),
+    pattern=re.compile(rb"completed step: (?P<step>\d{1,18}), (?P<pairs>[^\n]{1,2000})"),
+    rename={"seconds": "step_s"},
+)
+DETECTRON2 = Format(
+    name="detectron2",
+    tokens=(b"total_loss: ",),
+    pattern=re.compile(
+        rb"\biter: (?P<step>\d{1,18})  (?P<pairs>[^\n]{0,200}total_loss: [^\n]{1,4000})"
+    ),
+    rename={"time": "step_s"},
+)
+MMENGINE = Format(
+    name="mmengine",
+    tokens=(b"loss",),
+    pattern=_pattern(
+        rb"(?:Epoch|Iter)(?:\(train\))? (?:\[ (?P<epoch>\d{1,9})\])?"
+        rb"\[ (?P<step>\d{1,15})/ (?P<of>\d{1,15})\](?P<pairs>[^\n]{1,4000})"
+    ),
+    rename={"time": "step_s"},
+    epochs_from=1,
+)
+METRIC_LOGGER = Format(
+    name="MetricLogger",
+    tokens=(b"Epoch: [",),
+    pattern=_pattern(
+        rb"Epoch: \[(?P<epoch>\d{1,9})\] \[ (?P<step>\d{1,15})/ (?P<of>\d{1,15})\]"
+        rb"(?P<pairs>[^\n]{1,4000})"
+    ),
+    pair=_LOOSE_PAIR,
+    rename={"time": "step_s", "Time": "step_s"},
+    epochs_from=0,
+)
+TIMM = Format(
+    name="timm",
+    tokens=(b"Train: ",),
+    pattern=_pattern(
+        rb"Train: (?P<epoch>\d{1,9}) \[ (?P<step>\d{1,15})/ (?P<of>\d{1,15})~"
+        rb"[^\n]{0,99}?Loss: (?P<loss>N)(?:[^\n]{0,99}?Time: (?P<step_s>[.\d]+)s,"
+        rb" (?P<images_per_s>[.,\d]+)/s)?(?:[^\n]{0,99}?LR: (?P<lr>N))?"
+    ),
+    epochs_from=0,
+)
+STYLEGAN = Format(
+    name="StyleGAN",
+    tokens=(b"sec/kimg",),
+    # Seconds per thousand images are milliseconds per image, which is the step here.
+    pattern=re.compile(
+        rb"\btick \d+ +kimg (?P<kimg>[.\d]+) +time (?P<elapsed_clock>[\d dhms]{1,30}?) +"
+        rb"sec/tick [.\d]+ +sec/kimg (?P<step_ms>[.\d]+)"
+    ),
+)
+DEEPSPEED = Format(
+    name="DeepSpeed",
+    tokens=(b"RunningAvgSamplesPerSec=",),
+    pattern=_pattern(
+        rb"(?:step=|\b\d+/)(?P<step>\d{1,18}), RunningAvgSamplesPerSec="
+        rb"N(?:, CurrSamplesPerSec=(?P<images_per_s>[-+.\w]+))?"
+    ),
+)
+KEY_VALUE = Format(
+    name="key: value",
+    tokens=(b"oss",),
+    pattern=re.compile(
+        rb"(?m)^(?=[^\n]{0,999}oss)(?=(?:[^\n]{0,400}?(?<![A-Za-z])"
+        rb"(?:global_step|[Ss]teps?|STEP|[Ii]ter(?:ation)?|it|[Bb]atch)[\"']?[ \t:=#\[(]{1,4}"
+        rb"(?P<step>\d{1,15})\b(?:/(?P<of>\d{1,15}))?)?)(?P<pairs>[^\n]{1,4000})"
+    ),
+    pair=_LOOSE_PAIR,
+)
+STEP_LOSS = Format(
+    name="step loss",
+    tokens=(b".",),
+    pattern=re.compile(rb"(?m)^(?P<step>\d{1,15})[ \t,;]+(?P<loss>[-+]?\d*\.\d[-+.\w]*)[ \t]*$"),
+)

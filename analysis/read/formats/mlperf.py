@@ -1,0 +1,206 @@
+"""MLPerf logs: `:::MLLOG {json}` lines with anything before the token.
+
+Four names for how far a run is stand in the entries, `step`, `step_num`, `samples_count` and
+`epoch_num`, and which of them means what differs by key, submitter and benchmark: `step` and
+`epoch_num` of some count samples, and `samples_count` of a `block_start` may be a block's own size.
+So one axis is chosen for the whole log, from the entries on training alone.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.read.columns import Rows
+from analysis.read.text.patterns import Format
+from analysis.read.text.pieces import pieces
+from analysis.stats.intervals import Floats
+
+# Keys that say what a run was, not how it went.
+FACTS = frozenset([
+    "global_batch_size", "seed", "submission_org", "submission_benchmark", "submission_platform",
+    "number_of_ranks", "number_of_nodes", "accelerators_per_node", "gradient_accumulation_steps",
+])  # fmt: skip
+_FACT = re.compile(
+    rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:run_start|run_stop|%s)"[^\n]*\})'
+    % b"|".join(sorted(map(str.encode, FACTS)))
+)
+_AXES = {
+    "step": "axis_step",
+    "step_num": "axis_step",
+    "samples_count": "axis_samples",
+    "epoch_num": "axis_epoch",
+}
+# A throughput is taken for that of an axis if it differs by less than this factor.
+MARGIN = 1.5
+LARGEST_TIME_MS = 1e300
+
+_NOT_TRAINING = (
+    rb"(?:block|epoch|init|run|submission|opt|cache|power)_\w*|train_samples|"
+    + b"|".join(sorted(map(str.encode, FACTS)))
+)
+
+MLPERF = Format(
+    name="MLPerf",
+    tokens=(b":::MLL",),
+    pattern=re.compile(
+        rb':::MLL(?:OG)?[ \t]+(?P<pairs>\{[^\n]*?"key": ?"(?:(?P<is_begin>eval_start)|'
+        rb"(?P<is_end>eval_stop)|(?P<is_evaluation>\w*(?:eval|valid|accuracy)\w*)|"
+        rb'(?P<is_other>%s)|\w+)"[^\n]*\})' % _NOT_TRAINING
+    ),
+    # A number under `value` has the name that stands under `key`.
+    pair=re.compile(
+        rb'"(?:key": ?")?([\w /().-]{1,60})(?:", ?"value)?": ?"?'
+        rb"([-+]?[.\d][-+.\w]*|NaN|nan|-?Infinity)"
+    ),
+    rename=_AXES,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneAxis:
+    """The rows of training and of evaluation on one axis, and what a step of it is."""
+
+    training: Rows
+    evaluations: tuple[Mapping[str, float], ...]
+    axis: str
+    remarks: list[str]
+
+
+def on_one_axis(rows: Rows) -> OneAxis:
+    """Return the rows on the axis of the training entries.
+
+    Evaluations are rows of training if a log has nothing else. Seconds between `eval_start` and
+    `eval_stop` are pauses.
+    """
+    rows = rows.replace(time=rows["time_s"])
+    rows = rows.replace(eval_s=_pauses(rows))
+    batch = next(iter(rows["batch"][~np.isnan(rows["batch"])].tolist()), None)
+    axes = dict.fromkeys(_AXES.values())
+    is_told = ~np.all([np.isnan(rows[axis]) for axis in axes], axis=0)
+    for kind in ("is_begin", "is_end", "is_other"):
+        is_told &= np.isnan(rows[kind])
+    is_training = is_told & np.isnan(rows["is_evaluation"])
+    evaluated = rows.take(is_told & ~is_training)
+    training = rows.take(is_training) if is_training.any() else evaluated
+    column, axis = _axis(training, rows, batch)
+    training, evaluated = (_placed(some, column, axis, batch) for some in (training, evaluated))
+    if axis == "sample" and batch and (np.mod(training["step"], batch) == 0).all():
+        axis = "step"
+        training, evaluated = (
+            some.replace(step=some["step"] / batch) for some in (training, evaluated)
+        )
+    kept = training["step"] >= 0
+    left = int((~kept).sum())
+    remarks = [f"{left} entries are on another axis and are left out"] if left else []
+    own = re.compile("axis_|is_|batch|time_s|lineno|file")
+    names = [name for name in training.columns if not own.match(name)]
+    return OneAxis(
+        training=Rows({name: training[name][kept] for name in names}),
+        evaluations=tuple(
+            {name: float(evaluated[name][row]) for name in names if evaluated[name][row] < np.inf}
+            | {"line": int(evaluated["line"][row])}
+            for row in np.flatnonzero(evaluated["step"] >= 0)
+        ),
+        axis=axis,
+        remarks=remarks,
+    )
+
+
+def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
+    """Return rows with their `step` and `images`: steps and samples are converted by the batch."""
+    step, images = rows[column], rows["axis_samples"]
+    if axis == "sample":
+        step = images = np.where(np.isnan(step), images, step)
+    elif axis == "step" and batch:
+        images = np.where(np.isnan(images), step * batch, images)
+        step = np.where(np.isnan(step), images / batch, step)
+    return rows.replace(step=step, images=images)
+
+
+def _pauses(rows: Rows) -> Floats:
+    """Return the seconds of evaluations that ended before each row [n]."""
+    spent, begun, found = 0.0, math.nan, np.zeros(len(rows))
+    for row in np.flatnonzero(~np.isnan(rows["is_begin"]) | ~np.isnan(rows["is_end"])).tolist():
+        if not np.isnan(rows["is_begin"][row]):
+            begun = rows["time"][row]
+        elif rows["time"][row] > begun:
+            spent += rows["time"][row] - begun
+            found[row:] = spent
+            begun = math.nan
+    return found
+
+
+def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
+    """Return the axis that most training entries have, and what it counts."""
+    counts = {axis: int((~np.isnan(training[axis])).sum()) for axis in _AXES.values()}
+    best = max(counts, key=lambda axis: counts[axis])
+    found = training[best]
+    if best == "axis_samples" or _counts_samples(found, training, every, batch):
+        return best, "sample"
+    return best, "step" if best == "axis_step" else "epoch"
+
+
+def _counts_samples(found: Floats, training: Rows, every: Rows, batch: float | None) -> bool:
+    """Whether what is called a step or an epoch counts samples.
+
+    A printed throughput (samples per second) decides, else values that stand elsewhere under
+    `samples_count`.
+    """
+    rate, time = training["images_per_s"], training["time"]
+    ok = ~np.isnan(found) & ~np.isnan(time)
+    spent = np.ptp(time[ok]) if ok.sum() >= 2 else 0.0
+    told = rate[ok & ~np.isnan(rate)]
+    if spent > 0 and len(told):
+        per_s = np.ptp(found[ok]) / spent
+        as_samples = abs(math.log(per_s / np.median(told))) if per_s > 0 else math.inf
+        if batch is None:
+            return as_samples < math.log(MARGIN)
+        as_steps = abs(math.log(per_s * batch / np.median(told))) if per_s > 0 else math.inf
+        return as_samples < as_steps and batch > 1
+    values = np.unique(found[~np.isnan(found)])
+    return len(values) > 1 and np.isin(values, every["axis_samples"]).mean() > 0.5
+
+
+def facts_and_events(path: Path) -> tuple[dict[str, Any], tuple[Mapping[str, Any], ...]]:
+    """Return facts of a run (batch, seed, submitter), and the events of its start and stop."""
+    facts: dict[str, Any] = {}
+    events = []
+    for piece in pieces(path):
+        for match in _FACT.finditer(piece.text):
+            entry = _entry(match[1])
+            key, value = entry.get("key"), entry.get("value")
+            if key in FACTS and isinstance(value, int | float | str):
+                facts.setdefault(str(key), value)
+            elif key in ("run_start", "run_stop"):
+                line = int(piece.lines_at(np.array([match.start()]))[0])
+                time = entry.get("time_ms")
+                if isinstance(time, int | float) and abs(time) < LARGEST_TIME_MS:
+                    event = {"time": time / 1e3, "attempt": 1, "event": _event(entry)}
+                    events.append(event | {"line": line})
+    nodes, each = facts.get("number_of_nodes"), facts.get("accelerators_per_node")
+    if "number_of_ranks" not in facts and isinstance(nodes, int) and isinstance(each, int):
+        facts["number_of_ranks"] = nodes * each
+    return facts, tuple(events)
+
+
+def _entry(text: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(text.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _event(entry: Mapping[str, Any]) -> str:
+    """Return `started`, or how the run says it stopped."""
+    if entry["key"] == "run_start":
+        return "started"
+    metadata = entry.get("metadata")
+    status = metadata.get("status") if isinstance(metadata, dict) else None
+    return "done" if status == "success" else "stopped"

@@ -1,0 +1,58 @@
+"""Text logs in which a record spans several lines, and bars that are drawn again and again."""
+
+import re
+
+from analysis.read.text.patterns import Format
+
+# With `[epoch=0][batch=1/10]:` batches are counted within an epoch.
+COMPOSER = Format(
+    name="Composer",
+    tokens=(b"[batch=", b"loss/train/total:"),
+    pattern=re.compile(
+        rb"(?:\[epoch=(?P<epoch>\d{1,9})(?:/\d{1,9})?\])?"
+        rb"(?P<record>\[batch=)(?P<step>\d{1,15})/(?P<of>\d{1,15})\]:"
+        rb"|loss/train/total:[ \t]*(?P<loss>[-+.\w]+)"
+    ),
+    epochs_from=0,
+)
+GUIDED_DIFFUSION = Format(
+    name="guided-diffusion",
+    tokens=(b"-----", b"|\n"),
+    pattern=re.compile(rb"(?m)^(?P<record>-{12,})$|^(?P<pairs>\|[^\n|]{1,200}\|[^\n|]{1,200}\|)$"),
+    pair=re.compile(rb"\| *([^|\n]+?) *\| *([-+.\w]+) *\|"),
+    has_head=False,
+)
+KERAS = Format(
+    name="Keras",
+    tokens=(b"Epoch ", b"s - "),
+    pattern=re.compile(
+        rb"(?m)^(?P<record>Epoch )(?P<epoch>\d{1,9})/\d{1,9}$|"
+        rb"^ *\d{1,9}/\d{1,9} [^\n]{0,99}? (?P<step_s>\d{1,6})s[^\n]{0,30}?"
+        rb" - (?P<pairs>\w+: [^\n]{1,999})"
+    ),
+    has_head=False,
+)
+# The console names no step: losses are counted, or take the step of the bar before them.
+TRAINER = Format(
+    name="HF Trainer",
+    tokens=(b"{'",),
+    pattern=re.compile(
+        rb"\{(?=[^{}\n]{0,4000}(?:loss|train_runtime)')(?P<pairs>'[^{}\n]{1,4000})\}"
+    ),
+    pair=re.compile(rb"'([^'{}\\]+)': '?([-+.\w]+)'?"),
+)
+# ai-toolkit, kohya, diffusers, accelerate, Lightning. `group` is the length of the bar.
+BARS = Format(
+    name="tqdm",
+    tokens=(b"<",),
+    pattern=re.compile(
+        rb"\|[ \t]*(?P<step>\d{1,15})/(?P<group>\d{1,15}) "
+        rb"\[(?P<bar_clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
+        rb"(?:, *(?P<per_s>[.\d]+(?:s/it|it/s)))?"
+        rb"(?=(?:[^\]\n]{0,400}?\b(?:avr_|step_|train_|train/)?loss[=:][ \t]*(?P<loss>[-+.\w]+))?)"
+        rb"(?=(?:[^\]\n]{0,400}?\blr[=:][ \t]*(?P<lr>[-+.\w]+))?)[^\]\n]{0,400}\]"
+    ),
+    head=re.compile(rb"poch\D{0,4}(?P<epoch>\d{1,9})"),
+    has_head=False,
+    is_redrawn=True,
+)

@@ -1,0 +1,231 @@
+"""Files of named values: JSON lines, JSON, CSV, and the exports of Weights & Biases.
+
+All share the names of `analysis.read.columns`.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.read.assemble import merged_steps
+from analysis.read.columns import STEP, Cells, column_of, preferred
+from analysis.read.run_log import RunLog
+from analysis.read.text.patterns import STAMP, clock_s, moments, number
+from analysis.read.text.pieces import open_bytes
+from configs.errors import Unreadable
+
+FIELD_LIMIT = 1 << 17
+MOST_CELLS = 2000
+LARGEST_JSON = 1 << 28
+# A time below this is no time since 1970.
+EPOCH_TIMES = 1e8
+# The axes that a file may have, each with what a step is then.
+_AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"), ("Progress/kimg", "sample"))
+
+
+def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
+    """Return the entries that are numbers, numbers in quotes, durations or time stamps."""
+    found = {}
+    for name, value in values.items():
+        if type(value) is float or type(value) is int:
+            # JSON's and Python's NaN are printed values that are not finite.
+            found[name] = float(value) if abs(value) < 1e300 else math.inf
+        elif isinstance(value, str) and value.strip():
+            told = number(value.strip().encode())
+            told = _time_in_text(column_of(name), value.strip()) if math.isnan(told) else told
+            if not math.isnan(told):
+                found[name] = told
+    return found
+
+
+def _time_in_text(column: str, text: str) -> float:
+    """Return the seconds of a duration or time stamp in text; NaN for other columns."""
+    if column == "elapsed_s":
+        return clock_s(text.encode("utf-8", "replace"))
+    if column == "time" and (stamp := STAMP.match(text.encode("utf-8", "replace"))):
+        return float(moments([stamp[0]])[0])
+    return math.nan
+
+
+def logs_of(
+    rows: Iterable[tuple[int, Mapping[str, float]]], *, path: Path, name: str, kind: str
+) -> list[RunLog]:
+    """Return the run of (line, numbers by name) rows; none if no row has a step and a number."""
+    cells, lines = Cells(), list[int]()
+    for line, values in rows:
+        # The Trainer's last row has the mean loss of the whole training.
+        kept = {n: v for n, v in values.items() if "train_runtime" not in values or "loss" not in n}
+        cells.add(len(lines), kept)
+        lines.append(line)
+    return log_of_cells(cells, lines, path=path, name=name, kind=kind)
+
+
+def log_of_cells(
+    cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
+) -> list[RunLog]:
+    """Return the run of cells on the first axis that they have: steps, epochs, images."""
+    found = {column: cells.found[told] for told, column in preferred(list(cells.found)).items()}
+    column, axis = next(((column, unit) for column, unit in _AXES if column in found), ("", ""))
+    if not axis:
+        return []
+    step = np.full(len(lines), np.nan)
+    step[found[column][0]] = found[column][1]
+    if column == "Progress/kimg":
+        step = np.round(1e3 * step)
+        found["images"] = (list(range(len(lines))), step.tolist())
+    elif column != "images":
+        del found[column]
+    if axis == "epoch":
+        step = np.ceil(step)
+    if "time" in found and np.median(times := np.array(found["time"][1])) < EPOCH_TIMES:
+        # No time of day: seconds since the start, or of a step.
+        grows = len(times) > 1 and (np.diff(times) >= 0).all()
+        found.setdefault("elapsed_s" if grows else "step_s", found.pop("time"))
+    log = merged_steps(
+        found, step=step, line=np.array(lines), path=path, name=name, kind=kind, axis=axis
+    )
+    return [log] if len(log) and log.values else []
+
+
+def read_json(path: Path, *, name: str) -> list[RunLog]:
+    """Return the runs in JSON lines, or in a JSON file with a list of records."""
+    with open_bytes(path) as file:
+        text = file.read(LARGEST_JSON + 1)
+    if len(text) > LARGEST_JSON:
+        raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
+    rows = list(_json_lines(text))
+    if len(rows) > 1:
+        return logs_of(rows, path=path, name=name, kind="JSON lines")
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        if b'"log_history"' in text:
+            raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged") from None
+        return []
+    if isinstance(tree, dict) and "log_history" in tree:
+        if not isinstance(tree["log_history"], list):
+            raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
+        found = enumerate(map(_flat, tree["log_history"]), start=1)
+        return logs_of(found, path=path, name=name, kind="HF Trainer")
+    found = enumerate(map(_flat, _records(tree)), start=1)
+    return logs_of(found, path=path, name=name, kind="JSON")
+
+
+def _json_lines(text: bytes) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield the records of JSON lines; nothing if the first line is not a whole object."""
+    for line, part in enumerate(text.split(b"\n"), start=1):
+        if not part.strip():
+            continue
+        try:
+            record = json.loads(part)
+        except (ValueError, RecursionError):
+            record = None
+        if line == 1 and not isinstance(record, dict):
+            return
+        if isinstance(record, dict):
+            yield line, _flat(record)
+
+
+def _flat(record: Any, prefix: str = "") -> dict[str, float]:
+    """Return the numbers of a record; of a nested object its mean, or names joined by `/`."""
+    if not isinstance(record, dict):
+        return {}
+    found = as_numbers({f"{prefix}{name}": value for name, value in record.items()})
+    for name, value in record.items():
+        if isinstance(value, dict) and not prefix:
+            inner = _flat(value, f"{name}/")
+            mean = inner.get(f"{name}/mean")
+            found |= inner if mean is None else {str(name): mean}
+    return found
+
+
+def _records(tree: Any) -> list[Any]:
+    """Return the list of records in a JSON tree: itself, one of its values, or its columns."""
+    if isinstance(tree, list):
+        return tree
+    if not isinstance(tree, dict):
+        return []
+    lists = {name: value for name, value in tree.items() if isinstance(value, list) and value}
+    for value in lists.values():
+        if all(isinstance(one, dict) for one in value):
+            return value
+    if not lists or len({len(value) for value in lists.values()}) > 1:
+        return []
+    # Columns, as of Keras: `{"loss": [...], "val_loss": [...]}`, one value an epoch.
+    rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+    known = any(column_of(name) in ("step", "epoch") for name in lists)
+    return rows if known else [row | {"epoch": n} for n, row in enumerate(rows, start=1)]
+
+
+def delimiter_of(start: bytes) -> str | None:
+    """Return the delimiter of a table whose first bytes are given; None if it names no axis."""
+    line = start.partition(b"\n")[0].decode("utf-8", "replace").strip("\ufeff\r")
+    if len(line) > FIELD_LIMIT:
+        return None
+    return next((sign for sign in ",\t;" if sign in line and _is_header(line.split(sign))), None)
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether cells name a step, or an epoch beside other things."""
+    names = {cell.strip().strip('"').strip().lower() for cell in cells}
+    return not names.isdisjoint(STEP) or not names.isdisjoint(("epoch", "epochs", "kimg"))
+
+
+def read_csv(path: Path, *, name: str, delimiter: str) -> list[RunLog]:
+    """Return the runs in a table; a header that returns in the middle changes the columns."""
+    rows: list[tuple[int, dict[str, float]]] = []
+    head: list[str] = []
+    with open_bytes(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+        for line, cells in _cells(text, delimiter):
+            if _is_header(cells):
+                head = [cell.strip() for cell in cells[:MOST_CELLS]]
+                continue
+            rows.append((line, as_numbers(dict(zip(head, cells, strict=False)))))
+    if charts := _chart_runs(head):
+        return [
+            log
+            for run, names in charts.items()
+            for log in logs_of(_renamed(rows, names), path=path, name=f"{name}:{run}", kind="W&B")
+        ]
+    return logs_of(rows, path=path, name=name, kind="csv")
+
+
+def _chart_runs(head: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the runs of a W&B chart export, `"Step","RUN - train/loss","RUN - ...__MIN"`."""
+    found: dict[str, dict[str, str]] = {}
+    for name in head[1:]:
+        run, dash, metric = name.rpartition(" - ")
+        if dash and not re.search(r"__(?:MIN|MAX)$", metric):
+            found.setdefault(run, {head[0]: "step"})[name] = metric
+    return found
+
+
+def _renamed(
+    rows: Iterable[tuple[int, Mapping[str, float]]], names: Mapping[str, str]
+) -> Iterator[tuple[int, dict[str, float]]]:
+    for line, values in rows:
+        kept = {names[name]: value for name, value in values.items() if name in names}
+        if len(kept) > 1:
+            yield line, kept
+
+
+def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(FIELD_LIMIT)
+    reader = csv.reader((line.replace("\0", "") for line in text), delimiter=delimiter)
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue
+        if cells:
+            yield reader.line_num, cells

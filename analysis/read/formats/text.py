@@ -1,0 +1,111 @@
+"""The text formats in the order of trust, and how the rows of each become runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.read import assemble
+from analysis.read.columns import Rows
+from analysis.read.formats import lines, records
+from analysis.read.formats.mlperf import MLPERF, facts_and_events, on_one_axis
+from analysis.read.run_log import RunLog
+from analysis.read.text.patterns import Format
+from analysis.read.text.scan import last_drawings, scanned
+
+# Formats of one trainer first, then bars, which also show downloads and sampling, then lines of
+# anybody's.
+FORMATS: tuple[Format, ...] = (
+    MLPERF, lines.TITAN, lines.DIT, lines.MEGATRON, lines.NANO_GPT, lines.SPEEDRUN, lines.LLM_C,
+    lines.LLM_C_CONSOLE, lines.MAXTEXT, lines.DETECTRON2, lines.MMENGINE, lines.TIMM,
+    lines.METRIC_LOGGER, lines.STYLEGAN, records.COMPOSER, records.GUIDED_DIFFUSION,
+    records.TRAINER, records.BARS, records.KERAS, lines.DEEPSPEED, lines.KEY_VALUE, lines.STEP_LOSS,
+)  # fmt: skip
+FEWEST_STEPS, FEWEST_PAIRS = 3, 10
+
+
+def read_text(path: Path, *, name: str) -> list[RunLog]:
+    """Return the runs in a text file, by the first format with losses, else with steps."""
+    found, causes = scanned(path, FORMATS)
+    known = _format_of(found)
+    if known is None:
+        return []
+    rows, remarks = assemble.one_rank(found[known.name])
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    if known is MLPERF:
+        placed = on_one_axis(rows)
+        rows, axis, evaluations = placed.training, placed.axis, placed.evaluations
+        remarks += placed.remarks
+    else:
+        if "record" in rows:
+            rows = assemble.merged_records(rows)
+        if known.is_redrawn:
+            rows = assemble.through_epochs(last_drawings(assemble.main_group(rows)))
+        rows, axis, more = _stepped(known, rows, found)
+        remarks += more
+    if not len(rows):
+        return []
+    logs = assemble.assemble(rows, causes, path=path, name=name, kind=known.name, axis=axis)
+    if known is MLPERF and len(logs) == 1:
+        facts, events = facts_and_events(path)
+        events = (*events, *logs[0].events)
+        logs = [replace(logs[0], facts=facts, events=events, evaluations=evaluations)]
+    said = [f"the axis counts {axis}s"] if axis != "step" else []
+    return [_remarked(log, [*remarks, *said]) for log in logs]
+
+
+def _format_of(found: Mapping[str, Rows]) -> Format | None:
+    """Return the first format that has losses, else the first with some steps."""
+    present = [known for known in FORMATS if known.name in found]
+    trained = (known for known in present if _has_losses(known, found[known.name]))
+    stepped = (known for known in present if _has_steps(known, found[known.name]))
+    return next(trained, None) or next(stepped, None)
+
+
+def _has_losses(known: Format, rows: Rows) -> bool:
+    if known is MLPERF:
+        return any(name.startswith("axis_") for name in rows.columns)
+    if known is lines.STEP_LOSS:
+        return len(rows) >= FEWEST_PAIRS and bool((np.diff(rows["step"]) > 0).all())
+    return "loss" in rows and (known is records.TRAINER or "step" in rows or "epoch" in rows)
+
+
+def _has_steps(known: Format, rows: Rows) -> bool:
+    axis = rows["step" if "step" in rows else "images"]
+    if known is lines.KEY_VALUE:
+        return False
+    return len(np.unique(axis[~np.isnan(axis)])) >= FEWEST_STEPS
+
+
+def _stepped(known: Format, rows: Rows, found: Mapping[str, Rows]) -> tuple[Rows, str, list[str]]:
+    """Return rows with a step: their own, a bar's, else epochs, images or a count of losses."""
+    if known is records.TRAINER:
+        return _trainer_steps(rows, found.get(records.BARS.name))
+    for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
+        if column in rows:
+            rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
+            return rows.replace(step=np.ceil(rows[column])), axis, []
+    return rows.take(np.zeros(0, dtype=np.int64)), "step", []
+
+
+def _trainer_steps(rows: Rows, bars: Rows | None) -> tuple[Rows, str, list[str]]:
+    """Return the Trainer's rows with the step and clock of the bar before each, else counted."""
+    # The last row has the mean loss of the whole training.
+    is_summary = ~np.isnan(rows["train_runtime"])
+    rows = rows.replace(loss=np.where(is_summary, np.nan, rows["loss"]))
+    rows = rows.take(~np.isnan(rows["loss"]))
+    if "step" in rows and (rows["step"] > 0).any():
+        return rows, "step", []
+    if bars is None:
+        remark = "the log names no steps: losses are counted instead"
+        return rows.replace(step=np.arange(1.0, len(rows) + 1)), "step", [remark]
+    bars = assemble.through_epochs(last_drawings(assemble.main_group(bars)))
+    before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
+    stepped = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
+    return stepped, "step", ["steps and clock are those of the bar before each loss"]
+
+
+def _remarked(log: RunLog, remarks: Sequence[str]) -> RunLog:
+    return replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))

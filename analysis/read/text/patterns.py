@@ -1,0 +1,195 @@
+"""Declare a text format: tokens, one pattern with named groups, and what the groups mean.
+
+A group's name is the column that it fills (`analysis.read.columns`). Some kinds need more:
+
+    NAME_ms      milliseconds, kept as NAME_s
+    NAME_clock   `MM:SS`, `H:MM:SS`, `D days, H:MM:SS` or `1d 02h 30m`, kept as NAME_s
+    kimg         thousands of images, kept as images
+    per_s        a printed rate, `4.2it/s` or `1.3s/it`, kept as steps_per_s
+    pairs        `name: value` pairs, each a column
+    is_NAME      a mark: 1 if the group takes part in a match
+    stamp        a time stamp, kept as time
+    record       opens a record of several lines: the matches up to the next one are one row
+    group        tells apart series that one format prints side by side: the longest is read
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from analysis.read.columns import MOST_COLUMNS, Cells
+from analysis.stats.intervals import Floats
+
+PAIR = re.compile(rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]*[:=][ \t]*([-+]?(?:\.?\d[-+.\w]*|nan|inf))")
+STAMP = re.compile(
+    rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?|\d\d/\d\d(?:/\d{4})? \d\d:\d\d:\d\d"
+)
+_ODD_STAMP = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)(?:-(\d{4}))?[ T](\d\d):(\d\d):([\d.]+)")
+_CLOCK = re.compile(
+    rb"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
+    rb"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,2})m)? ?(?:(\d{1,2})s)?"
+)
+# A stamp without a year: differences are right but for the night of a new year.
+YEAR = 1972
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A kind of text log.
+
+    Every line that `pattern` matches holds one of `tokens`. A pattern sees lines without terminal
+    codes, and the redrawn parts of a line as lines of their own; it must not match across lines.
+    `rename` maps the names of pairs to columns where `ALIASES` would be wrong. If `has_head`, a
+    rank and a time stamp may stand before a match; `head` finds more there. If `is_redrawn`, the
+    last drawing of a step counts. With `epochs_from`, the number of the first epoch, `step` is one
+    of `of` in an `epoch`.
+    """
+
+    name: str
+    tokens: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+    pair: re.Pattern[bytes] = PAIR
+    rename: Mapping[str, str] = field(default_factory=dict)
+    has_head: bool = True
+    is_redrawn: bool = False
+    head: re.Pattern[bytes] | None = None
+    epochs_from: int | None = None
+
+    def columns(self, matches: Sequence[re.Match[bytes]]) -> dict[str, Floats]:
+        """Return the columns [n] of the rows at `n` matches."""
+        count = len(matches)
+        groups = list(zip(*[match.groups() for match in matches], strict=True))
+        found: dict[str, Floats] = {}
+        for name, number in self.pattern.groupindex.items():
+            texts = groups[number - 1]
+            absent = texts.count(None)
+            if absent == count:
+                continue
+            if name == "pairs":
+                found = {**self._cells(texts), **found}
+            elif absent:
+                rows = [row for row, text in enumerate(texts) if text is not None]
+                column, values = _convert(name, [texts[row] for row in rows])
+                found[column] = np.full(count, np.nan)
+                found[column][rows] = values
+            else:
+                column, values = _convert(name, texts)
+                found[column] = values
+        if self.epochs_from is not None and {"epoch", "of", "step"} <= found.keys():
+            before = (found["epoch"] - self.epochs_from) * found["of"]
+            found["step"] = found["step"] + np.where(before > 0, before, 0)
+        return found
+
+    def _cells(self, texts: Sequence[bytes | None]) -> dict[str, Floats]:
+        """Return the columns of texts with pairs [n]."""
+        cells = Cells()
+        found: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        for row, text in enumerate(texts):
+            for name, value in self.pair.findall(text or b""):
+                if name not in found:
+                    found[name] = ([], [])
+                rows, values = found[name]
+                rows.append(row)
+                values.append(value)
+        for name, (rows, values) in list(found.items())[:MOST_COLUMNS]:
+            spelled = name.decode("utf-8", "replace").strip()
+            column, converted = _convert(self.rename.get(spelled, spelled), values)
+            cells.found[column] = (rows, converted.tolist())
+        return dict(cells.rows(len(texts)).columns)
+
+
+def _convert(name: str, texts: Sequence[bytes]) -> tuple[str, Floats]:
+    """Return the column that a group fills, and its values [n]."""
+    if name == "record" or name.startswith("is_"):
+        return name, np.ones(len(texts))
+    if name == "stamp":
+        return "time", moments(texts)
+    if name == "per_s":
+        value = numbers([text[:-4] for text in texts])
+        is_rate = np.array([text.endswith(b"it/s") for text in texts])
+        return "steps_per_s", np.where(is_rate, value, 1 / np.where(value > 0, value, np.nan))
+    if name == "kimg":
+        return "images", 1e3 * numbers(texts)
+    if name.endswith("_clock"):
+        return name.removesuffix("_clock") + "_s", np.array([clock_s(text) for text in texts])
+    if name.endswith("_ms"):
+        return name.removesuffix("_ms") + "_s", numbers(texts) / 1e3
+    return name, numbers(texts)
+
+
+def number(text: bytes) -> float:
+    """Return a number as printed (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if infinite."""
+    try:
+        found = float(text)
+    except ValueError:
+        try:
+            found = float(text.replace(b",", b"").rstrip(b"%."))
+        except ValueError:
+            return math.nan
+    # Python's own numbers may hold underscores, printed ones do not.
+    if b"_" in text:
+        return math.nan
+    return found if math.isfinite(found) else math.inf
+
+
+def numbers(texts: Sequence[bytes]) -> Floats:
+    """Return the same for many texts [n]."""
+    joined = b"\n".join(texts)
+    if b"," in joined:
+        texts = joined.replace(b",", b"").split(b"\n")
+    try:
+        if b"_" in joined:
+            raise ValueError
+        found = np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        each = {text: number(text) for text in set(texts)}
+        return np.array([each[text] for text in texts], dtype=np.float64)
+    return np.where(np.isfinite(found), found, np.inf)
+
+
+@lru_cache(maxsize=4096)
+def clock_s(text: bytes) -> float:
+    """Return the seconds of a duration in one of these forms; NaN for anything else."""
+    parts = text.split(b":")
+    if len(parts) == 3 and text.replace(b":", b"").isdigit():
+        return int(parts[0]) * 3600.0 + int(parts[1]) * 60 + int(parts[2])
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None or not match[0]:
+        return math.nan
+    told = [float(part or 0) for part in match.groups()]
+    days, hours, minutes, seconds = (a + b for a, b in zip(told[:4], told[4:], strict=True))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def moments(texts: Sequence[bytes]) -> Floats:
+    """Return the seconds since 1970 of time stamps [n], taken as UTC; NaN if no clock shows it."""
+    spelled = b"\n".join(texts).decode("ascii").replace(",", ".").replace("/", "-").split("\n")
+    try:
+        found: Floats = np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
+    except ValueError:
+        return np.array([_moment(text) for text in spelled], dtype=np.float64)
+    return found
+
+
+def _moment(text: str) -> float:
+    """Return the time of one stamp that is not of ISO form: month first, without a year, odd."""
+    match = _ODD_STAMP.fullmatch(text)
+    if match is None:
+        return math.nan
+    before, month, day, after, hours, minutes, seconds = match.groups()
+    midnight = _midnight(f"{before or after or YEAR}-{month}-{day}")
+    if int(hours) > 23 or int(minutes) > 59 or float(seconds) > 60:
+        return math.nan
+    return midnight + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+@lru_cache(maxsize=1024)
+def _midnight(day: str) -> float:
+    try:
+        return float(np.datetime64(day, "s").astype(np.int64))
+    except ValueError:
+        return math.nan

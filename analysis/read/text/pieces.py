@@ -1,0 +1,85 @@
+"""Read a text log in bounded pieces that end at line ends."""
+
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from analysis.read.run_log import Ints
+
+PIECE = 1 << 21
+LONGEST_LINE = 1 << 23
+COMMON_CODES = 12
+# CSI sequences, OSC strings (titles, links), and any other two-byte escape.
+_TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-_])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Whole lines of a file, without terminal codes, every CR and backspace replaced by LF.
+
+    `line` is the number of the first line, `offset` the length of the pieces before, and
+    `newlines` the places of the file's own line ends in `text`.
+    """
+
+    text: bytes
+    line: int
+    offset: int
+    newlines: Ints
+
+    def start_of_line(self, place: int) -> int:
+        """Return where the line, or redrawn part of one, begins that a place stands on."""
+        return self.text.rfind(b"\n", 0, place) + 1
+
+    def lines_at(self, places: Ints) -> Ints:
+        """Return the number in the file of the line that each place [n] stands on."""
+        return self.line + np.searchsorted(self.newlines, places)
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for its bytes, unpacked if it is gzip."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return io.BufferedReader(gzip.GzipFile(path), PIECE) if packed else path.open("rb")
+
+
+def pieces(path: Path) -> Iterator[Piece]:
+    """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there."""
+    line, offset, rest = 1, 0, b""
+    with open_bytes(path) as file:
+        while True:
+            block = file.read(PIECE)
+            data = rest + block if rest else block
+            end = len(data) if not block else _last_line_end(data)
+            data, rest = data[:end], data[end:]
+            if data:
+                clean = without_codes(data)
+                newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
+                text = clean.replace(b"\r", b"\n").replace(b"\b", b"\n")
+                yield Piece(text=text, line=line, offset=offset, newlines=newlines)
+                line += len(newlines)
+                offset += len(text)
+            if not block:
+                return
+
+
+def without_codes(data: bytes) -> bytes:
+    """Return the data without terminal codes: a few colours are most of them, and go first."""
+    for _ in range(COMMON_CODES):
+        code = _TERMINAL.search(data) if b"\x1b" in data else None
+        if code is None:
+            return data
+        data = data.replace(code[0], b"")
+    return _TERMINAL.sub(b"", data)
+
+
+def _last_line_end(data: bytes) -> int:
+    """Return where to cut: after the last line or redraw; 0 to wait for more of a long line."""
+    newline = data.rfind(b"\n")
+    end = max(newline, data.rfind(b"\r", newline + 1)) + 1
+    return end or (len(data) if len(data) > LONGEST_LINE else 0)
