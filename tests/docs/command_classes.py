@@ -96,7 +96,7 @@ ELSEWHERE = {
     ),
     r"AI_TOOLKIT=\S+ python -m pytest .+": (
         "tests/finetune/aitoolkit/test_real_aitoolkit.py::"
-        "test_it_does_the_job_of_the_same_yaml_as_the_embedded_engine"
+        "test_it_trains_from_the_same_yaml_as_the_embedded_engine"
     ),
     r"python -m pytest tests/slurm/test_matrix\.py .+": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
