@@ -1,4 +1,4 @@
-"""The detectors see what was planted, and next to nothing in clean runs."""
+"""The detectors find injected faults and almost nothing in clean runs."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ KINDS = ("stall", "spike", "divergence", "rate drop", "clock jump", "nan")
 
 
 def clean(folder, seed: int) -> RunLog:
-    """A clean run: noise, some autocorrelation, warm-up, outliers, saves; no two alike."""
+    """Return a run with noise, some autocorrelation, warm-up, outliers and saves, by the seed."""
     rng = np.random.default_rng(seed)
     truth = SyntheticRun(
         seed=seed,
@@ -32,17 +32,15 @@ def clean(folder, seed: int) -> RunLog:
     return read_ours(RunFolder(generate_run(folder / f"clean{seed}", truth)))
 
 
-def spoil(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
-    """The run with one thing gone wrong in its second half."""
+def inject(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
+    """Return the run with one fault in its second half."""
     n = len(log)
     at = int(rng.integers(n // 2, n - 25))
     values = {name: column.copy() for name, column in log.values.items()}
     step_s = float(np.median(np.diff(values["train_s"])))
     if kind == "stall":
         values["train_s"][at:] += step_s * rng.uniform(10, 100)
-        values["time"][at:] = (
-            values["time"][at:] + step_s * 0 + (values["train_s"][at] - log.values["train_s"][at])
-        )
+        values["time"][at:] += values["train_s"][at] - log.values["train_s"][at]
     elif kind == "spike":
         values["loss"][at : at + int(rng.integers(1, 4))] *= rng.uniform(1.6, 10)
     elif kind == "divergence":
@@ -61,37 +59,37 @@ def spoil(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
 
 
 def scores(cases: int, folder) -> tuple[int, dict[str, tuple[float, float]]]:
-    """False alarms among `cases` clean runs, and (precision, recall) by kind."""
+    """Return false alarms among `cases` clean runs, and (precision, recall) by kind."""
     rng = np.random.default_rng(0)
     runs = [clean(folder, seed) for seed in range(cases)]
     alarms = sum(bool(detect(log)) for log in runs)
-    said: list[tuple[str, set[str]]] = [
-        (kind, {finding.kind for finding in detect(spoil(log, kind, rng))})
+    results: list[tuple[str, set[str]]] = [
+        (kind, {finding.kind for finding in detect(inject(log, kind, rng))})
         for kind in KINDS
         for log in runs
     ]
     table = {}
     for kind in KINDS:
-        hits = sum(kind in found for planted, found in said if planted == kind)
-        false = sum(kind in found for planted, found in said if planted != kind)
+        hits = sum(kind in found for injected, found in results if injected == kind)
+        false = sum(kind in found for injected, found in results if injected != kind)
         table[kind] = (hits / max(1, hits + false), hits / cases)
     return alarms, table
 
 
-def test_detectors_are_right_in_a_small_draw(tmp_path):
+def test_detectors_have_high_precision_and_recall_in_a_small_sample(tmp_path):
     alarms, table = scores(15, tmp_path)
     assert alarms <= 1
     assert all(precision >= 0.9 and recall >= 0.9 for precision, recall in table.values()), table
 
 
 @pytest.mark.long
-def test_detectors_have_precision_and_recall_of_95_of_100(tmp_path):
+def test_detectors_have_precision_and_recall_of_95_percent(tmp_path):
     alarms, table = scores(200, tmp_path)
     assert alarms <= 2
     assert all(precision >= 0.95 and recall >= 0.95 for precision, recall in table.values()), table
 
 
-def test_what_is_found_names_its_step_and_line_and_exits_1(tmp_path, capsys):
+def test_a_finding_names_its_step_and_line_and_exits_1(tmp_path, capsys):
     run = generate_run(tmp_path / "a", SyntheticRun())
     lines = (run / "metrics.jsonl").read_text().splitlines()
     record = json.loads(lines[120])
@@ -102,7 +100,7 @@ def test_what_is_found_names_its_step_and_line_and_exits_1(tmp_path, capsys):
     assert (found["finding"], found["step"], found["line"]) == ("spike", record["step"], 121)
 
 
-def test_a_nan_that_a_foreign_log_prints_is_found(tmp_path, capsys):
+def test_a_nan_printed_in_another_trainers_log_is_found(tmp_path, capsys):
     lines = [f"iter {i}: loss {'nan' if i > 90 else 3.0}, time 100.0ms" for i in range(100)]
     (tmp_path / "x").write_text("\n".join(lines))
     assert main(["runs", str(tmp_path / "x"), "--detect", "--json"]) == 1
@@ -121,17 +119,17 @@ def pair(tmp_path):
     [("speedup<0.97", 1), ("speedup_high < 0.85", 0), ("speedup>=0.8", 1),
      ("verdict==slower, within-run only", 1), ("verdict==faster", 0), ("run!=a", 1)],
 )  # fmt: skip
-def test_a_condition_is_an_exit_code(pair, condition, code):
+def test_a_condition_sets_the_exit_code(pair, condition, code):
     assert main(["speed", *pair, "--json", "--fail-if", condition]) == code
 
 
 @pytest.mark.parametrize("condition", ["speedup", "speedup<x", "colour<1", "run<3", ""])
-def test_a_condition_that_is_none_is_misuse(pair, condition, capsys):
+def test_a_malformed_condition_is_a_usage_error(pair, condition, capsys):
     assert main(["speed", *pair, "--fail-if", condition]) == 2
     assert "--fail-if" in capsys.readouterr().err
 
 
-def test_a_condition_on_what_is_absent_is_said_to_be_undecided(tmp_path, capsys):
+def test_a_condition_on_an_absent_value_is_reported_as_undecided(tmp_path, capsys):
     runs = [str(generate_run(tmp_path / name, SyntheticRun(intervals=5))) for name in "ab"]
     assert main(["speed", *runs, "--fail-if", "speedup_high<0.97"]) == 0
     assert "not decided: speedup_high<0.97" in capsys.readouterr().err

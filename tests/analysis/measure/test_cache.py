@@ -1,4 +1,4 @@
-"""The cache of `runs` is never wrong: changed files, changed code and rubbish are read anew."""
+"""The cache of `runs` is never stale: after a change of files or code, runs are read again."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 @pytest.fixture
 def logs(tmp_path, monkeypatch):
-    """Three settled runs in a folder."""
+    """A folder of three runs whose files count as old enough to cache."""
     monkeypatch.setattr(cache, "SETTLED_S", 0.0)
     for number in range(3):
         generate_run(tmp_path / f"run{number}", SyntheticRun(intervals=20, seed=number))
@@ -22,7 +22,7 @@ def logs(tmp_path, monkeypatch):
 
 @pytest.fixture
 def runs(logs, capsys, monkeypatch):
-    """The rows of `runs --json`, and how many folders were read for them."""
+    """Return the rows of `runs --json`, and the number of folders it read."""
     read = []
     original = run_folder.read_records
     monkeypatch.setattr(
@@ -37,14 +37,14 @@ def runs(logs, capsys, monkeypatch):
     return call
 
 
-def test_a_second_call_reads_nothing_and_says_the_same(runs):
+def test_a_second_call_reads_nothing_and_returns_the_same(runs):
     first, reads = runs()
     again, rereads = runs()
     assert (reads, rereads) == (3, 0)
     assert again == first
 
 
-def test_a_run_that_has_gone_on_is_read_anew(runs, logs):
+def test_a_run_with_new_records_is_read_again(runs, logs):
     runs()
     record = {"time": 1_700_009_999.0, "attempt": 1, "event": "failed", "reason": "oom"}
     with (logs / "run1" / "metrics.jsonl").open("a") as file:
@@ -54,7 +54,7 @@ def test_a_run_that_has_gone_on_is_read_anew(runs, logs):
     assert [row["state"] for row in found] == ["done", "failed (oom)", "done"]
 
 
-def test_a_change_of_equal_length_and_time_is_seen(runs, logs):
+def test_a_change_of_equal_length_and_mtime_is_seen(runs, logs):
     file = logs / "run1" / "metrics.jsonl"
     runs()
     before = file.stat()
@@ -65,7 +65,7 @@ def test_a_change_of_equal_length_and_time_is_seen(runs, logs):
     assert found[1]["state"] == "started"
 
 
-def test_new_changes_of_an_attempt_and_new_manifests_are_seen(runs, logs):
+def test_new_overrides_of_an_attempt_and_new_manifests_are_seen(runs, logs):
     runs()
     (logs / "run0" / "attempts" / "001" / "overrides.yaml").write_text("train: {steps: 999}\n")
     (logs / "run2" / "manifest.json").write_text("{}")
@@ -75,27 +75,27 @@ def test_new_changes_of_an_attempt_and_new_manifests_are_seen(runs, logs):
     assert "ranks" not in found[2]
 
 
-def test_other_code_trusts_nothing(runs, monkeypatch):
+def test_other_code_reads_everything_again(runs, monkeypatch):
     runs()
     monkeypatch.setattr(cache, "code_hash", lambda: "other")
     assert runs()[1] == 3
 
 
-def test_what_was_touched_moments_ago_is_not_kept(runs, monkeypatch):
+def test_files_changed_moments_ago_are_not_cached(runs, monkeypatch):
     monkeypatch.setattr(cache, "SETTLED_S", 60.0)
     runs()
     assert runs()[1] == 3
 
 
-@pytest.mark.parametrize("rubbish", ["", "[", "[]", '{"runs": 1}', '{"code": "x", "runs": {}}'])
-def test_a_damaged_cache_is_replaced(runs, logs, rubbish):
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"runs": 1}', '{"code": "x", "runs": {}}'])
+def test_a_damaged_cache_is_replaced(runs, logs, text):
     runs()
-    (logs / cache.NAME).write_text(rubbish)
+    (logs / cache.NAME).write_text(text)
     assert runs()[1] == 3
     assert runs()[1] == 0
 
 
-def test_a_folder_that_cannot_be_written_is_read_all_the_same(runs, monkeypatch):
+def test_runs_in_a_folder_that_cannot_be_written_are_read_each_time(runs, monkeypatch):
     def refuse(*_):
         raise PermissionError
 
@@ -104,6 +104,6 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(runs, monkeypatch)
     assert runs()[1] == 3
 
 
-def test_the_cache_is_for_its_owner_only(runs, logs):
+def test_only_its_owner_can_read_the_cache(runs, logs):
     runs()
     assert (logs / cache.NAME).stat().st_mode & 0o077 == 0

@@ -1,7 +1,8 @@
-"""Utilisation is of the reported GPU's peak, and there is none where that is not known."""
+"""MFU is relative to the reported GPU's peak, and absent if that is unknown."""
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -24,31 +25,27 @@ FAST_DIT = SyntheticRun(
 )
 
 
-def ask(capsys, *arguments):
+def run_json(capsys, *arguments):
     assert main([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def changed(**facts):
-    return SyntheticRun(**vars(FAST_DIT) | facts)
-
-
-def test_fast_dit_on_one_a100_reaches_what_it_does_in_the_literature(tmp_path, capsys):
+def test_fast_dit_on_one_a100_has_the_published_mfu(tmp_path, capsys):
     run = generate_run(tmp_path / "a", FAST_DIT)
-    [row] = ask(capsys, "speed", run)
+    [row] = run_json(capsys, "speed", run)
     assert row["mfu"] == pytest.approx(0.245, abs=0.001)
-    assert ask(capsys, "runs", run)[0]["mfu"] == pytest.approx(row["mfu"])
+    assert run_json(capsys, "runs", run)[0]["mfu"] == pytest.approx(row["mfu"])
 
 
-def test_it_is_of_all_devices(tmp_path, capsys):
+def test_mfu_is_relative_to_all_devices(tmp_path, capsys):
     runs = [
-        generate_run(tmp_path / str(n), changed(ranks=n, steps_per_s=n * 107 / 128))
+        generate_run(tmp_path / str(n), replace(FAST_DIT, ranks=n, steps_per_s=n * 107 / 128))
         for n in (1, 2, 4)
     ]
-    assert [row["mfu"] for row in ask(capsys, "speed", *runs)] == pytest.approx(
+    assert [row["mfu"] for row in run_json(capsys, "speed", *runs)] == pytest.approx(
         [0.244] * 3, rel=0.01
     )
-    [curve] = ask(capsys, "scaling", *runs)["curves"]
+    [curve] = run_json(capsys, "scaling", *runs)["curves"]
     assert [point["mfu"] for point in curve["points"]] == pytest.approx([0.244] * 3, rel=0.01)
 
 
@@ -67,50 +64,56 @@ def test_it_is_of_all_devices(tmp_path, capsys):
         {"facts": XL | {"placement": [{"gpu": "NVIDIA A40"}, {"gpu": "NVIDIA H200"}], "ranks": 2}},
     ],
 )
-def test_what_is_not_known_has_none(unknown, tmp_path, capsys):
-    [row] = ask(capsys, "speed", generate_run(tmp_path / "a", changed(**unknown)))
+def test_an_unknown_device_dtype_or_count_has_no_mfu(unknown, tmp_path, capsys):
+    [row] = run_json(capsys, "speed", generate_run(tmp_path / "a", replace(FAST_DIT, **unknown)))
     assert "mfu" not in row
 
 
 def test_single_precision_has_its_own_peak(tmp_path, capsys):
-    run = generate_run(tmp_path / "a", changed(facts=XL | {"dtypes": {"compute": "float32"}}))
-    assert ask(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / 19.5, rel=0.01)
+    run = generate_run(
+        tmp_path / "a", replace(FAST_DIT, facts=XL | {"dtypes": {"compute": "float32"}})
+    )
+    assert run_json(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / 19.5, rel=0.01)
 
 
-def test_all_three_counts_stand_side_by_side(tmp_path, capsys):
+def test_both_counts_and_mfu_are_columns_of_one_table(tmp_path, capsys):
     run = generate_run(tmp_path / "a", FAST_DIT)
-    [row] = ask(capsys, "speed", run)
-    # 12LdT of attention is left out of it, too: with that it would be 1.43 to 1.49 times.
+    [row] = run_json(capsys, "speed", run)
+    # The naive count also omits attention's 12LdT; with it the ratio would be 1.43 to 1.49.
     assert 1.40 < row["mfu_naive_6n"] / row["mfu"] < 1.49
     assert "hfu" not in row
-    [counted] = ask(capsys, "speed", run, "--flops")
+    [counted] = run_json(capsys, "speed", run, "--flops")
     assert counted["training_flops_per_image"] == XL["training_flops_per_image"]
     assert counted["mfu_naive_6n"] == row["mfu_naive_6n"]
     assert main(["speed", str(run)]) == 0
     assert re.search(r"MFU +by 6N.*\n.*24\.4% +35\.\d%", capsys.readouterr().out)
 
 
-def test_hfu_adds_the_forward_pass_that_is_done_again(tmp_path, capsys):
-    """With every block computed again it is 8 operations where the model has 6."""
+def test_hfu_adds_the_recomputed_forward_pass(tmp_path, capsys):
+    """Recomputing every block takes 8 operations for the model's 6."""
     macs = XL["training_flops_per_image"] // 6
-    run = generate_run(tmp_path / "a", changed(facts=XL | {"recomputed_macs_per_image": macs}))
-    [row] = ask(capsys, "speed", run)
+    run = generate_run(
+        tmp_path / "a", replace(FAST_DIT, facts=XL | {"recomputed_macs_per_image": macs})
+    )
+    [row] = run_json(capsys, "speed", run)
     assert row["hfu"] / row["mfu"] == pytest.approx(8 / 6)
     assert main(["speed", str(run)]) == 0
     assert re.search(r"MFU +HFU.*\n.*24\.4% +32\.\d%", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("recomputed", "known"), [(0, True), (-1, False), ("0", False)])
-def test_nothing_computed_again_is_known_but_rubbish_is_not(recomputed, known, tmp_path, capsys):
+def test_zero_recomputed_macs_are_valid_and_malformed_ones_are_not(
+    recomputed, known, tmp_path, capsys
+):
     facts = XL | {"recomputed_macs_per_image": recomputed}
-    [row] = ask(capsys, "speed", generate_run(tmp_path / "a", changed(facts=facts)))
+    [row] = run_json(capsys, "speed", generate_run(tmp_path / "a", replace(FAST_DIT, facts=facts)))
     assert row.get("hfu") == (row["mfu"] if known else None)
 
 
 @pytest.mark.parametrize(("tokens", "factor"), [(256, 1), (512, 2), (-1, None)])
-def test_the_tokens_that_are_recorded_count(tokens, factor, tmp_path, capsys):
-    [base] = ask(capsys, "speed", generate_run(tmp_path / "a", FAST_DIT))
-    run = generate_run(tmp_path / "b", changed(facts=XL | {"tokens_per_image": tokens}))
-    [row] = ask(capsys, "speed", run)
+def test_recorded_tokens_override_the_config(tokens, factor, tmp_path, capsys):
+    [base] = run_json(capsys, "speed", generate_run(tmp_path / "a", FAST_DIT))
+    run = generate_run(tmp_path / "b", replace(FAST_DIT, facts=XL | {"tokens_per_image": tokens}))
+    [row] = run_json(capsys, "speed", run)
     found = row.get("mfu_naive_6n")
     assert found == (pytest.approx(base["mfu_naive_6n"] * factor) if factor else None)

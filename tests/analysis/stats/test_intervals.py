@@ -1,4 +1,4 @@
-"""Intervals cover the planted truth as often as they claim."""
+"""Intervals cover the true value as often as they claim."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def coverage(cases: int, n: int, rho: float, *, interval, seed: int = 0) -> floa
 
 
 @pytest.mark.parametrize("interval", [median_interval, mean_interval])
-def test_intervals_cover_the_truth_in_a_small_draw(interval):
+def test_intervals_cover_the_truth_in_a_small_sample(interval):
     assert 0.90 <= coverage(300, 500, 0.3, interval=interval) <= 0.99
     assert coverage(300, 200, 0.5, interval=interval) >= 0.88
 
@@ -28,18 +28,18 @@ def test_intervals_cover_the_truth_in_a_small_draw(interval):
 @pytest.mark.long
 @pytest.mark.parametrize("interval", [median_interval, mean_interval])
 @pytest.mark.parametrize(("n", "rho"), [(500, 0.0), (500, 0.3), (1000, 0.15), (3000, 0.3)])
-def test_95_percent_intervals_cover_the_truth_in_93_to_97_of_100(interval, n, rho):
+def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent(interval, n, rho):
     assert 0.93 <= coverage(2000, n, rho, interval=interval) <= 0.97
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("interval", [median_interval, mean_interval])
-def test_half_autocorrelated_short_series_are_covered_in_90_of_100(interval):
+def test_short_series_of_autocorrelation_0_5_are_covered_in_90_percent(interval):
     assert coverage(2000, 200, 0.5, interval=interval) >= 0.90
 
 
 @pytest.mark.long
-def test_the_interval_of_a_ratio_covers_it():
+def test_the_interval_of_a_ratio_covers_the_truth():
     rng = np.random.default_rng(1)
 
     def covers() -> bool:
@@ -62,12 +62,12 @@ def test_few_values_have_no_interval():
     assert mean_interval(np.arange(1.0, 6.0)).low is None
 
 
-def test_the_interval_of_a_series_that_wanders_is_its_range():
+def test_the_interval_of_a_drifting_series_is_its_range():
     found = median_interval(np.linspace(1, 2, 200))
     assert (found.low, found.high) == (1, 2)
 
 
-def test_a_drifting_gap_is_not_noise():
+def test_a_drifting_difference_is_not_noise():
     rng = np.random.default_rng(3)
     drift = np.linspace(0.02, 0.06, 300)
     found = mean_interval(drift + 0.001 * rng.standard_normal(300))
@@ -86,11 +86,11 @@ def regressions_found(pairs: int, *, slower: float, seed: int) -> float:
     return float(np.mean([is_found() for _ in range(pairs)]))
 
 
-def test_five_runs_per_arm_find_a_3_percent_regression_and_seldom_invent_one():
+def test_five_runs_per_arm_find_a_3_percent_regression_and_rarely_a_false_one():
     assert regressions_found(400, slower=0.03, seed=4) >= 0.9
     assert regressions_found(400, slower=0.0, seed=5) <= 0.05
 
 
-def test_repeats_against_a_single_run_have_an_interval_and_two_single_runs_have_none():
+def test_repeats_have_an_interval_against_a_single_run_and_two_single_runs_have_none():
     assert repeats_ratio(np.array([2.0]), np.array([1.0, 1.01, 0.99])).low is not None
     assert repeats_ratio(np.array([2.0]), np.array([1.0])).low is None

@@ -1,7 +1,8 @@
-"""The noise scale of models whose gradient and noise are known, and study C's faults, one by one.
+"""The noise scale of models with known gradient and noise, and each fault of study C.
 
-Linear regression: x ~ N(0, I), y = w* x + sigma e, squared loss at a distance v from w*. Of one
-example the gradient is x (x v) - sigma e x; G = v, tr Sigma = (d + 1) |v|^2 + sigma^2 d.
+Linear regression: x ~ N(0, I), y = w* x + sigma e, squared loss at a distance v from w*. The
+gradient of one example is x (x v) - sigma e x, so G = v and
+tr Sigma = (d + 1) |v|^2 + sigma^2 d.
 """
 
 import numpy as np
@@ -25,24 +26,24 @@ S = (D + 1) * G2 + SIGMA**2 * D
 
 
 def gradients(rng: np.random.Generator, *shape: int, v: Floats = V) -> Floats:
-    """Gradients of single examples [*shape, D]."""
+    """Return gradients of single examples [*shape, D]."""
     x = rng.standard_normal((*shape, D))
     return x * (x @ v + SIGMA * rng.standard_normal(shape))[..., None]
 
 
 def norms(each: Floats) -> tuple[Floats, Floats]:
-    """Mean |g_k|^2 and |g|^2 [n] of mean gradients [n, K, D]."""
+    """Return mean |g_k|^2 and |g|^2 [n] of mean gradients [n, K, D]."""
     return (each**2).sum(axis=2).mean(axis=1), (each.mean(axis=1) ** 2).sum(axis=1)
 
 
 def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> GramSums:
-    """What so many steps of training would record."""
+    """Return the sums that `steps` training steps record."""
     each = gradients(rng, steps, count, batch).mean(axis=2)
     return gram_sums_from_norms(*norms(each), count=count, batch=batch)
 
 
 def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> GramSums:
-    """What the Gram matrices of single images' gradients tell."""
+    """Return the sums of Gram matrices of single images' gradients."""
     each = gradients(rng, steps, batch)
     squares = (each**2).sum(axis=(1, 2))
     return GramSums(
@@ -54,7 +55,7 @@ def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> GramSu
 
 
 @pytest.mark.parametrize("kind", [run, gram_run])
-def test_both_ways_meet_the_truth_within_2_percent_over_2000_steps(kind) -> None:
+def test_norms_and_gram_matrices_meet_the_truth_within_2_percent_over_2000_steps(kind) -> None:
     found = noise_scale(kind(np.random.default_rng(0), steps=2000))
     assert found.g2.value == pytest.approx(G2, rel=0.02)
     assert found.s.value == pytest.approx(S, rel=0.02)
@@ -62,7 +63,7 @@ def test_both_ways_meet_the_truth_within_2_percent_over_2000_steps(kind) -> None
 
 
 def coverage(*, cases: int, steps: int) -> dict[str, float]:
-    """How often each interval holds the truth."""
+    """Return how often each interval holds the truth."""
     rng, hits = np.random.default_rng(2), {"g2": 0, "s": 0, "b_simple": 0}
     truth = {"g2": G2, "s": S, "b_simple": S / G2}
     for _ in range(cases):
@@ -73,19 +74,19 @@ def coverage(*, cases: int, steps: int) -> dict[str, float]:
     return {name: hit / cases for name, hit in hits.items()}
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+def test_intervals_cover_the_truth_as_often_as_they_claim() -> None:
     # 600 cases have a standard error of 0.9 %.
     for share in coverage(cases=600, steps=200).values():
         assert 0.93 <= share <= 0.97
 
 
 @pytest.mark.long
-def test_intervals_of_2000_steps_cover_the_truth_in_95_of_100_cases() -> None:
+def test_intervals_of_2000_steps_cover_the_truth_in_95_percent() -> None:
     for share in coverage(cases=2500, steps=2000).values():
         assert 0.93 <= share <= 0.97
 
 
-def test_over_bins_the_noise_is_that_within_and_that_between() -> None:
+def test_noise_over_all_bins_is_the_noise_within_plus_the_noise_between() -> None:
     rng, weights = np.random.default_rng(3), np.array([0.2, 0.5, 0.3])
     means = [np.full(D, 0.2), np.full(D, 0.5), np.full(D, -0.3)]
     steps, count, batch = 2000, 4, 32
@@ -116,7 +117,7 @@ def test_over_bins_the_noise_is_that_within_and_that_between() -> None:
         assert of_bin.s.value == pytest.approx(truth, rel=0.02)
 
 
-def test_weights_are_steps() -> None:
+def test_a_record_weighs_as_many_samples_as_it_has_steps() -> None:
     rng = np.random.default_rng(4)
     small, big = rng.random(40) + 1, rng.random(40)
     each = noise_scale(gram_sums_from_norms(small, big, count=3, batch=2))
@@ -149,7 +150,7 @@ def test_noise_without_signal_is_undetermined() -> None:
     assert found.verdict == UNDETERMINED
 
 
-# Faults of study C's estimator, each shown to matter, and shown not to be ours.
+# Faults of study C's estimator: each test shows that the fault matters and that we lack it.
 
 
 def test_fault_a_norm_is_not_squared() -> None:
@@ -169,7 +170,7 @@ def test_fault_negative_samples_of_g2_are_dropped() -> None:
     assert sums.products[sums.products > 0].mean() > 3 * G2 / 16
 
 
-def test_fault_one_sample_of_s_stands_for_all() -> None:
+def test_fault_a_single_sample_estimates_s() -> None:
     sums = run(np.random.default_rng(2), steps=2000, count=2, batch=2)
     single = 2 * (sums.squares - sums.products)
     assert single.std() > 0.3 * S
@@ -177,7 +178,7 @@ def test_fault_one_sample_of_s_stands_for_all() -> None:
     assert noise_scale(sums.part(slice(1))).verdict == UNDETERMINED
 
 
-def test_fault_the_ratio_is_averaged_and_not_the_averages_divided() -> None:
+def test_fault_ratios_are_averaged_instead_of_dividing_averages() -> None:
     sums = run(np.random.default_rng(3), steps=2000, count=4, batch=4)
     ratios = 4 * (sums.squares - sums.products) / sums.products
     assert abs(ratios.mean() / (S / G2) - 1) > 0.1

@@ -1,4 +1,4 @@
-"""The steady rate is found under warm-up, outliers and pauses."""
+"""The steady rate is right despite warm-up, outliers and pauses."""
 
 import json
 
@@ -20,9 +20,9 @@ def found_rate(truth: SyntheticRun) -> float:
     return 1 / seconds.value
 
 
-def worst_error(cases: int, **planted) -> float:
+def worst_error(cases: int, **properties) -> float:
     rates = [
-        found_rate(SyntheticRun(seed=seed, steps_per_s=4.0, **planted)) for seed in range(cases)
+        found_rate(SyntheticRun(seed=seed, steps_per_s=4.0, **properties)) for seed in range(cases)
     ]
     return float(np.quantile(np.abs(np.array(rates) / 4.0 - 1), 0.98))
 
@@ -34,13 +34,13 @@ def test_the_rate_is_within_1_percent_under_outliers_and_warm_up():
 @pytest.mark.long
 @pytest.mark.parametrize("slower", [0.1, 0.5, 5.0])
 @pytest.mark.parametrize("rho", [0.0, 0.3])
-def test_the_rate_is_within_1_percent_whatever_the_warm_up(slower, rho):
-    planted = {"outliers": 0.2, "warmup": 0.3, "warmup_slower": slower, "rho": rho}
-    assert worst_error(1000, intervals=500, cv=0.03, **planted) < 0.01
+def test_the_rate_is_within_1_percent_for_any_warm_up(slower, rho):
+    properties = {"outliers": 0.2, "warmup": 0.3, "warmup_slower": slower, "rho": rho}
+    assert worst_error(1000, intervals=500, cv=0.03, **properties) < 0.01
 
 
 def mild_coverage(cases: int, *, cv: float, rho: float, warmup: float) -> float:
-    """How often the interval holds the rate where a fifth of intervals is 1.1 to 1.2 times slow."""
+    """Return how often the interval holds the rate if a fifth takes 1.1 to 1.2 times as long."""
     held = 0
     for seed in range(cases):
         truth = SyntheticRun(
@@ -60,7 +60,7 @@ def test_many_mild_outliers_neither_shift_the_rate_nor_narrow_its_interval():
 @pytest.mark.long
 @pytest.mark.parametrize("cv", [0.01, 0.02, 0.03])
 @pytest.mark.parametrize(("rho", "warmup"), [(0.0, 0.0), (0.3, 0.3)])
-def test_many_mild_outliers_are_covered_in_90_of_100(cv, rho, warmup):
+def test_intervals_with_many_mild_outliers_cover_the_truth_in_90_percent(cv, rho, warmup):
     assert mild_coverage(1000, cv=cv, rho=rho, warmup=warmup) >= 0.90
 
 
@@ -73,7 +73,7 @@ def test_skewed_noise_is_not_mistaken_for_outliers():
     assert middle == pytest.approx(1 + 0.03 * 3.672, rel=0.003)
 
 
-def test_few_intervals_of_plain_noise_are_seldom_called_outliers():
+def test_few_intervals_of_plain_noise_are_rarely_called_outliers():
     rng = np.random.default_rng(0)
     for n in (12, 29, 60):
         shares = [outliers(np.exp(0.05 * rng.standard_normal(n))).mean() for _ in range(500)]
@@ -81,22 +81,22 @@ def test_few_intervals_of_plain_noise_are_seldom_called_outliers():
 
 
 def test_half_of_a_run_is_never_an_outlier():
-    """Durations of a real run, whose fastest lie close together."""
-    told = """
+    """The durations are those of a real run whose fastest ones lie close together."""
+    durations = """
         1330 1447 1331 1393 1339 1254 1334 1444 1352 1301 1391 1282 1388 1504 1330
         1356 1460 1290 1433 1300 1333 1421 1463 1495 1428 1438 1374 1304 1332
     """
-    assert outliers(np.array(told.split(), dtype=float) / 10_000).mean() < 0.1
+    assert outliers(np.array(durations.split(), dtype=float) / 10_000).mean() < 0.1
 
 
-def test_warm_up_is_cut_where_it_ends():
+def test_warm_up_is_cut_at_its_end():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))
     seconds[:40] *= 1.5
     assert 40 <= warmup_end(seconds) <= 55
 
 
-def test_a_compile_then_a_plateau_are_both_cut():
+def test_a_compile_and_a_slow_plateau_after_it_are_both_cut():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))
     seconds[:30] *= 1.2
@@ -104,7 +104,7 @@ def test_a_compile_then_a_plateau_are_both_cut():
     assert 30 <= warmup_end(seconds) <= 45
 
 
-def test_a_steady_series_is_seldom_cut():
+def test_a_steady_series_is_rarely_cut():
     rng = np.random.default_rng(0)
     cut = [warmup_end(np.exp(0.02 * rng.standard_normal(300))) > 0 for _ in range(200)]
     assert np.mean(cut) < 0.03
@@ -125,7 +125,7 @@ def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_c
     assert np.median(wall.seconds) == pytest.approx(np.median(train.seconds), rel=0.01)
 
 
-def test_waits_for_data_are_no_compute(tmp_path):
+def test_the_compute_clock_excludes_waits_for_data(tmp_path):
     log = read_ours(RunFolder(generate_run(tmp_path / "a", SyntheticRun(data=0.25))))
     train, compute = (
         measure_rate(log, clock=clock).steps_per_s.value for clock in ("train", "compute")
@@ -133,7 +133,7 @@ def test_waits_for_data_are_no_compute(tmp_path):
     assert train / compute == pytest.approx(0.75, rel=1e-3)
 
 
-def test_the_steady_rate_spans_no_resume(tmp_path):
+def test_no_interval_spans_a_resume(tmp_path):
     log = read_ours(
         RunFolder(generate_run(tmp_path / "a", SyntheticRun(resume_at=50, intervals=100)))
     )
@@ -160,7 +160,7 @@ def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
     assert set(intervals(read_ours(RunFolder(run)), clock="train").attempt) == {2}
 
 
-def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
+def test_the_time_breakdown_of_a_resumed_run_covers_every_second(tmp_path):
     truth = SyntheticRun(resume_at=50, intervals=100, save_every=20, lost_intervals=5, cv=1e-9)
     found = time_breakdown(read_ours(RunFolder(generate_run(tmp_path / "a", truth))))
     per_interval = truth.every / truth.steps_per_s
@@ -174,7 +174,7 @@ def test_every_second_of_a_resumed_run_is_accounted_for(tmp_path):
     assert spent == pytest.approx(found.wall_s, rel=1e-6)
 
 
-def test_what_is_evaluated_after_the_end_is_no_time_of_the_run(tmp_path):
+def test_an_evaluation_after_the_end_is_not_time_of_the_run(tmp_path):
     folder = generate_run(tmp_path / "a", SyntheticRun())
     before = time_breakdown(read_ours(RunFolder(folder)))
     last = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
