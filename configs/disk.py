@@ -17,14 +17,14 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm")
 _LONGEST_HEADER = 100_000_000
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` to `path` atomically: a reader, or a crash, sees the old or the new whole file.
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` atomically: a reader, or a crash, sees the old or the new file.
 
-    The text goes to a temporary file beside it, is forced to disk and renamed into place.
+    The content goes to a temporary file beside it, is forced to disk and renamed into place.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL_SUFFIX}")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with partial.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

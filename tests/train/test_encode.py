@@ -1,4 +1,4 @@
-"""An encoding goes on where it was left, and what cannot be encoded is named."""
+"""An encoding resumes where it stopped, and images that cannot be encoded are named."""
 
 import errno
 import json
@@ -19,13 +19,13 @@ from train.engine.stop import StopRequest
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with images, a VAE, and their store."""
+    """Write a folder with images, a VAE, and their store."""
     return write_store(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
 def copy(made: Path, tmp_path: Path) -> Path:
-    """A copy that may be spoilt; its store is `made`'s to the byte, paths in the index apart."""
+    """Copy `made`, so that a test can damage it; only the paths in its index are still `made`'s."""
     shutil.copytree(made, tmp_path / "copy")
     return tmp_path / "copy"
 
@@ -34,14 +34,14 @@ def shards(store: Path) -> dict[str, bytes]:
     return {name: blob for name, blob in contents(store).items() if name.startswith("shard-")}
 
 
-def test_a_finished_store_is_checked_and_left_as_it_is(copy: Path) -> None:
+def test_a_finished_store_is_checked_and_not_changed(copy: Path) -> None:
     before = contents(copy / "store")
     assert sorted(before)[:2] == ["encoding.json", "index.json"]
     assert len(before) == 2 + 4 * 2
     times = {file: file.stat().st_mtime_ns for file in (copy / "store").glob("shard-*")}
-    request, heard = encode_alone(encoding(copy))
-    assert request is StopRequest.GO_ON
-    assert [each.shards for each in heard] == [4]
+    outcome, reports = encode_alone(encoding(copy))
+    assert outcome is StopRequest.GO_ON
+    assert [each.shards for each in reports] == [4]
     assert {file: file.stat().st_mtime_ns for file in times} == times
 
 
@@ -53,11 +53,11 @@ def test_a_finished_store_is_checked_and_left_as_it_is(copy: Path) -> None:
         lambda store: (store / "shard-00001.json").write_text('{"name": "shard'),
         lambda store: truncate(store / "shard-00001.safetensors"),
         lambda store: alter(store / "shard-00001.safetensors"),
-        lambda store: (store / ".shard-00001.safetensors.7.partial").write_bytes(b"half"),
+        lambda store: (store / ".shard-00001.safetensors.7.tmp").write_bytes(b"half"),
         lambda store: (store / ".shard-00001.json.7.tmp").write_bytes(b"half"),
     ],
 )
-def test_a_rerun_makes_what_is_missing_or_damaged_and_nothing_else(copy: Path, spoil) -> None:
+def test_a_rerun_makes_only_missing_or_damaged_shards(copy: Path, spoil) -> None:
     store = copy / "store"
     before = shards(store)
     (store / "index.json").unlink()
@@ -81,21 +81,21 @@ def alter(file: Path) -> None:
     file.write_bytes(blob)
 
 
-def test_a_wish_is_followed_between_shards_and_the_rest_is_made_later(
+def test_a_stop_request_is_followed_between_shards_and_a_rerun_makes_the_rest(
     made: Path, tmp_path: Path
 ) -> None:
     config = encoding(made, out=str(tmp_path / "store"))
-    asked = count()
+    calls = count()
 
     def request() -> StopRequest:
-        return StopRequest.STOP if next(asked) == 2 else StopRequest.GO_ON
+        return StopRequest.STOP if next(calls) == 2 else StopRequest.GO_ON
 
-    ended, heard = encode_alone(config, request=request)
-    assert (ended, heard[-1].shards, heard[-1].images) == (StopRequest.STOP, 2, 8)
+    outcome, reports = encode_alone(config, request=request)
+    assert (outcome, reports[-1].shards, reports[-1].images) == (StopRequest.STOP, 2, 8)
     with pytest.raises(DataError, match=r"not a finished latent store; run jobs/encode\.sbatch"):
         open_source(latents(tmp_path / "store"))
-    ended, heard = encode_alone(config)
-    assert (ended, heard[0].shards, heard[-1].shards) == (StopRequest.GO_ON, 2, 4)
+    outcome, reports = encode_alone(config)
+    assert (outcome, reports[0].shards, reports[-1].shards) == (StopRequest.GO_ON, 2, 4)
     assert shards(tmp_path / "store") == shards(made / "store")
 
 
@@ -120,7 +120,7 @@ def test_a_wish_is_followed_between_shards_and_the_rest_is_made_later(
         ),
     ],
 )
-def test_another_encoding_is_not_mixed_into_a_store(copy: Path, change, named: str) -> None:
+def test_a_store_never_mixes_two_encodings(copy: Path, change, named: str) -> None:
     before = contents(copy / "store")
     keys = change(copy)
     with pytest.raises(ConfigError, match=rf"holds another encoding: {named} differ"):
@@ -136,13 +136,13 @@ def test_a_folder_that_holds_something_else_is_left_alone(made: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_bad_image_names_itself_or_is_left_out_and_counted(copy: Path, workers: int) -> None:
+def test_a_bad_image_is_named_or_skipped_and_counted(copy: Path, workers: int) -> None:
     shutil.rmtree(copy / "store")
     (copy / "images/class-1/002.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"class-1/002\.png: not a readable image.*skip_bad true"):
         encode_alone(encoding(copy, workers=workers))
-    ended, heard = encode_alone(encoding(copy, workers=workers, skip_bad=True))
-    assert (ended, heard[-1].images, heard[-1].skipped) == (StopRequest.GO_ON, 14, 1)
+    outcome, reports = encode_alone(encoding(copy, workers=workers, skip_bad=True))
+    assert (outcome, reports[-1].images, reports[-1].skipped) == (StopRequest.GO_ON, 14, 1)
     index = read_index(copy / "store")
     assert (index.examples, index.images.listed, index.images.skipped) == (14, 15, 1)
     source = open_source(latents(copy / "store"))
@@ -169,7 +169,7 @@ def test_without_any_readable_image_there_is_no_store(copy: Path) -> None:
         encode_alone(encoding(copy, skip_bad=True))
 
 
-def test_a_vae_of_other_channels_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_vae_with_other_channels_is_refused(made: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the VAE in .* takes 3: set encode\.channels"):
         encode_alone(encoding(made, out=str(tmp_path / "store"), channels=1))
 
@@ -192,16 +192,16 @@ def test_bf16_encodes_close_to_fp32(made: Path, tmp_path: Path) -> None:
         assert 0 < abs(found[0] - found[1]).max() < 0.2
 
 
-def test_a_full_disk_is_known_as_one(
+def test_a_full_disk_is_recognised(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "store").mkdir()
-    asked = json.loads((made / "store/encoding.json").read_text())
-    (tmp_path / "store/encoding.json").write_text(json.dumps(asked))
-    monkeypatch.setattr("train.data.latents.store.os.fsync", full)
+    settings = json.loads((made / "store/encoding.json").read_text())
+    (tmp_path / "store/encoding.json").write_text(json.dumps(settings))
+    monkeypatch.setattr("configs.disk.os.fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
         encode_alone(encoding(made, out=str(tmp_path / "store")))
     assert reason_of(caught.value) == "disk"

@@ -62,6 +62,7 @@ def _list_by_csv(folder: Path, table: Path) -> Listing:
             f"{folder}: {len(unlabelled)} images have no label in {table}, "
             f"the first is {by_stem[unlabelled[0]].name}"
         )
+    # In numeric order if the names of classes are numbers.
     names = sorted(set(rows.values()), key=lambda name: (not name.isdigit(), name.zfill(9), name))
     label_of = {name: label for label, name in enumerate(names)}
     ordered = sorted(rows, key=lambda name: stems[name])

@@ -1,5 +1,7 @@
 """Load the microbatches of a rank, as a pure function of the config and of images already seen."""
 
+import functools
+import itertools
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -106,32 +108,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
         raise DataError(f"no image can be read; the last: {last}")
 
 
-class MicrobatchSampler:
-    """Yields the keys of the examples of each microbatch of a rank, without end."""
-
-    def __init__(
-        self, *, size: int, seed: int, layout: BatchLayout, rank: int, images: int
-    ) -> None:
-        self._size, self._seed, self._layout = size, seed, layout
-        self._rank, self._images = rank, images
-        self._orders: dict[int, np.ndarray] = {}
-
-    def __iter__(self) -> Iterator[list[_Key]]:
-        micro, world = self._layout.micro_batch, self._layout.data_ranks
-        begin = self._images + self._rank * micro
-        while True:
-            yield [self._key(position) for position in range(begin, begin + micro)]
-            begin += micro * world
-
-    def _key(self, position: int) -> _Key:
-        epoch, offset = divmod(position, self._size)
-        if epoch not in self._orders:
-            # A microbatch can span two epochs, so keep the order of the previous one.
-            previous = {old: kept for old, kept in self._orders.items() if old == epoch - 1}
-            self._orders = previous | {epoch: epoch_order(self._seed, epoch, self._size)}
-        return position, epoch, int(self._orders[epoch][offset])
-
-
 class LoaderIterator(Iterator[Item]):
     """Iterates over a loader until `close` stops its worker processes.
 
@@ -155,18 +131,36 @@ def microbatches(
     source: Source, config: Pretrain, *, layout: BatchLayout, rank: int, images: int, pin: bool
 ) -> LoaderIterator[Microbatch]:
     """Return the microbatches of data rank `rank` after the whole run has seen `images` images."""
-    sampler = MicrobatchSampler(
-        size=len(source), seed=config.seed, layout=layout, rank=rank, images=images
-    )
     loader = DataLoader(
         MicrobatchDataset(source, config),
         batch_size=None,
-        sampler=sampler,
+        sampler=_microbatch_keys(
+            size=len(source), seed=config.seed, layout=layout, rank=rank, images=images
+        ),
         num_workers=config.data.workers,
         pin_memory=pin,
         worker_init_fn=ignore_signals if config.data.workers else None,
     )
     return LoaderIterator(loader)
+
+
+def _microbatch_keys(
+    *, size: int, seed: int, layout: BatchLayout, rank: int, images: int
+) -> Iterator[list[_Key]]:
+    """Yield the keys of the examples of each microbatch of a rank, without end."""
+
+    # A microbatch can span two epochs.
+    @functools.lru_cache(maxsize=2)
+    def order(epoch: int) -> NDArray[np.int64]:
+        return epoch_order(seed, epoch, size)
+
+    def key(position: int) -> _Key:
+        epoch, offset = divmod(position, size)
+        return position, epoch, int(order(epoch)[offset])
+
+    micro = layout.micro_batch
+    for begin in itertools.count(images + rank * micro, micro * layout.data_ranks):
+        yield [key(position) for position in range(begin, begin + micro)]
 
 
 def ignore_signals(worker: int) -> None:

@@ -1,4 +1,4 @@
-"""An image that cannot be read ends the run by its name, or is skipped and counted."""
+"""An image that cannot be read fails the run with its name, or is skipped and counted."""
 
 from pathlib import Path
 
@@ -13,21 +13,21 @@ from tests.real_runs import DIGITS, TINY, opened, torchrun
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """40 images of two classes; one is cut off, one is text."""
+    """Write 40 images of two classes; one is truncated, one is text."""
     folder = tmp_path / "images"
     random = np.random.default_rng(0)
     for number in range(40):
         file = folder / f"class-{number % 2}" / f"{number:02d}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file)
-    cut = folder / "class-0" / "20.png"
-    cut.write_bytes(cut.read_bytes()[:60])
+    truncated = folder / "class-0" / "20.png"
+    truncated.write_bytes(truncated.read_bytes()[:60])
     (folder / "class-1" / "21.png").write_text("not an image")
     return folder
 
 
-def attempted(images: Path, *more: str, ranks: int) -> tuple[RunFolder, str]:
-    """One epoch over the images, and how its attempt ended."""
+def run_epoch(images: Path, *more: str, ranks: int) -> tuple[RunFolder, str]:
+    """Train for an epoch and a part; return the run and the event that closes its attempt."""
     data = [
         "data.source=folder", f"data.path={images}", "data.channels=3", "data.classes=2",
         "data.held_out=0.0", "train.steps=3", "log.every=1",
@@ -42,27 +42,27 @@ def attempted(images: Path, *more: str, ranks: int) -> tuple[RunFolder, str]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_it_ends_the_run_and_is_named(
+def test_a_bad_image_fails_the_run_with_its_name(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    run, event = attempted(images, f"data.workers={workers}", ranks=1)
+    run, event = run_epoch(images, f"data.workers={workers}", ranks=1)
     assert event == "failed"
     last = list(run.records())[-1]
     assert last["reason"] == "data"
     assert "20.png" in last["message"] or "21.png" in last["message"]
 
 
-def test_it_is_skipped_and_counted_where_the_config_says_so(
+def test_a_bad_image_is_skipped_and_counted_if_the_config_says_so(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     losses = []
     for ranks in (1, 2):
-        run, event = attempted(images, "data.skip_bad=true", ranks=ranks)
+        run, event = run_epoch(images, "data.skip_bad=true", ranks=ranks)
         assert event == "done"
         steps = [record for record in run.records() if "loss" in record]
-        # Three steps of 16 are an epoch of 40 and a part of the next.
+        # Three steps of 16 are one epoch of 40 and part of the next.
         assert 2 <= sum(record.get("skipped_images", 0) for record in steps) <= 4
         losses.append([record["loss"] for record in steps])
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -1,4 +1,4 @@
-"""The doctor refuses what cannot be trained on, and says what to do about it."""
+"""The doctor finds data that cannot be trained on, and names the fix."""
 
 import json
 import re
@@ -18,20 +18,20 @@ from train.data.latents.store import checksum
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with images, a VAE, and their store."""
-    return write_store(tmp_path_factory.mktemp("made"))
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a folder with images, a VAE, and their store."""
+    return write_store(tmp_path_factory.mktemp("original"))
 
 
 @pytest.fixture
-def store(made: Path, tmp_path: Path) -> Path:
-    """A copy of the store that may be spoilt; its VAE is `made`'s."""
-    shutil.copytree(made / "store", tmp_path / "store")
+def store(original: Path, tmp_path: Path) -> Path:
+    """Copy the store, so that a test can damage it; its VAE is the original's."""
+    shutil.copytree(original / "store", tmp_path / "store")
     return tmp_path / "store"
 
 
-def reseal(store: Path) -> None:
-    """Let the index vouch for the shards as they now are."""
+def update_checksums(store: Path) -> None:
+    """Make the sizes and checksums of the index those of the present shards."""
     index = json.loads((store / "index.json").read_text())
     for entry in index["shards"]:
         file = store / entry["name"]
@@ -39,13 +39,13 @@ def reseal(store: Path) -> None:
     (store / "index.json").write_text(json.dumps(index))
 
 
-def change(store: Path, how) -> None:
-    """Change the tensors of every shard, so that checksums are right."""
+def change(store: Path, modify) -> None:
+    """Modify the tensors of every shard, and keep the checksums right."""
     for file in store.glob("*.safetensors"):
         tensors = load_file(file)
-        how(tensors)
+        modify(tensors)
         save_file(tensors, file)
-    reseal(store)
+    update_checksums(store)
 
 
 def change_index(store: Path, **keys: object) -> None:
@@ -61,7 +61,7 @@ def shift(tensors: dict[str, np.ndarray]) -> None:
     tensors["moments"][:, :, 0, 2] += 6
 
 
-def spoil_numbers(tensors: dict[str, np.ndarray]) -> None:
+def add_nan(tensors: dict[str, np.ndarray]) -> None:
     tensors["moments"][0, 0, 0, 0, 0, 0] = np.nan
 
 
@@ -69,7 +69,7 @@ def repeat(tensors: dict[str, np.ndarray]) -> None:
     tensors["moments"][:] = tensors["moments"][:1]
 
 
-def spoil_labels(tensors: dict[str, np.ndarray]) -> None:
+def add_wrong_label(tensors: dict[str, np.ndarray]) -> None:
     tensors["label"][-1] = 7
 
 
@@ -84,16 +84,16 @@ def alter(file: Path) -> None:
 
 
 SHARD = "shard-00002.safetensors"
-# Each: what is spoilt, what the doctor says, and who sees it besides: `fast`, `training`.
-ILLS = [
+# The damage, the doctor's message, and what else finds it: `fast`, `training`.
+DAMAGES = [
     (lambda s: (s / SHARD).unlink(), f"{SHARD}: missing; run jobs/encode", "fast training"),
     (lambda s: truncate(s / SHARD), f"{SHARD}: .* bytes instead of", "fast training"),
     (lambda s: alter(s / SHARD), f"{SHARD}: its bytes have changed", ""),
     (lambda s: change(s, unnormalise), "not normalised: channel 0 .*scaling", "fast training"),
     (lambda s: change(s, shift), "not normalised: channel 2 has mean", "fast training"),
-    (lambda s: change(s, spoil_numbers), "hold NaN or inf; encode with", "fast training"),
+    (lambda s: change(s, add_nan), "hold NaN or inf; encode with", "fast training"),
     (lambda s: change(s, repeat), "only 4 of 15 sampled .*give it the whole", "fast training"),
-    (lambda s: change(s, spoil_labels), r"labels 0\.\.7, beyond the 3 classes", "fast"),
+    (lambda s: change(s, add_wrong_label), r"labels 0\.\.7, beyond the 3 classes", "fast"),
     (lambda s: change_index(s, examples=50_000), "claims 50000 examples, its", "fast training"),
     (lambda s: change_index(s, shards=[], examples=0), "holds no examples", "fast training"),
     (lambda s: change_index(s, format=9), r"index\.json: format: .* should be 1", "fast training"),
@@ -103,33 +103,33 @@ ILLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spoil", "message", "seen"), ILLS)
-def test_an_ill_store_is_refused_with_the_mend(
-    store: Path, spoil, message: str, seen: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("damage", "message", "found_by"), DAMAGES)
+def test_a_damaged_store_is_refused_with_the_fix(
+    store: Path, damage, message: str, found_by: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spoil(store)
+    damage(store)
     pattern = f"(?s){message}"
     assert main(["doctor", str(store)]) == 1
-    said = capsys.readouterr().out
-    assert re.search(pattern, said), said
-    assert main(["doctor", str(store), "--fast"]) == int("fast" in seen)
-    if "training" in seen:
+    output = capsys.readouterr().out
+    assert re.search(pattern, output), output
+    assert main(["doctor", str(store), "--fast"]) == int("fast" in found_by)
+    if "training" in found_by:
         with pytest.raises(DataError, match=pattern):
             open_source(latents(store))
     else:
         open_source(latents(store))
 
 
-def test_a_sound_store_is_called_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_store_has_no_problems(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(store)]) == 0
-    said = capsys.readouterr()
-    assert said.out == f"{store}: no problems found\n"
-    assert "15 latents of 4 x 8 x 8 float16, mirrored too, 3 classes, 4 shards" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == f"{store}: no problems found\n"
+    assert "15 latents of 4 x 8 x 8 float16, mirrored too, 3 classes, 4 shards" in printed.err
     assert main(["doctor", str(store), "--fast"]) == 0
     assert "not every byte was read" in capsys.readouterr().out
 
 
-def test_three_latents_behind_many_claims_are_found(
+def test_three_images_copied_many_times_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_images(tmp_path / "images", classes=3, per_class=1)
@@ -139,10 +139,10 @@ def test_three_latents_behind_many_claims_are_found(
             shutil.copy(inner / "000.png", inner / f"{number:03d}.png")
     save_kl(tmp_path / "vae")
     encode_alone(encoding(tmp_path, shard_examples=50))
-    for place in ("images", "store"):
-        assert main(["doctor", str(tmp_path / place)]) == 1
-        said = capsys.readouterr().out
-        assert "only 3 of 120 sampled examples are distinct: far fewer than the 120" in said
+    for name in ("images", "store"):
+        assert main(["doctor", str(tmp_path / name)]) == 1
+        output = capsys.readouterr().out
+        assert "only 3 of 120 sampled examples are distinct: far fewer than the 120" in output
     with pytest.raises(DataError, match="only 3 of 120"):
         open_source(latents(tmp_path / "store"))
 
@@ -155,29 +155,29 @@ def test_latents_of_a_vae_with_a_wrong_factor_are_refused(tmp_path: Path) -> Non
         open_source(latents(tmp_path / "store"))
 
 
-def test_a_lost_or_other_vae_is_named(
+def test_a_missing_or_different_vae_is_named(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_kl(tmp_path / "same")
     assert main(["doctor", str(store), "--vae", str(tmp_path / "same")]) == 0
     save_kl(tmp_path / "other", seed=1)
-    for place, message in (("other", "another VAE"), ("nowhere", "samples cannot be decoded")):
+    for name, message in (("other", "another VAE"), ("nowhere", "samples cannot be decoded")):
         capsys.readouterr()
-        assert main(["doctor", str(store), "--vae", str(tmp_path / place)]) == 1
+        assert main(["doctor", str(store), "--vae", str(tmp_path / name)]) == 1
         assert message in capsys.readouterr().out
 
 
-def test_an_image_folder_is_read_whole_unless_in_haste(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_every_image_of_a_folder_is_checked_unless_fast(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(made / "images", tmp_path / "images")
+    shutil.copytree(original / "images", tmp_path / "images")
     assert main(["doctor", str(tmp_path / "images")]) == 0
     (tmp_path / "images/class-2/001.png").write_bytes(b"")
-    for haste in ([], ["--fast"]):
+    for options in ([], ["--fast"]):
         capsys.readouterr()
-        assert main(["doctor", str(tmp_path / "images"), *haste]) == 1
-        said = capsys.readouterr().out
-        assert "class-2/001.png: not a readable image" in said
-        assert "encode.skip_bad true" in said
+        assert main(["doctor", str(tmp_path / "images"), *options]) == 1
+        output = capsys.readouterr().out
+        assert "class-2/001.png: not a readable image" in output
+        assert "encode.skip_bad true" in output
     assert main(["doctor", str(tmp_path / "nowhere")]) == 1
     assert "no such folder" in capsys.readouterr().out

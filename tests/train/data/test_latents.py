@@ -1,4 +1,4 @@
-"""Latents are the VAE's own encodings, drawn anew every epoch, and decoded by the same VAE."""
+"""Latents are the VAE's encodings, sampled anew every epoch, and decoded by the same VAE."""
 
 import json
 import logging
@@ -30,13 +30,13 @@ from train.diffusion.rng import Augmentation
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with images, a VAE, and their store."""
+    """Write a folder with images, a VAE, and their store."""
     return write_store(tmp_path_factory.mktemp("kl"))
 
 
 @pytest.fixture(scope="module")
 def cosmos(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of a VAE without a posterior."""
+    """Write a store by a VAE without a posterior."""
     folder = tmp_path_factory.mktemp("cosmos")
     save_cosmos(folder / "vae")
     encode_alone(encoding(folder, images=str(made / "images"), dtype="float32"))
@@ -55,11 +55,11 @@ def store(folder: Path) -> Latents:
     return source
 
 
-def variant(**keys: int) -> Augmentation:
+def augmentation(**keys: int) -> Augmentation:
     return Augmentation(**({"flip": False, "seed": 1, "epoch": 0, "index": 3} | keys))
 
 
-def test_a_latent_is_what_diffusers_encodes_scaled_and_shifted(made: Path) -> None:
+def test_a_latent_is_the_encoding_of_diffusers_scaled_and_shifted(made: Path) -> None:
     vae = AutoencoderKL.from_pretrained(made / "vae", low_cpu_mem_usage=False)
     source = store(made)
     assert len(source) == 15
@@ -75,7 +75,7 @@ def test_a_latent_is_what_diffusers_encodes_scaled_and_shifted(made: Path) -> No
             assert found == label
 
 
-def test_a_vae_of_videos_is_given_one_frame_and_scaled_as_the_first(
+def test_a_video_vae_gets_one_frame_and_the_scale_of_the_first_frame(
     made: Path, cosmos: Path
 ) -> None:
     vae = AutoencoderKLCosmos.from_pretrained(cosmos / "vae", low_cpu_mem_usage=False)
@@ -88,36 +88,38 @@ def test_a_vae_of_videos_is_given_one_frame_and_scaled_as_the_first(
     np.testing.assert_allclose(source[7][0], ((z - mean) / std)[0, :, 0], atol=1e-5)
 
 
-def test_without_a_posterior_every_draw_is_the_latent_itself(cosmos: Path) -> None:
+def test_without_a_posterior_every_sample_is_the_latent_itself(cosmos: Path) -> None:
     source = store(cosmos)
     assert source.index.moments == 1
     for epoch in (0, 1):
-        assert np.array_equal(source.augmented(3, variant(epoch=epoch))[0], source[3][0])
+        assert np.array_equal(source.augmented(3, augmentation(epoch=epoch))[0], source[3][0])
 
 
-def test_a_draw_is_mean_and_std_times_noise_of_its_own(made: Path) -> None:
+def test_a_sample_is_mean_plus_std_times_its_own_noise(made: Path) -> None:
     source = store(made)
     (mean, std), label = source.moments(3)
-    first, found = source.augmented(3, variant())
+    first, found = source.augmented(3, augmentation())
     noise = (first - mean) / std
     assert found == label
     assert std.min() > 0.1
-    np.testing.assert_allclose(noise, variant().noise(mean.shape), rtol=1e-3, atol=1e-4)
-    assert np.array_equal(first, source.augmented(3, variant())[0])
-    for other in (variant(epoch=1), variant(seed=2), variant(index=4)):
+    np.testing.assert_allclose(noise, augmentation().noise(mean.shape), rtol=1e-3, atol=1e-4)
+    assert np.array_equal(first, source.augmented(3, augmentation())[0])
+    for other in (augmentation(epoch=1), augmentation(seed=2), augmentation(index=4)):
         assert abs(np.corrcoef(noise.ravel(), other.noise(mean.shape).ravel())[0, 1]) < 0.3
 
 
-def test_a_flip_takes_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(made: Path) -> None:
+def test_a_flip_uses_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(made: Path) -> None:
     source = store(made)
     plain, flipped = source.moments(3)[0], source.moments(3, flip=True)[0]
     assert not np.allclose(flipped, plain[..., ::-1], atol=0.05)
-    drawn = source.augmented(3, variant(flip=True))[0]
-    np.testing.assert_allclose(drawn, flipped[0] + flipped[1] * variant().noise(plain[0].shape))
+    sample = source.augmented(3, augmentation(flip=True))[0]
+    np.testing.assert_allclose(
+        sample, flipped[0] + flipped[1] * augmentation().noise(plain[0].shape)
+    )
 
 
 def batches(data: Data, *, world: int) -> list[Microbatch]:
-    """What all ranks see in three steps, examples in order."""
+    """Return the batches of three steps, joined over ranks."""
     tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
     config = resolve(tree, source="test")
     assert isinstance(config, Pretrain)
@@ -136,7 +138,7 @@ def batches(data: Data, *, world: int) -> list[Microbatch]:
     return found
 
 
-def test_ranks_and_loader_processes_draw_what_one_rank_draws(made: Path) -> None:
+def test_ranks_and_loader_workers_sample_what_one_rank_samples(made: Path) -> None:
     data = latents(made / "store", flip=True, held_out=0.2)
     alone = batches(data, world=1)
     assert alone[0].image.dtype == torch.float32
@@ -144,7 +146,7 @@ def test_ranks_and_loader_processes_draw_what_one_rank_draws(made: Path) -> None
     assert same(alone, batches(data.model_copy(update={"workers": 2}), world=2))
 
 
-def test_a_store_goes_to_a_new_process_without_its_open_files(made: Path) -> None:
+def test_a_pickled_store_has_no_open_files(made: Path) -> None:
     source = store(made)
     source[0]
     copy = pickle.loads(pickle.dumps(source))
@@ -154,7 +156,7 @@ def test_a_store_goes_to_a_new_process_without_its_open_files(made: Path) -> Non
         source[15]
 
 
-def test_many_shards_keep_few_files_open(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_shards_is_limited(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("train.data.latents.dataset._MAX_OPEN", 2)
     source = store(made)
     expected = [source[number][0].copy() for number in range(15)]
@@ -162,14 +164,14 @@ def test_many_shards_keep_few_files_open(made: Path, monkeypatch: pytest.MonkeyP
     assert all(np.array_equal(source[n][0], expected[n]) for n in reversed(range(15)))
 
 
-def test_the_index_tells_mean_and_std_of_all_draws(made: Path) -> None:
+def test_the_index_holds_mean_and_std_over_all_samples(made: Path) -> None:
     index = read_index(made / "store")
     source = store(made)
-    every = np.stack(
+    moments = np.stack(
         [source.moments(n, flip=flip)[0] for n in range(15) for flip in (False, True)]
     ).astype(np.float64)
-    mean = every[:, 0].mean(axis=(0, 2, 3))
-    square = (every**2).sum(axis=1).mean(axis=(0, 2, 3))
+    mean = moments[:, 0].mean(axis=(0, 2, 3))
+    square = (moments**2).sum(axis=1).mean(axis=(0, 2, 3))
     np.testing.assert_allclose(index.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(index.std, np.sqrt(square - mean**2), rtol=1e-9)
 
@@ -205,16 +207,16 @@ def run_config(folder: Path, **keys: object) -> Pretrain:
 
 def test_samples_are_decoded_as_diffusers_decodes_them(made: Path, cosmos: Path) -> None:
     source, device = store(made), torch.device("cpu")
-    drawn = torch.stack([torch.from_numpy(source[n][0]) for n in range(6)])
+    latent = torch.stack([torch.from_numpy(source[n][0]) for n in range(6)])
     vae = AutoencoderKL.from_pretrained(made / "vae", low_cpu_mem_usage=False)
     with torch.no_grad():
-        z = drawn / vae.config.scaling_factor + vae.config.shift_factor
+        z = latent / vae.config.scaling_factor + vae.config.shift_factor
         expected = vae.decode(z).sample.clamp(-1, 1)
-    shown = decode_samples(drawn, run_config(made), device=device)
-    assert shown.shape == (6, 3, 16, 16)
-    torch.testing.assert_close(shown, expected, rtol=0, atol=1e-5)
-    assert decode_samples(drawn, run_config(cosmos), device=device).shape[1] == 3
-    assert decode_samples(drawn, Pretrain(), device=device) is drawn
+    decoded = decode_samples(latent, run_config(made), device=device)
+    assert decoded.shape == (6, 3, 16, 16)
+    torch.testing.assert_close(decoded, expected, rtol=0, atol=1e-5)
+    assert decode_samples(latent, run_config(cosmos), device=device).shape[1] == 3
+    assert decode_samples(latent, Pretrain(), device=device) is latent
 
 
 def test_decoding_undoes_the_normalisation_of_encoding(cosmos: Path) -> None:
@@ -227,7 +229,7 @@ def test_decoding_undoes_the_normalisation_of_encoding(cosmos: Path) -> None:
     assert vae.decode(latent).abs().max() <= 1
 
 
-def test_a_lost_or_other_vae_shows_latents_and_says_so(
+def test_a_missing_or_different_vae_leaves_latents_and_warns(
     made: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -235,15 +237,15 @@ def test_a_lost_or_other_vae_shows_latents_and_says_so(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("train"), "propagate", True)
     save_kl(tmp_path / "other", seed=1)
-    drawn = torch.randn(2, 4, 8, 8)
-    for place, word in (("other", "another VAE"), ("nowhere", "no config of a VAE")):
-        config = run_config(made, vae=str(tmp_path / place))
+    latent = torch.randn(2, 4, 8, 8)
+    for name, message in (("other", "another VAE"), ("nowhere", "no config of a VAE")):
+        config = run_config(made, vae=str(tmp_path / name))
         caplog.clear()
-        assert decode_samples(drawn, config, device=torch.device("cpu")) is drawn
-        assert word in caplog.text
+        assert decode_samples(latent, config, device=torch.device("cpu")) is latent
+        assert message in caplog.text
 
 
-def test_a_config_of_before_scaling_factors_means_the_one_of_then(tmp_path: Path) -> None:
+def test_a_config_older_than_scaling_factors_gets_the_default(tmp_path: Path) -> None:
     save_kl(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     del config["scaling_factor"], config["shift_factor"]
@@ -254,7 +256,7 @@ def test_a_config_of_before_scaling_factors_means_the_one_of_then(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage", "message"),
     [
         (lambda vae: (vae / "config.json").unlink(), "no config of a VAE there"),
         (lambda vae: spoil_config(vae, _class_name="VQModel"), "_class_name is VQModel"),
@@ -270,20 +272,20 @@ def test_a_config_of_before_scaling_factors_means_the_one_of_then(tmp_path: Path
         ),
     ],
 )
-def test_a_folder_that_holds_no_usable_vae_is_refused(tmp_path: Path, spoil, message: str) -> None:
+def test_a_folder_without_a_usable_vae_is_refused(tmp_path: Path, damage, message: str) -> None:
     save_kl(tmp_path)
-    spoil(tmp_path)
+    damage(tmp_path)
     with pytest.raises(DataError, match=message):
         Vae(tmp_path, device=torch.device("cpu"))
 
 
-def test_a_vae_is_known_by_its_weights(tmp_path: Path) -> None:
+def test_a_vae_is_identified_by_its_weights(tmp_path: Path) -> None:
     save_kl(tmp_path / "one")
     save_kl(tmp_path / "same")
     save_kl(tmp_path / "other", seed=1)
     check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))
     with pytest.raises(DataError, match=r"another VAE .*set data\.vae to a copy of"):
         check_vae(tmp_path / "other", vae_facts(tmp_path / "one"))
-    # A second copy of the weights in half precision is not loaded, and changes nothing.
+    # Another copy of the weights in half precision is not loaded and changes nothing.
     (tmp_path / "same/diffusion_pytorch_model.fp16.safetensors").write_bytes(b"x")
     check_vae(tmp_path / "same", vae_facts(tmp_path / "one"))

@@ -1,4 +1,4 @@
-"""Ranks, microbatches and resumes see the same examples in the same order."""
+"""The examples and their order do not depend on ranks, microbatches or resumes."""
 
 import itertools
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIG = Path("configs/pretrain/digits.yaml")
 
 
 def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[Microbatch]:
-    """The batch of each step as all ranks together see it, in the order of the examples."""
+    """Return the global batch of each step, in the order of the examples."""
     overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
     config = load(CONFIG, ["train.global_batch=16", *overrides])
     source = training_split(open_source(config.data), config.data)
@@ -25,15 +25,15 @@ def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[
         microbatches(source, config, layout=layout, rank=rank, images=images, pin=False)
         for rank in range(world)
     ]
-    found = []
+    joined = []
     for _ in range(steps):
         parts = [next(loader) for _ in range(layout.accumulation) for loader in loaders]
-        joined = {
+        fields = {
             name: torch.cat([getattr(part, name) for part in parts])
             for name in ("image", "noise", "t", "label")
         }
-        found.append(Microbatch(**joined))
-    return found
+        joined.append(Microbatch(**fields))
+    return joined
 
 
 def same(first: list[Microbatch], second: list[Microbatch]) -> bool:
@@ -45,16 +45,16 @@ def same(first: list[Microbatch], second: list[Microbatch]) -> bool:
 
 
 @pytest.mark.parametrize(("world", "micro"), [(2, "null"), (4, "null"), (1, 4), (2, 2), (4, 1)])
-def test_any_division_sees_the_examples_of_one_rank(world: int, micro: object) -> None:
+def test_examples_do_not_depend_on_ranks_or_microbatches(world: int, micro: object) -> None:
     assert same(batches(1, steps=5), batches(world, steps=5, train__micro_batch=micro))
 
 
-def test_a_resume_goes_on_where_the_images_stopped_across_epochs() -> None:
-    whole = batches(1, steps=90)  # 84.25 steps of 16 make an epoch of 1,348
-    assert same(whole[83:], batches(1, steps=7, images=83 * 16))
+def test_a_resume_continues_at_the_next_image_across_epochs() -> None:
+    uninterrupted = batches(1, steps=90)  # 84.25 steps of 16 make an epoch of 1,348
+    assert same(uninterrupted[83:], batches(1, steps=7, images=83 * 16))
 
 
-def test_loader_processes_change_nothing() -> None:
+def test_loader_workers_change_nothing() -> None:
     assert same(batches(1, steps=3), batches(1, steps=3, data__workers=2))
 
 
@@ -65,7 +65,7 @@ def test_an_epoch_shows_every_example_once() -> None:
     assert sorted(images) == sorted(source[i][0].tobytes() for i in range(len(source)))
 
 
-def test_flipping_mirrors_half_of_the_images_and_repeats_itself() -> None:
+def test_flipping_mirrors_half_of_the_images() -> None:
     plain = torch.cat([batch.image for batch in batches(1, steps=20)])
     flipped = torch.cat([batch.image for batch in batches(1, steps=20, data__flip="true")])
     mirrored = [

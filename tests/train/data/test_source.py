@@ -1,4 +1,4 @@
-"""Every data set that a config can name is read, and a broken one named before training."""
+"""Every data set that a config can name is read, and a broken one is refused before training."""
 
 import pickle
 import subprocess
@@ -35,10 +35,10 @@ def write_binary(folder: Path) -> None:
 
 
 def write_pickled(folder: Path) -> None:
-    """Protocol 2 with byte strings, as the published batches are."""
+    """Write protocol 2 with byte strings, as in the published batches."""
 
-    def text(word: bytes) -> bytes:
-        return pickle.SHORT_BINSTRING + bytes([len(word)]) + word
+    def string(value: bytes) -> bytes:
+        return pickle.SHORT_BINSTRING + bytes([len(value)]) + value
 
     for number in range(5):
         labels = b"".join(pickle.BININT1 + bytes([label]) for label in LABELS[number])
@@ -46,11 +46,11 @@ def write_pickled(folder: Path) -> None:
         blob = pickle.BINSTRING + len(data).to_bytes(4, "little") + data
         body = [
             pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickle.MARK,
-            text(b"batch_label") + text(b"training batch 1 of 5"),
-            text(b"labels") + pickle.EMPTY_LIST + pickle.BINPUT + b"\x01" + pickle.MARK,
+            string(b"batch_label") + string(b"training batch 1 of 5"),
+            string(b"labels") + pickle.EMPTY_LIST + pickle.BINPUT + b"\x01" + pickle.MARK,
             labels + pickle.APPENDS,
-            text(b"data") + blob,
-            text(b"filenames") + pickle.EMPTY_LIST,
+            string(b"data") + blob,
+            string(b"filenames") + pickle.EMPTY_LIST,
             pickle.SETITEMS + pickle.STOP,
         ]
         (folder / f"data_batch_{number + 1}").write_bytes(b"".join(body))
@@ -79,7 +79,7 @@ def test_digits_are_1797_images_between_minus_1_and_1() -> None:
     assert (image.shape, image.min(), image.max(), label) == ((1, 8, 8), -1, 0.875, 0)
 
 
-def test_digits_are_those_of_scikit_learn_which_is_not_imported_for_them() -> None:
+def test_digits_are_scikit_learns_without_importing_it() -> None:
     source, package = open_source(Data()), load_digits()
     read = [source[index] for index in range(len(source))]
     np.testing.assert_array_equal([image[0] for image, _ in read], package.images / 8 - 1)
@@ -91,10 +91,10 @@ def test_digits_are_those_of_scikit_learn_which_is_not_imported_for_them() -> No
 def test_held_out_digits_are_never_trained_on() -> None:
     data = Data(held_out=0.25)
     source = open_source(data)
-    trained, held = training_split(source, data), held_out_split(source, data)
-    assert (len(trained), len(held)) == (1348, 449)
-    kept = {trained[index][0].tobytes() for index in range(len(trained))}
-    assert all(held[index][0].tobytes() not in kept for index in range(len(held)))
+    training, held_out = training_split(source, data), held_out_split(source, data)
+    assert (len(training), len(held_out)) == (1348, 449)
+    trained_on = {training[index][0].tobytes() for index in range(len(training))}
+    assert all(held_out[index][0].tobytes() not in trained_on for index in range(len(held_out)))
 
 
 @pytest.mark.parametrize("inner", ["", "cifar-10-batches-bin"])
@@ -104,14 +104,14 @@ def test_cifar10_is_read_from_its_binary_batches(tmp_path: Path, inner: str) -> 
     expect_cifar(open_source(cifar(tmp_path)))
 
 
-def test_cifar10_is_read_from_pickled_batches_without_running_them(tmp_path: Path) -> None:
+def test_cifar10_is_read_from_pickled_batches_without_unpickling(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
     write_pickled(folder)
     expect_cifar(open_source(cifar(tmp_path)))
 
 
-def test_a_pickle_that_would_run_code_is_only_read(tmp_path: Path) -> None:
+def test_code_in_a_pickled_batch_does_not_run(tmp_path: Path) -> None:
     write_pickled(tmp_path)
     trap = tmp_path / "ran"
     code = f"c__builtin__\nopen\n(V{trap}\nVw\ntR.".encode()
@@ -121,7 +121,7 @@ def test_a_pickle_that_would_run_code_is_only_read(tmp_path: Path) -> None:
     assert not trap.exists()
 
 
-def test_cifar10_is_read_from_pngs_and_their_csv(tmp_path: Path) -> None:
+def test_cifar10_is_read_from_png_files_and_their_csv(tmp_path: Path) -> None:
     write_images(tmp_path / "train", [f"{number}.png" for number in range(1, 11)])
     names = ["cat", "ant"] * 5
     rows = [f"{number},{name}" for number, name in enumerate(names, start=1)]
@@ -129,10 +129,9 @@ def test_cifar10_is_read_from_pngs_and_their_csv(tmp_path: Path) -> None:
     source = open_source(cifar(tmp_path))
     assert len(source) == 10
     assert {source[index][1] for index in range(10)} == {0, 1}
-    by_name = {"1": 1, "2": 0, "10": 0}
-    listed = source._listing
-    for name, label in by_name.items():
-        assert listed.labels[[file.stem for file in listed.files].index(name)] == label
+    listing = source._listing
+    for name, label in {"1": 1, "2": 0, "10": 0}.items():
+        assert listing.labels[[file.stem for file in listing.files].index(name)] == label
 
 
 def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -144,16 +143,16 @@ def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> 
     assert source[0][0].shape == (3, 16, 16)
 
 
-def test_digits_as_png_files_are_the_digits(tmp_path: Path) -> None:
+def test_digits_written_as_png_files_are_the_same_digits(tmp_path: Path) -> None:
     assert digits_command.main([str(tmp_path / "png")]) == 0
     data = Data(source="folder", path=str(tmp_path / "png"), size=8, channels=1)
     written, digits = open_source(data), open_source(Data(source="digits"))
     assert len(written) == len(digits)
-    by_label = sorted(range(len(digits)), key=lambda number: digits[number][1])
-    for place in (0, 900, 1796):
-        (image, label), (there, wanted) = written[place], digits[by_label[place]]
-        assert label == wanted
-        assert np.abs(np.asarray(image) - np.asarray(there)).max() < 1.01 / 255
+    by_label = sorted(range(len(digits)), key=lambda index: digits[index][1])
+    for position in (0, 900, 1796):
+        (image, label), (expected, expected_label) = written[position], digits[by_label[position]]
+        assert label == expected_label
+        assert np.abs(np.asarray(image) - np.asarray(expected)).max() < 1.01 / 255
     with pytest.raises(ConfigError, match="not empty"):
         digits_command.main([str(tmp_path / "png")])
 
@@ -173,7 +172,7 @@ def test_a_flat_folder_takes_its_labels_from_a_csv(tmp_path: Path) -> None:
     assert [source[0][1], source[1][1]] == [1, 0]
 
 
-def test_dummy_latents_are_as_many_different_ones_as_asked_for() -> None:
+def test_dummy_latents_are_all_different_and_as_many_as_configured() -> None:
     data = Data(source="dummy", size=64, channels=16, images=1000, classes=1000)
     source = open_source(data)
     assert len(source) == 1000
@@ -181,10 +180,10 @@ def test_dummy_latents_are_as_many_different_ones_as_asked_for() -> None:
     assert np.array_equal(source[3][0], source[3][0])
 
 
-@pytest.mark.parametrize("wide", [36, 64, 500])
-def test_an_image_is_cropped_at_its_centre(wide: int) -> None:
-    pixels = np.zeros((32, wide, 3), dtype=np.uint8)
-    pixels[:, wide // 2 - 4 : wide // 2 + 4] = 255
+@pytest.mark.parametrize("width", [36, 64, 500])
+def test_an_image_is_cropped_at_its_centre(width: int) -> None:
+    pixels = np.zeros((32, width, 3), dtype=np.uint8)
+    pixels[:, width // 2 - 4 : width // 2 + 4] = 255
     square = np.asarray(centre_crop(Image.fromarray(pixels), 16))
     assert square.shape == (16, 16, 3)
     columns = square[:, :, 0].mean(axis=0)
@@ -193,7 +192,7 @@ def test_an_image_is_cropped_at_its_centre(wide: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage", "message"),
     [
         (lambda p: (p / "data_batch_3.bin").unlink(), "data_batch_3.bin: missing"),
         (lambda p: (p / "data_batch_2.bin").write_bytes(b"x" * 100), "not whole images"),
@@ -201,9 +200,9 @@ def test_an_image_is_cropped_at_its_centre(wide: int) -> None:
         (lambda p: [f.unlink() for f in p.iterdir()], "set data.path to the folder"),
     ],
 )
-def test_broken_cifar10_names_what_is_wrong(tmp_path: Path, spoil, message: str) -> None:
+def test_broken_cifar10_is_refused_with_the_cause(tmp_path: Path, damage, message: str) -> None:
     write_binary(tmp_path)
-    spoil(tmp_path)
+    damage(tmp_path)
     with pytest.raises(DataError, match=message):
         open_source(cifar(tmp_path))
 
@@ -212,7 +211,7 @@ def folder_data(path: Path, **keys: object) -> Data:
     return Data(source="folder", path=str(path), size=32, channels=3, **keys)
 
 
-def test_a_broken_folder_names_what_is_wrong(tmp_path: Path) -> None:
+def test_a_broken_folder_is_refused_with_the_cause(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder"):
         open_source(folder_data(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="no sub-folders"):
@@ -230,7 +229,7 @@ def test_a_broken_folder_names_what_is_wrong(tmp_path: Path) -> None:
         source[1]
 
 
-def test_labels_and_images_must_fit_each_other(tmp_path: Path) -> None:
+def test_labels_and_images_must_match(tmp_path: Path) -> None:
     write_images(tmp_path / "images", ["a.png", "b.png"])
     table = tmp_path / "labels.csv"
     for text, message in [
@@ -244,7 +243,7 @@ def test_labels_and_images_must_fit_each_other(tmp_path: Path) -> None:
             open_source(folder_data(tmp_path / "images", labels=str(table)))
 
 
-def test_images_of_another_shape_than_the_config_says_are_refused() -> None:
+def test_images_whose_shape_differs_from_the_config_are_refused() -> None:
     data = Data(source="dummy", size=8, channels=3).model_copy(update={"source": "digits"})
     with pytest.raises(DataError, match=r"set data\.channels and data\.size"):
         open_source(data)

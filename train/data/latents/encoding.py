@@ -106,7 +106,7 @@ class Encoder:
             raise ConfigError(f"encode.out {self.out}: not empty, and no store; name another")
         else:
             replace_file(file, json.dumps(settings, indent=1) + "\n")
-        for leftover in (*self.out.glob(".*.partial"), *self.out.glob(f".*{PARTIAL_SUFFIX}")):
+        for leftover in self.out.glob(f".*{PARTIAL_SUFFIX}"):
             leftover.unlink()
 
     def _settings(self) -> dict[str, object]:

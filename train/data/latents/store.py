@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.numpy import save
 from torch import Tensor
 
-from configs.disk import read_safetensors_header, replace_file, sync_folder
+from configs.disk import read_safetensors_header, replace_file
 from configs.errors import ConfigError, DataError
 
 INDEX, ENCODING = "index.json", "encoding.json"
@@ -176,20 +176,14 @@ def write_shard(
 ) -> ShardRecord:
     """Write moments `[n, flips, 1 or 2, C, H, W]` and labels, then their record.
 
-    A crash leaves no shard that looks complete: the file is renamed into place before its record.
+    A crash leaves no shard that looks complete: the record is written last.
     """
     # Not written by safetensors itself: its error for a full disk has no errno.
     blob = save({"label": np.array(labels, dtype="<i8"), "moments": moments.numpy()})
     sums, squares = _sums(moments)
     # No record of an older file may remain beside the new one.
     record_path(file).unlink(missing_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    with partial.open("wb") as opened:
-        opened.write(blob)
-        opened.flush()
-        os.fsync(opened.fileno())
-    partial.replace(file)
-    sync_folder(file.parent)
+    replace_file(file, blob)
     record = ShardRecord(
         name=file.name,
         examples=len(labels),
