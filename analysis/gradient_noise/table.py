@@ -169,25 +169,25 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
     if log.malformed:
         yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
     if log.sampler == "stratified":
-        yield f"{log.name}: its times are stratified; tr Sigma is per image of a whole group"
+        yield f"{log.name}: its timesteps are stratified; tr Sigma is per image of a whole group"
     undetermined = sum(stage.scale.verdict != DETERMINED for stage in stages)
     if undetermined:
         yield (
             f"{log.name}: undetermined in {undetermined} of {len(stages)} stages: the interval of "
-            "|G|^2 or of tr Sigma holds zero, or there are too few samples"
+            "|G|^2 or of tr Sigma contains zero, or there are too few samples"
         )
     last = stages[-1]
     ratios = [adaln_over_whole(same) for same in zip(*last.bins.values(), strict=False)]
     known = [one for one in ratios if one is not None]
     if known:
         yield (
-            f"{log.name}, step {last.step}: by adaLN the bins' scales are {min(known):.2g} to "
+            f"{log.name}, step {last.step}: adaLN's noise scales are {min(known):.2g} to "
             f"{max(known):.2g} times the whole model's ({len(known)} of {len(ratios)} bins)"
         )
     for found in last.variance_reductions.values():
         yield (
-            f"{log.name}, step {last.step}, {found.scope}: variance left by stratified times "
-            f"{_estimate(found.stratified)}, by times drawn by variance {_estimate(found.variance)}"
+            f"{log.name}, step {last.step}, {found.scope}: variance left by the samplers: "
+            f"stratified {_estimate(found.stratified)}, variance {_estimate(found.variance)}"
         )
         shares = ", ".join(f"{share:.3g}" for share in found.bin_shares)
         yield f"{log.name}, step {last.step}, {found.scope}: objective.bin_shares=[{shares}]"

@@ -5,9 +5,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from analysis.measure.clocks import choose_clocks
 from analysis.measure.cost import costs
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rate, speedup, verdict
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rates, speedup, verdict
 from analysis.measure.speed_table import interval_text
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
@@ -40,8 +39,8 @@ def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """Return a row per run, by device and steps: rate on one clock, and seconds by phase."""
     hours = {one.log.name: one.gpu_hours for one in costs(logs, {})}
     found = []
-    for log, clock in zip(logs, choose_clocks(logs), strict=True):
-        image_s = seconds_per_image(log)
+    for run in measure_rates(logs):
+        log, image_s = run.log, seconds_per_image(run.log)
         found.append(
             {
                 "device": device(log),
@@ -49,8 +48,8 @@ def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
                 "done": int(log.step[-1]) if len(log) else None,
                 "run": log.name,
                 "engine": log.facts.get("engine"),
-                "clock": clock,
-                **_estimate("steps_per_s", measure_rate(log, clock=clock).steps_per_s),
+                "clock": run.clock,
+                **_estimate("steps_per_s", run.steps_per_s),
                 **_phases(log),
                 "image_s": image_s.value if image_s else None,
                 "device_hours": hours[log.name],
@@ -77,9 +76,7 @@ def _phases(log: RunLog) -> dict[str, float | None]:
 
 def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """Return each arm against the first one of equally many steps, if their devices differ."""
-    measured = [
-        measure_rate(log, clock=clock) for log, clock in zip(logs, choose_clocks(logs), strict=True)
-    ]
+    measured = measure_rates(logs)
     found = []
     for steps in sorted({planned_steps(log) or 0 for log in logs}):
         base, *others = group_arms(

@@ -72,6 +72,12 @@ class Arm:
         return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
 
 
+def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[MeasuredRate]:
+    """Measure runs on one clock, or on those that `choose_clocks` prefers if it is None."""
+    clocks = [clock] * len(logs) if clock else choose_clocks(logs)
+    return [measure_rate(log, clock=name) for log, name in zip(logs, clocks, strict=True)]
+
+
 def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     """Measure the steady rate of a run on a clock, or on its best one if that is None."""
     clock = clock or choose_clocks([log])[0]

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import choose_clocks
 from analysis.measure.finetune import seconds_per_image
 from analysis.measure.loss import loss_curve, pair_curves
-from analysis.measure.speed import Arm, group_arms, measure_rate
+from analysis.measure.speed import Arm, group_arms, measure_rates
 from analysis.measure.speed_table import interval_text, percent_text, speed_rows, speedup_text
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
@@ -32,10 +31,7 @@ def cell_rows(
     `margin`. The column `of` is the mean over repeats of a curve's last tenth. Evaluations are too
     rare for a verdict, so they get a ratio to the first cell instead.
     """
-    clocks = choose_clocks(logs)
-    compared = group_arms(
-        [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
-    )
+    compared = group_arms(measure_rates(logs))
     factors, levels = factors_of([arm.runs[0].log for arm in compared])
     found = []
     for arm, row, own in zip(compared, speed_rows(compared), levels, strict=True):

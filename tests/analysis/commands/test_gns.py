@@ -289,4 +289,4 @@ def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
     assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
     _, found, said = asked(capsys, copy)
     assert found["steps"][0]["variance_reduction"] == []
-    assert "times are stratified" in said
+    assert "timesteps are stratified" in said
