@@ -10,10 +10,10 @@ from pathlib import Path
 from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import read_records, valid
-from tests.torchrun_pool import Crew
+from tests.torchrun_pool import RankPool
 
 DIGITS = Path("configs/pretrain/digits.yaml")
-# A network and samples so small that a run is over in seconds.
+# A network and samples so small that a run takes seconds.
 TINY = (
     "model.width=32", "model.depth=1", "model.heads=2", "train.global_batch=16",
     "sample.per_class=1", "sample.steps=2", "log.tensorboard=false",
@@ -21,13 +21,13 @@ TINY = (
 
 
 def clean_environment(**changes: str) -> dict[str, str]:
-    """This environment less what belongs to a job, with the virtualenv of the tests."""
+    """This environment without the variables of a job, with the virtualenv of the tests."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("SLURM_", "SBATCH_", "PYTEST_")) and name != "ENVIRONMENT"
     }
-    # Tests run beside one another: threads that wait by spinning would keep the others waiting.
+    # Tests run in parallel: threads that wait by spinning would slow the others down.
     fixed = {"VENV": sys.prefix, "SITE": "local", "OMP_WAIT_POLICY": "passive"}
     return kept | fixed | changes
 
@@ -35,7 +35,7 @@ def clean_environment(**changes: str) -> dict[str, str]:
 def body(
     *arguments: str | Path, logs: Path, check: bool = True, job: str = "pretrain", **changes: str
 ) -> subprocess.CompletedProcess[str]:
-    """`bash jobs/JOB.sbatch ARGUMENTS` to its end, without Slurm."""
+    """Run `bash jobs/JOB.sbatch ARGUMENTS` to its end, without Slurm."""
     done = subprocess.run(
         ["bash", f"jobs/{job}.sbatch", *map(str, arguments)],
         env=clean_environment(LOGS=str(logs), **changes),
@@ -50,58 +50,58 @@ def body(
 
 
 def newest_run(logs: Path) -> RunFolder:
-    """The run that was made last."""
+    """The newest run."""
     return max(find_runs(logs), key=lambda run: run.config_file.stat().st_mtime_ns)
 
 
 def opened(
     source: Path, overrides: Sequence[str], *, kind: str | None = None, gpus: int | None = None
 ) -> RunFolder:
-    """A run of a config, or one to resume, with an attempt to be carried out."""
+    """A new run of a config, or one to resume, with an attempt that has not run yet."""
     attempt = open_attempt(source, list(overrides), kind=kind, gpus=gpus)
     assert attempt is not None
     return RunFolder(attempt.parent.parent)
 
 
-# Of this process, by their number of ranks, the one that was asked last at the end.
-_CREWS: dict[int, Crew] = {}
-# Each rank keeps half a gigabyte.
-_MOST_CREWS = 2
+# The pools of this process by their number of ranks, the one used last at the end.
+_POOLS: dict[int, RankPool] = {}
+# Each rank holds half a gigabyte.
+_MOST_POOLS = 2
 
 
 def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
-    """One attempt at a run by `ranks` ranks of one thread each; AssertionError if it fails."""
+    """Carry out one attempt at a run with `ranks` ranks; raise AssertionError if it fails."""
     environment = clean_environment()
-    crew = _CREWS.pop(ranks, None)
-    if crew is None or not crew.is_there:
-        while len(_CREWS) >= _MOST_CREWS:
-            _CREWS.pop(next(iter(_CREWS))).dismiss()
-        crew = Crew(ranks, environment=environment)
-    _CREWS[ranks] = crew
-    crew.carry_out(run.path, engine=engine, environment=environment)
+    pool = _POOLS.pop(ranks, None)
+    if pool is None or not pool.is_alive:
+        while len(_POOLS) >= _MOST_POOLS:
+            _POOLS.pop(next(iter(_POOLS))).stop()
+        pool = RankPool(ranks, environment=environment)
+    _POOLS[ranks] = pool
+    pool.run(run.path, engine=engine, environment=environment)
 
 
 def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
-    """A run on digits, trained to its end."""
+    """Train a new run on digits to its end."""
     run = opened(DIGITS, overrides)
     torchrun(run, ranks=ranks)
     return run
 
 
-def carried_on(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
-    """One more attempt at the run, to its end."""
+def continued(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
+    """Carry out one more attempt at the run, to its end."""
     torchrun(opened(run.path, overrides), ranks=ranks)
 
 
 def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
-    """A copy of `run` that holds only its checkpoint of `step`, trained on to the end."""
+    """Copy `run` with only its checkpoint of `step`, and train the copy to the end."""
     copy = RunFolder(logs / f"{run.name}-from-{step}-on-{ranks}")
     shutil.copytree(run.path, copy.path)
     for checkpoint in copy.checkpoints.glob("step-*"):
         if checkpoint.name != f"step-{step:09d}":
             shutil.rmtree(checkpoint)
     copy.metrics_file.unlink()
-    carried_on(copy, ranks=ranks)
+    continued(copy, ranks=ranks)
     return copy
 
 
@@ -117,7 +117,7 @@ def events(run: RunFolder) -> list[str]:
 
 
 def processes(run: RunFolder, word: str) -> list[int]:
-    """Processes of this run whose command line holds `word`."""
+    """The processes of this run whose command line contains `word`."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -130,7 +130,7 @@ def processes(run: RunFolder, word: str) -> list[int]:
 
 
 def files_with(word: str, folder: Path) -> list[Path]:
-    """The files below a folder that hold a word, in their bytes or their name."""
+    """The files below a folder that contain a word in their bytes or name."""
     return [
         path
         for path in sorted(folder.rglob("*"))

@@ -1,7 +1,7 @@
-"""Ranks that stay for the next run: torch is imported once for all runs of as many ranks.
+"""A pool of ranks that serve one run after another, so that torch is imported only once.
 
 python -m torch.distributed.run --nproc-per-node=N -m tests.torchrun_pool FOLDER PID
-(tests/real_runs.py does)
+(tests/real_runs.py starts it)
 """
 
 import atexit
@@ -22,13 +22,13 @@ from pathlib import Path
 
 from configs.disk import replace_file
 
-# What torchrun tells a rank; of the rest of the environment each run has its own.
-_PLACE = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "OMP_")
+# The variables that torchrun sets for a rank; each run brings the rest of the environment.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "OMP_")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """A run that the ranks shall carry out: what `python -m ENGINE RUN` would."""
+class RunRequest:
+    """A run for the ranks to carry out, as `python -m ENGINE RUN` would."""
 
     engine: str
     run: str
@@ -36,13 +36,13 @@ class Order:
     environment: dict[str, str]
 
 
-class Crew:
-    """`ranks` ranks under one torchrun, of one thread each."""
+class RankPool:
+    """`ranks` ranks under one torchrun, with one thread each."""
 
     def __init__(self, ranks: int, *, environment: Mapping[str, str]) -> None:
         self._ranks = ranks
-        self._orders = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="crew-"))
+        self._requests = 0
+        self._folder = Path(tempfile.mkdtemp(prefix="rank-pool-"))
         self._output = self._folder / "output.log"
         command = [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
@@ -61,32 +61,34 @@ class Crew:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        atexit.register(self.dismiss)
+        atexit.register(self.stop)
 
-    def carry_out(
-        self, run: Path, *, engine: str, environment: Mapping[str, str], timeout: float = 400
+    def run(
+        self, folder: Path, *, engine: str, environment: Mapping[str, str], timeout: float = 400
     ) -> None:
-        """Have the run carried out; AssertionError with what was said where a rank fails."""
-        self._orders += 1
-        said_before = self._output.stat().st_size
-        order = Order(engine=engine, run=str(run), port=_free_port(), environment=dict(environment))
-        replace_file(_order_file(self._folder, self._orders), json.dumps(vars(order)))
+        """Carry out an attempt at the run; raise AssertionError with the output if a rank fails."""
+        self._requests += 1
+        size_before = self._output.stat().st_size
+        request = RunRequest(
+            engine=engine, run=str(folder), port=_free_port(), environment=dict(environment)
+        )
+        replace_file(_request_file(self._folder, self._requests), json.dumps(vars(request)))
         try:
             _wait(self._is_decided, timeout=timeout)
         except BaseException:
-            self.dismiss()
+            self.stop()
             raise
-        # Where one has failed the others fail as well, or wait for it for ever.
+        # If one rank has failed, the others fail too, or wait for it for ever.
         with contextlib.suppress(TimeoutError):
             _wait(self._has_ended, timeout=30)
-        said, statuses = self._output.read_bytes()[said_before:].decode(), self._statuses()
+        output, statuses = self._output.read_bytes()[size_before:].decode(), self._statuses()
         if len(statuses) < self._ranks:
-            self.dismiss()
-        assert statuses == [0] * self._ranks, said
+            self.stop()
+        assert statuses == [0] * self._ranks, output
 
-    def dismiss(self) -> None:
-        """End the ranks at once; nothing where they have ended."""
-        if self.is_there:
+    def stop(self) -> None:
+        """Kill the ranks, unless they have ended."""
+        if self.is_alive:
             for pid in (*_children(self._agent.pid), self._agent.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -94,19 +96,19 @@ class Crew:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
-    def is_there(self) -> bool:
+    def is_alive(self) -> bool:
         return self._agent.poll() is None
 
     def _statuses(self) -> list[int]:
-        """Of the ranks that have ended with the newest order."""
-        files = self._folder.glob(f"status-{self._orders}-*")
+        """The exit statuses of the ranks that are done with the newest request."""
+        files = self._folder.glob(f"status-{self._requests}-*")
         return [int(file.read_text()) for file in files]
 
     def _is_decided(self) -> bool:
         return self._has_ended() or any(self._statuses())
 
     def _has_ended(self) -> bool:
-        return len(self._statuses()) == self._ranks or not self.is_there
+        return len(self._statuses()) == self._ranks or not self.is_alive
 
 
 def _wait(condition: Callable[[], bool], *, timeout: float) -> None:
@@ -117,8 +119,8 @@ def _wait(condition: Callable[[], bool], *, timeout: float) -> None:
         time.sleep(0.02)
 
 
-def _order_file(folder: Path, number: int) -> Path:
-    return folder / f"order-{number}.json"
+def _request_file(folder: Path, number: int) -> Path:
+    return folder / f"request-{number}.json"
 
 
 def _free_port() -> int:
@@ -135,26 +137,26 @@ def _children(pid: int) -> list[int]:
 
 
 def serve(folder: Path, *, master: int) -> None:
-    """Carry out order after order, until the process that gives them has ended."""
-    rank, place, number = int(os.environ["RANK"]), _place(), 1
+    """Serve one request after another, until the process that writes them has ended."""
+    rank, placement, number = int(os.environ["RANK"]), _placement(), 1
     while True:
-        file = _order_file(folder, number)
+        file = _request_file(folder, number)
         while not file.exists():
             if not Path(f"/proc/{master}").exists():
                 return
             time.sleep(0.02)
-        order = Order(**json.loads(file.read_text()))
+        request = RunRequest(**json.loads(file.read_text()))
         os.environ.clear()
-        os.environ.update(order.environment | place | {"MASTER_PORT": str(order.port)})
-        engine = importlib.import_module(f"{order.engine}.__main__")
-        status = engine.main([order.run])
+        os.environ.update(request.environment | placement | {"MASTER_PORT": str(request.port)})
+        engine = importlib.import_module(f"{request.engine}.__main__")
+        status = engine.main([request.run])
         replace_file(folder / f"status-{number}-{rank}", str(status))
         number += 1
 
 
-def _place() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name.startswith(_PLACE)}
-    # In the store of torchrun's agent stand the addresses of the group of the run before.
+def _placement() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_TORCHRUN)}
+    # The store of torchrun's agent still holds the addresses of the previous run's group.
     return kept | {"TORCHELASTIC_USE_AGENT_STORE": "False"}
 
 

@@ -16,8 +16,8 @@ from tests.real_runs import (
     DIGITS,
     TINY,
     body,
-    carried_on,
     clean_environment,
+    continued,
     events,
     losses,
     newest_run,
@@ -129,7 +129,7 @@ def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path,
     assert events(run)[-2:] == ["saved", "stopped"], output
     stopped_at = max(losses(run))
     steps = stopped_at + 2
-    carried_on(run, f"train.steps={steps}")
+    continued(run, f"train.steps={steps}")
     assert events(run)[-1] == "done"
     assert sorted(losses(run)) == list(range(1, steps + 1))
 

@@ -15,8 +15,8 @@ from configs.yaml12 import dump_yaml
 from tests.real_runs import (
     TINY,
     body,
-    carried_on,
     clean_environment,
+    continued,
     events,
     losses,
     newest_run,
@@ -80,7 +80,7 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     assert 4 <= begun < 60
     assert not (store / "index.json").exists()
 
-    carried_on(run, ranks=2)
+    continued(run, ranks=2)
     assert events(run)[-1] == "done"
     again = [record for record in run.records() if record["attempt"] == 2]
     assert begun - 2 <= again[0]["step"] <= begun
@@ -100,7 +100,7 @@ def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> N
     last = list(newest_run(tmp_path / "logs").records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "data")
     assert "class-1/003.png: not a readable image" in last["message"]
-    carried_on(newest_run(tmp_path / "logs"), "encode.skip_bad=true")
+    continued(newest_run(tmp_path / "logs"), "encode.skip_bad=true")
     last = list(newest_run(tmp_path / "logs").records())[-1]
     assert (last["event"], last["images"], last["skipped"]) == ("done", 14, 1)
 

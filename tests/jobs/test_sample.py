@@ -15,8 +15,8 @@ from tests.jobs.test_encode import ranks_of
 from tests.real_runs import (
     TINY,
     body,
-    carried_on,
     clean_environment,
+    continued,
     events,
     newest_run,
     torchrun,
@@ -92,7 +92,7 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on_when_it_is_given_again(
     assert process.returncode == 0, output
     assert events(begun)[-1] == "stopped"
     assert 4 <= len(list(begun.samples.rglob("0*.npy"))) < 200
-    carried_on(begun)
+    continued(begun)
     assert events(begun)[-1] == "done"
     assert (begun.samples / "images.npz").read_bytes() == whole
 

@@ -1,7 +1,7 @@
-"""Saves checkpoints in child processes that are killed at random moments, then says what is left.
+"""Save checkpoints in child processes that are killed at random moments; check the rest.
 
 Usage: python -m tests.train.kill_saves FOLDER KILLS. Each child resumes from the newest checkpoint,
-checks it, and saves on and on until it is killed. Printed: the step of the last checkpoint.
+checks it, and saves in a loop until it is killed. Prints the step of the last checkpoint.
 """
 
 import os
@@ -27,12 +27,12 @@ from train.pretrain.optimizer import make_optimizer
 def make_state() -> tuple[CheckpointState, torch.nn.Module]:
     config = load(Path("configs/pretrain/digits.yaml"), ["model.depth=2", "model.width=64"])
     network = build_network(config)
-    average = EMA(network, decay=0.9, warmup=False)
+    ema = EMA(network, decay=0.9, warmup=False)
     optimizer = make_optimizer(network, config.optimizer)
     clocks = Clocks(torch.device("cpu"))
     return CheckpointState(
         network=network,
-        ema=average,
+        ema=ema,
         optimizer=optimizer,
         scaler=LossScaler(fp16=False),
         clocks=clocks,
@@ -46,7 +46,7 @@ def child(folder: Path, ready: int) -> None:
     saver = CheckpointSaver(folder, keep=2)
     while True:
         os.write(ready, b"!")
-        # Every tensor holds the step, so that a mixture of two saves would show.
+        # Every tensor holds the step, so a mixture of two saves would show.
         for parameter in network.parameters():
             expected = float(state.step)
             if state.step and not bool((parameter == expected).all()):
@@ -61,17 +61,17 @@ def child(folder: Path, ready: int) -> None:
 def main(folder: Path, kills: int) -> None:
     steps = [0]
     for _ in range(kills):
-        hears, ready = os.pipe()
+        receiver, ready = os.pipe()
         pid = os.fork()
         if pid == 0:
             child(folder, ready)
         for _ in range(random.randint(1, 4)):
-            os.read(hears, 1)
+            os.read(receiver, 1)
         time.sleep(0.2 * random.random())  # about what a save takes
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if os.WIFEXITED(status):
-            sys.exit(f"a child left by itself with {os.WEXITSTATUS(status)}")
+            sys.exit(f"a child exited by itself with {os.WEXITSTATUS(status)}")
         name = newest(folder)
         steps.append(int(name.rpartition("-")[2]) if name else 0)
         if steps[-1] < steps[-2]:

@@ -1,4 +1,4 @@
-"""A checkpoint is whole or absent, and holds everything that the next step depends on."""
+"""A checkpoint is complete or absent, and holds everything that the next step depends on."""
 
 import shutil
 import subprocess
@@ -71,7 +71,7 @@ def tensors(tree: object, prefix: str = "") -> dict[str, torch.Tensor]:
     }
 
 
-def test_everything_comes_back_to_the_bit(tmp_path: Path) -> None:
+def test_the_whole_state_is_restored_bit_for_bit(tmp_path: Path) -> None:
     saved, *_ = make_state(seed=1)
     save(tmp_path, saved, keep=2)
     loaded, *_ = make_state(seed=2)
@@ -103,7 +103,7 @@ def test_the_newest_few_are_kept_and_the_pointer_names_the_last(tmp_path: Path) 
     assert newest(tmp_path) == "step-000000010"
 
 
-def test_what_a_crash_left_half_written_is_neither_read_nor_kept(tmp_path: Path) -> None:
+def test_a_partial_checkpoint_of_a_crash_is_neither_read_nor_kept(tmp_path: Path) -> None:
     state, *_ = make_state()
     save(tmp_path, state, keep=2)
     half = tmp_path / "step-000000009.partial"
@@ -116,7 +116,7 @@ def test_what_a_crash_left_half_written_is_neither_read_nor_kept(tmp_path: Path)
 
 
 @pytest.mark.parametrize("pointer", [None, "", "step-000000099\n", "\x00rubbish"])
-def test_a_missing_or_spoilt_pointer_falls_back_to_the_last_whole_one(
+def test_a_missing_or_damaged_pointer_falls_back_to_the_last_complete_checkpoint(
     tmp_path: Path, pointer: str | None
 ) -> None:
     state, *_ = make_state()
@@ -139,7 +139,7 @@ def test_the_same_step_saved_again_replaces_it(tmp_path: Path) -> None:
     assert complete(tmp_path) == ["step-000000007"]
 
 
-def test_the_averaged_weights_can_be_loaded_alone(tmp_path: Path) -> None:
+def test_the_ema_weights_can_be_loaded_alone(tmp_path: Path) -> None:
     state, network, average = make_state()
     save(tmp_path, state, keep=1)
     assert load_weights(tmp_path, network) == (7, 900)
@@ -156,7 +156,7 @@ def test_a_save_killed_at_any_moment_leaves_the_run_resumable(tmp_path: Path, ki
     assert int(done.stdout.split()[-1]) >= kills / 2
 
 
-def spoil(file: Path) -> None:
+def flip_bit(file: Path) -> None:
     """Flip one bit in the middle of a file."""
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -167,9 +167,9 @@ def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-2])
 
 
-@pytest.mark.parametrize("damage", [spoil, truncate, Path.unlink])
+@pytest.mark.parametrize("damage", [flip_bit, truncate, Path.unlink])
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "checksums.json"])
-def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
+def test_a_damaged_checkpoint_is_quarantined_and_the_one_before_is_loaded(
     tmp_path: Path, damage: Callable[[Path], None], name: str
 ) -> None:
     saved, *_ = make_state()
@@ -180,32 +180,32 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(
     loaded, *_ = make_state(seed=1)
     assert load_newest(tmp_path, loaded)
     assert loaded.step == 7
-    # Without its sums a checkpoint was never whole; with wrong ones it is kept to look at.
-    aside = tmp_path / "step-000000008.damaged"
-    assert aside.exists() or (name == "checksums.json" and damage is Path.unlink)
+    # Without checksums a checkpoint never was complete; with wrong ones it is kept for diagnosis.
+    quarantined = tmp_path / "step-000000008.damaged"
+    assert quarantined.exists() or (name == "checksums.json" and damage is Path.unlink)
     saved.step = 9
     save(tmp_path, saved, keep=2)
     assert complete(tmp_path)[-1] == "step-000000009"
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path: Path) -> None:
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over(tmp_path: Path) -> None:
     saved, *_ = make_state()
     save(tmp_path, saved, keep=2)
-    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    flip_bit(tmp_path / "step-000000007" / "__0_0.distcp")
     with pytest.raises(RunFailure, match="all checkpoints are damaged") as failure:
         load_newest(tmp_path, saved)
     assert failure.value.reason == "disk"
 
 
-def test_damaged_weights_are_refused_by_name(tmp_path: Path) -> None:
+def test_damaged_weights_are_refused_with_the_file_name(tmp_path: Path) -> None:
     saved, network, _ = make_state()
     save(tmp_path, saved, keep=2)
-    spoil(tmp_path / "step-000000007" / "__0_0.distcp")
+    flip_bit(tmp_path / "step-000000007" / "__0_0.distcp")
     with pytest.raises(ConfigError, match=r"damaged \(__0_0.distcp\); delete it"):
         load_weights(tmp_path, network)
 
 
-def test_a_save_under_way_holds_the_state_of_its_own_step(tmp_path: Path) -> None:
+def test_an_asynchronous_save_holds_the_state_of_its_own_step(tmp_path: Path) -> None:
     state, network, _ = make_state()
     saver = CheckpointSaver(tmp_path, keep=2, asynchronous=True)
     with torch.no_grad():
@@ -222,9 +222,7 @@ def test_a_save_under_way_holds_the_state_of_its_own_step(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
-    tmp_path: Path, asynchronous: bool
-) -> None:
+def test_a_superseded_attempt_installs_no_checkpoint(tmp_path: Path, asynchronous: bool) -> None:
     state, *_ = make_state()
     save(tmp_path, state, keep=2)
     saver = CheckpointSaver(tmp_path, keep=2, asynchronous=asynchronous, is_superseded=lambda: True)
@@ -234,9 +232,9 @@ def test_an_attempt_that_is_no_longer_the_newest_installs_nothing(
     assert complete(tmp_path) == ["step-000000007"]
 
 
-def test_what_torch_says_of_a_full_disk_is_known_for_it(tmp_path: Path) -> None:
-    said = "[enforce fail at inline_container.cc:672] . unexpected pos 320 vs 262"
-    assert reason_of(RuntimeError(said)) == "disk"
+def test_the_message_of_torch_for_a_full_disk_is_recognised(tmp_path: Path) -> None:
+    message = "[enforce fail at inline_container.cc:672] . unexpected pos 320 vs 262"
+    assert reason_of(RuntimeError(message)) == "disk"
     assert reason_of(RuntimeError("unexpected pos")) == "crash"
 
 

@@ -1,4 +1,4 @@
-"""The reason that an exception stands for: what a retry may mend is told from what it may not."""
+"""Every exception has a reason of failure, which decides whether a retry can help."""
 
 import errno
 
@@ -9,7 +9,7 @@ from train.engine.failure import reason_of
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "CUDA error: uncorrectable ECC error encountered\nCompile with `TORCH_USE_CUDA_DSA`",
         "CUDA error: unspecified launch failure",
@@ -19,8 +19,8 @@ from train.engine.failure import reason_of
     ],
 )
 @pytest.mark.parametrize("kind", [RuntimeError, torch.distributed.DistBackendError])
-def test_a_gpu_that_broke_is_the_nodes_fault(said: str, kind: type[RuntimeError]) -> None:
-    assert reason_of(kind(said)) == "node"
+def test_a_broken_gpu_is_a_node_failure(message: str, kind: type[RuntimeError]) -> None:
+    assert reason_of(kind(message)) == "node"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_faults_of_the_run_are_not(error: Exception, reason: str) -> None:
     assert reason_of(error) == reason
 
 
-def test_the_cause_of_an_exception_counts_where_it_has_none_of_its_own() -> None:
+def test_an_exception_without_a_reason_of_its_own_has_that_of_its_cause() -> None:
     error = RuntimeError("the save failed")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert reason_of(error) == "disk"

@@ -1,4 +1,4 @@
-"""A run that is killed again and again, training or saving, has the curve of one that is not."""
+"""A run that is killed again and again, in steps or saves, has the losses of one that is not."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ KEYS = [*TINY, "log.every=1", "checkpoint.every=3", "optimizer.decay=0.0", "data
 
 
 def killed(run: RunFolder, *, ranks: int, steps: int, after_s: float) -> bool:
-    """One attempt whose ranks and agent are killed so long after four steps; True if it was."""
+    """Kill one attempt `after_s` after its first four steps; return whether it still ran."""
     attempt = open_attempt(run.path, [f"train.steps={steps}"])
     if attempt is None:
         return False
@@ -33,7 +33,7 @@ def killed(run: RunFolder, *, ranks: int, steps: int, after_s: float) -> bool:
         stderr=subprocess.DEVNULL,
     )
     before = _steps(run)
-    # Every attempt saves once, or is killed while it does.
+    # Every attempt saves once, or is killed while saving.
     while agent.poll() is None and _steps(run) < before + 4:
         time.sleep(0.02)
     time.sleep(after_s)
@@ -49,7 +49,7 @@ def killed(run: RunFolder, *, ranks: int, steps: int, after_s: float) -> bool:
 
 
 def _steps(run: RunFolder) -> int:
-    """How many steps were recorded so far, those that were done twice counted twice."""
+    """The number of recorded steps; repeated steps count again."""
     if not run.metrics_file.exists():
         return 0
     return run.metrics_file.read_bytes().count(b'"loss"')

@@ -1,4 +1,4 @@
-"""A loss that is no number ends the run at its step; fp16 leaves out steps that overflow."""
+"""A non-finite loss ends the run at its step; fp16 skips steps whose gradients overflow."""
 
 import json
 from pathlib import Path
@@ -13,39 +13,39 @@ from train.engine.numerics import LossScaler, NonFiniteCheck
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_is_told_with_its_step(value: float) -> None:
-    watch = NonFiniteCheck(torch.device("cpu"))
-    watch.check()
-    watch.put(1, torch.tensor(3.0, dtype=torch.float64))
+def test_a_non_finite_value_is_reported_with_its_step(value: float) -> None:
+    finite = NonFiniteCheck(torch.device("cpu"))
+    finite.check()
+    finite.put(1, torch.tensor(3.0, dtype=torch.float64))
     with pytest.raises(RunFailure, match="not finite at step 2") as failure:
-        watch.put(2, torch.tensor(value))
+        finite.put(2, torch.tensor(value))
     assert failure.value.reason == "nan"
 
 
-def scaled(scale: LossScaler, *gradient: float) -> tuple[bool, list[float]]:
-    """Whether a step may be taken with a loss of this gradient, and what it is then."""
+def unscaled(scale: LossScaler, *gradient: float) -> tuple[bool, list[float]]:
+    """Whether a step with this gradient may be taken, and the gradient after unscaling."""
     model = torch.nn.Linear(len(gradient), 1, bias=False)
     model.weight.grad = torch.tensor([gradient]) * scale.value
     taken = scale.unscale(model, model.weight.grad.norm(), torch.tensor(1.0))
     return taken, model.weight.grad.flatten().tolist()
 
 
-def test_an_overflow_halves_the_scale_and_leaves_the_step_out() -> None:
+def test_an_overflow_halves_the_scale_and_skips_the_step() -> None:
     scale = LossScaler(fp16=True, patience=3)
-    assert scaled(scale, 3.0, 4.0) == (True, [3.0, 4.0])
+    assert unscaled(scale, 3.0, 4.0) == (True, [3.0, 4.0])
     before = scale.value
-    assert not scaled(scale, float("inf"), 1.0)[0]
+    assert not unscaled(scale, float("inf"), 1.0)[0]
     assert (scale.value, scale.good) == (before / 2, 0)
     for _ in range(3):
-        assert scaled(scale, 3.0, 4.0)[0]
+        assert unscaled(scale, 3.0, 4.0)[0]
     assert (scale.value, scale.good) == (before, 0)
 
 
-def test_a_scale_that_finds_no_rest_ends_the_run() -> None:
+def test_a_scale_below_the_least_ends_the_run() -> None:
     scale = LossScaler(fp16=True)
     scale.value = LossScaler.LEAST
     with pytest.raises(RunFailure, match="at any loss scale"):
-        scaled(scale, float("nan"))
+        unscaled(scale, float("nan"))
 
 
 def test_without_fp16_gradients_are_only_clipped() -> None:
@@ -57,14 +57,14 @@ def test_without_fp16_gradients_are_only_clipped() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_run_whose_loss_is_no_number_stops_there_with_an_older_checkpoint(
+def test_a_run_with_a_non_finite_loss_ends_there_and_keeps_its_older_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
-    # With such a rate the weights leave the range of float32 within a few steps.
-    wild = ["optimizer.lr=1e38", "optimizer.warmup_steps=0", "optimizer.clip=null"]
+    # At this learning rate the weights overflow float32 within a few steps.
+    diverging = ["optimizer.lr=1e38", "optimizer.warmup_steps=0", "optimizer.clip=null"]
     run = opened(
-        DIGITS, [*TINY, *wild, "train.steps=50", "checkpoint.every=1", "checkpoint.keep=50"]
+        DIGITS, [*TINY, *diverging, "train.steps=50", "checkpoint.every=1", "checkpoint.keep=50"]
     )
     with pytest.raises(AssertionError, match="not finite"):
         torchrun(run, ranks=ranks)

@@ -1,4 +1,4 @@
-"""The small parts of training: schedule, average, objective, clocks, wishes, journal."""
+"""The small parts of the engine: schedule, EMA, gradients, clocks, stop signals, console."""
 
 import itertools
 import os
@@ -18,7 +18,7 @@ from train.engine.stop import StopRequest, StopSignals
 from train.pretrain.optimizer import learning_rate, make_optimizer
 
 
-def test_the_rate_warms_up_stays_and_falls() -> None:
+def test_the_learning_rate_warms_up_stays_and_decays() -> None:
     config = Optimizer(lr=1.0, warmup_steps=10, decay=0.5, decay_to=0.1)
     rates = [learning_rate(config, step=step, steps=100) for step in range(1, 101)]
     assert rates[0] == pytest.approx(0.1)
@@ -27,31 +27,31 @@ def test_the_rate_warms_up_stays_and_falls() -> None:
     assert all(a >= b for a, b in itertools.pairwise(rates[9:]))
 
 
-def test_only_matrices_decay() -> None:
+def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
     groups = make_optimizer(model, Optimizer(weight_decay=0.1)).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
 
 
-def test_the_decay_of_the_average_is_per_image_where_its_batch_is_named() -> None:
+def test_the_ema_decay_is_per_image_if_ema_batch_is_set() -> None:
     assert batch_decay(Train(ema_decay=0.999, global_batch=64)) == 0.999
     assert batch_decay(Train(ema_decay=0.999, global_batch=512, ema_batch=256)) == 0.999**2
     assert batch_decay(Train(ema_decay=None, ema_batch=256)) is None
 
 
-def test_without_a_decay_there_is_no_average_and_the_weights_stand_for_it() -> None:
+def test_without_a_decay_there_is_no_ema_and_the_weights_are_used() -> None:
     model = torch.nn.Linear(2, 2)
-    average = EMA(model, decay=None, warmup=True)
+    ema = EMA(model, decay=None, warmup=True)
     before = model.weight.detach().clone()
-    average.update(1)
-    with average.swapped_in():
+    ema.update(1)
+    with ema.swapped_in():
         assert torch.equal(model.weight, before)
-    assert average.weights == {}
+    assert ema.weights == {}
 
 
 @pytest.mark.parametrize(("limit", "after"), [(1.0, 1.0), (None, 5.0), (10.0, 5.0)])
-def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_told(
+def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_returned(
     limit: float | None, after: float
 ) -> None:
     model = torch.nn.Linear(2, 1, bias=False)
@@ -62,34 +62,34 @@ def test_gradients_are_clipped_to_a_norm_and_the_norm_before_is_told(
     assert model.weight.grad.norm().item() == pytest.approx(after, rel=1e-5)
 
 
-def test_the_average_follows_its_formula_and_swaps_in_and_out_to_the_bit() -> None:
+def test_the_ema_follows_its_formula_and_swaps_in_and_out_bit_for_bit() -> None:
     model = torch.nn.Linear(4, 4)
-    average = EMA(model, decay=0.9, warmup=False)
+    ema = EMA(model, decay=0.9, warmup=False)
     start = model.weight.detach().clone()
     with torch.no_grad():
         model.weight.add_(1)
     live = model.weight.detach().clone()
-    average.update(1)
+    ema.update(1)
     expected = 0.9 * start + 0.1 * live
-    torch.testing.assert_close(average.weights["weight"], expected)
-    mean = average.weights["weight"].clone()
-    with average.swapped_in():
+    torch.testing.assert_close(ema.weights["weight"], expected)
+    mean = ema.weights["weight"].clone()
+    with ema.swapped_in():
         assert torch.equal(model.weight, mean)
     assert torch.equal(model.weight, live)
-    assert torch.equal(average.weights["weight"], mean)
+    assert torch.equal(ema.weights["weight"], mean)
 
 
-def test_a_young_average_forgets_its_start_faster() -> None:
+def test_a_young_ema_forgets_its_start_faster() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
-    average = EMA(model, decay=0.9999, warmup=True)
+    ema = EMA(model, decay=0.9999, warmup=True)
     with torch.no_grad():
         model.weight.fill_(1.0)
-        average.weights["weight"].fill_(0.0)
-    average.update(1)
-    assert average.weights["weight"].item() == pytest.approx(1 - 2 / 11)
+        ema.weights["weight"].fill_(0.0)
+    ema.update(1)
+    assert ema.weights["weight"].item() == pytest.approx(1 - 2 / 11)
 
 
-def test_clocks_book_every_moment_once_and_the_wait_for_data_to_training_too() -> None:
+def test_clocks_book_all_time_once_and_the_wait_for_data_to_training_too() -> None:
     clocks = Clocks(torch.device("cpu"))
     begin = clocks._mark
     for purpose in ("setup", "data", "train", "data", "save", "sample"):
@@ -100,7 +100,7 @@ def test_clocks_book_every_moment_once_and_the_wait_for_data_to_training_too() -
 
 
 @pytest.fixture
-def watch(tmp_path: Path):
+def signals(tmp_path: Path):
     (tmp_path / "attempts" / "001").mkdir(parents=True)
     kept = {
         name: signal.getsignal(name) for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
@@ -118,12 +118,12 @@ def watch(tmp_path: Path):
         (signal.SIGINT, StopRequest.STOP),
     ],
 )
-def test_a_signal_is_a_wish(
-    watch: StopSignals, number: signal.Signals, stop_request: StopRequest
+def test_a_signal_is_a_stop_request(
+    signals: StopSignals, number: signal.Signals, stop_request: StopRequest
 ) -> None:
-    assert watch.request() is StopRequest.GO_ON
+    assert signals.request() is StopRequest.GO_ON
     os.kill(os.getpid(), number)
-    assert watch.request() is stop_request
+    assert signals.request() is stop_request
 
 
 @pytest.mark.parametrize(
@@ -135,22 +135,22 @@ def test_a_signal_is_a_wish(
         ("attempts/002", StopRequest.LEAVE),
     ],
 )
-def test_a_file_is_a_wish(
-    watch: StopSignals, tmp_path: Path, file: str, stop_request: StopRequest
+def test_a_file_is_a_stop_request(
+    signals: StopSignals, tmp_path: Path, file: str, stop_request: StopRequest
 ) -> None:
     (tmp_path / file).touch()
-    assert watch.request() is stop_request
+    assert signals.request() is stop_request
 
 
-def test_the_strongest_wish_wins(watch: StopSignals, tmp_path: Path) -> None:
+def test_the_strongest_request_wins(signals: StopSignals, tmp_path: Path) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGUSR1)
-    assert watch.request() is StopRequest.STOP
+    assert signals.request() is StopRequest.STOP
     (tmp_path / "attempts" / "002").mkdir()
-    assert watch.request() is StopRequest.LEAVE
+    assert signals.request() is StopRequest.LEAVE
 
 
-def test_the_console_shows_what_is_known_and_leaves_out_what_is_not() -> None:
+def test_the_console_shows_the_fields_that_a_record_has() -> None:
     fields = {"step": 5, "loss": 1.23456, "lr": 1e-4, "grad_norm": 0.5, "train_s": 2.0}
     assert console_line(fields, steps=800) == (
         "step   5/800  loss 1.235  lr 0.0001  grad_norm 0.5  train 2.0 s"

@@ -1,4 +1,4 @@
-"""A profiled window leaves traces that name the parts of a step, and no rate is taken from it."""
+"""A profile window writes traces that name the parts of a step; no rate is computed from it."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ KEYS = [*TINY, "train.steps=30", "log.every=2", "checkpoint.every=100"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
-    """A run with a profiled window before step 11, and the same without."""
+    """A run with a profile window before step 11, and the same run without."""
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -24,7 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
         return [trained(logs, [*KEYS, *more], ranks=2) for more in (window, [])]
 
 
-def test_every_rank_leaves_a_trace_with_the_parts_of_a_step(
+def test_every_rank_writes_a_trace_with_the_parts_of_a_step(
     runs: list[RunFolder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = runs[0].profile / "attempt-001"
@@ -40,14 +40,14 @@ def test_every_rank_leaves_a_trace_with_the_parts_of_a_step(
     assert any(row["operation"].startswith("ditbench::") for row in found["operations"])
 
 
-def test_the_curve_is_that_of_a_run_without(runs: list[RunFolder]) -> None:
+def test_profiling_changes_no_loss(runs: list[RunFolder]) -> None:
     with_window, without = map(losses, runs)
     assert {step: with_window[step] for step in with_window if step in without} == without | {
         step: with_window[step] for step in (12, 14)
     }
 
 
-def test_the_profiled_steps_are_on_a_clock_of_their_own(runs: list[RunFolder]) -> None:
+def test_the_profiled_steps_have_a_clock_of_their_own(runs: list[RunFolder]) -> None:
     steps = {r["step"]: r for r in runs[0].records() if "loss" in r}
     # One step warms up before the three.
     assert steps[10]["profile_s"] == 0
@@ -57,20 +57,22 @@ def test_the_profiled_steps_are_on_a_clock_of_their_own(runs: list[RunFolder]) -
     assert steps[16]["profile_s"] == steps[30]["profile_s"] > steps[14]["profile_s"]
 
 
-def test_no_rate_is_taken_from_them(runs: list[RunFolder]) -> None:
+def test_no_rate_is_computed_from_the_profiled_steps(runs: list[RunFolder]) -> None:
     found = intervals(read_logs([str(runs[0].path)])[0], clock="train")
     steps = [record["step"] for record in runs[0].records() if "loss" in record]
     assert len(found.seconds) == len(steps) - 1 - found.left_out
-    # Those that end at steps 12 and 14, and the next, in which the trace was written.
+    # The intervals that end at steps 12 and 14, and the next, in which the trace was written.
     assert found.left_out == 3
 
 
-def test_without_a_gpu_the_memory_snapshot_is_said_to_be_left_out(runs: list[RunFolder]) -> None:
+def test_without_a_gpu_a_warning_says_that_there_is_no_memory_snapshot(
+    runs: list[RunFolder],
+) -> None:
     log = (runs[0].attempt(1) / "ranks" / "rank-00000.log").read_text()
     assert "without a GPU there is no memory snapshot" in log
 
 
-def test_a_run_that_ends_inside_the_window_gives_its_clocks_back(
+def test_a_run_that_ends_inside_the_window_releases_its_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))

@@ -1,4 +1,4 @@
-"""A rank that stands still ends the attempt within a few steps, named, with everybody's stack."""
+"""A rank that hangs ends the attempt within a few steps; it is named, and all stacks are kept."""
 
 import json
 import os
@@ -25,15 +25,15 @@ KEYS = [
 ]
 
 
-def wait_for(what: str, *, within: float, ready) -> None:
+def wait_for(event: str, *, within: float, ready) -> None:
     end = time.monotonic() + within
     while not ready():
-        assert time.monotonic() < end, f"no {what} after {within:.0f} s"
+        assert time.monotonic() < end, f"no {event} after {within:.0f} s"
         time.sleep(0.2)
 
 
 def rank_pids(agent: int) -> list[int]:
-    """The processes of an agent's ranks, in the order of ranks."""
+    """The process ids of an agent's ranks, in order."""
     listed = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(agent)], capture_output=True, text=True, check=False
     )
@@ -45,7 +45,7 @@ def rank_pids(agent: int) -> list[int]:
     return [ranks[rank] for rank in sorted(ranks)]
 
 
-def test_a_rank_that_stops_is_named_and_the_attempt_ends(
+def test_a_suspended_rank_is_named_and_the_attempt_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path))
@@ -73,32 +73,32 @@ def test_a_rank_that_stops_is_named_and_the_attempt_ends(
     stacks = sorted((run.attempt(1) / "ranks").glob("stack-*.txt"))
     assert [file.name for file in stacks] == [f"stack-{rank:05d}.txt" for rank in range(3)]
     assert all("train/engine/loop.py" in file.read_text() for file in stacks)
-    # torchrun leaves the others 30 s to go.
+    # torchrun gives the other ranks 30 s to end.
     assert took < 6 + 3 + 30 + 30
     assert json.loads((run.attempt(1) / "error.json").read_text())["reason"] == "hang"
 
 
 @pytest.fixture
-def watch(tmp_path: Path):
+def watchdog(tmp_path: Path):
     (tmp_path / "ranks").mkdir()
     alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=None)
-    watch = HangWatchdog(tmp_path, ranks=alone, least_s=0.5)
-    yield watch
-    watch.close()
+    watchdog = HangWatchdog(tmp_path, ranks=alone, least_s=0.5)
+    yield watchdog
+    watchdog.close()
 
 
-def test_the_limit_is_five_median_steps_and_unknown_before_two(watch: HangWatchdog) -> None:
-    assert watch.limit() > 600
-    watch._durations.extend([0.05, 0.05, 9.0])
-    assert watch.limit() == 0.5
-    watch._durations.extend([0.3, 0.3, 0.3])
-    assert watch.limit() == pytest.approx(1.5)
+def test_the_limit_is_five_median_steps_once_two_are_timed(watchdog: HangWatchdog) -> None:
+    assert watchdog.limit() > 600
+    watchdog._durations.extend([0.05, 0.05, 9.0])
+    assert watchdog.limit() == 0.5
+    watchdog._durations.extend([0.3, 0.3, 0.3])
+    assert watchdog.limit() == pytest.approx(1.5)
 
 
-def test_what_is_no_training_step_may_take_its_time(watch: HangWatchdog) -> None:
-    watch._durations.extend([0.01, 0.01])
-    watch.begin_step(7)
-    watch.disarm()
-    # A rank that hung would end this very process.
+def test_between_steps_there_is_no_limit(watchdog: HangWatchdog) -> None:
+    watchdog._durations.extend([0.01, 0.01])
+    watchdog.begin_step(7)
+    watchdog.disarm()
+    # A watchdog that fires would end this process.
     time.sleep(1.5)
-    assert (watch._attempt / "error.json").exists() is False
+    assert (watchdog._attempt / "error.json").exists() is False

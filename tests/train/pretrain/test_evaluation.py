@@ -1,4 +1,4 @@
-"""The validation loss asks the same question at every step, on any number of ranks."""
+"""The validation loss uses the same images, times and noise at every step and rank count."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "at_half"),
+    ("objective", "at_half"),
     [
         (Objective(timesteps="uniform"), 0.5),
         (Objective(timesteps="logit_normal", logit_mean=0.3), 1 / (1 + np.exp(-0.3))),
@@ -37,22 +37,24 @@ def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
     ],
     ids=["uniform", "logit_normal", "mode"],
 )
-def test_times_are_the_middle_quantiles_of_the_density(asked: Objective, at_half: float) -> None:
-    found = midpoint_times(asked, 101, shift=1)
+def test_times_are_the_middle_quantiles_of_the_density(
+    objective: Objective, at_half: float
+) -> None:
+    found = midpoint_times(objective, 101, shift=1)
     assert found[50] == pytest.approx(at_half)
-    signs = {b > a for a, b in itertools.pairwise(found)}
-    assert len(signs) == 1
+    directions = {b > a for a, b in itertools.pairwise(found)}
+    assert len(directions) == 1
     assert 0 < min(found) < max(found) < 1
 
 
-def test_images_and_noise_are_always_the_same_and_differ_from_each_other() -> None:
+def test_images_and_noise_are_fixed_and_differ_from_each_other() -> None:
     assert np.array_equal(validation_order(50), validation_order(50))
     noises = [validation_noise(index, k, (4,)) for index in range(3) for k in range(3)]
     assert len({noise.tobytes() for noise in noises}) == 9
     assert np.array_equal(noises[4], validation_noise(1, 1, (4,)))
 
 
-def test_ranks_and_layouts_share_one_answer(tmp_path: Path) -> None:
+def test_every_layout_has_the_same_validation_loss(tmp_path: Path) -> None:
     one = evaluations(tmp_path)
     two = evaluations(tmp_path, "layout.shard=2", "train.micro_batch=4", ranks=2)
     assert [record["step"] for record in one] == [10, 20]
@@ -62,35 +64,35 @@ def test_ranks_and_layouts_share_one_answer(tmp_path: Path) -> None:
     assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
 
 
-def test_runs_are_compared_by_it_on_every_axis(
+def test_runs_are_compared_by_validation_loss_on_every_axis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [trained(tmp_path, [*KEYS, "validation.every=2", *more], ranks=2)
             for more in ([], ["layout.shard=2"])]  # fmt: skip
     for axis in ("step", "images"):
-        asked = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
-        assert analyse(["loss", *asked, "--json"]) == 0
+        words = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
+        assert analyse(["loss", *words, "--json"]) == 0
         row = json.loads(capsys.readouterr().out)["pairs"][0]
         assert row["verdict"] == "same loss"
         assert abs(row["difference"]) < 1e-5
-    assert analyse(["loss", *asked, "--of", "fid"]) == 2
+    assert analyse(["loss", *words, "--of", "fid"]) == 2
     assert "evaluates no fid; it has " in capsys.readouterr().err
 
 
-def test_another_seed_is_asked_the_same(tmp_path: Path) -> None:
-    # Steps too small to learn anything: what is left is the question.
+def test_another_seed_has_the_same_validation_set(tmp_path: Path) -> None:
+    # The steps are too small to learn anything, so only the validation set could differ.
     rest = "optimizer.lr=1e-12"
     first, second = (evaluations(tmp_path, f"seed={seed}", rest)[0] for seed in (1, 2))
     assert first["validation_loss"] == pytest.approx(second["validation_loss"], rel=1e-4)
 
 
-def test_without_held_out_images_it_is_refused(tmp_path: Path) -> None:
+def test_validation_without_held_out_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs held-out images: set data\.held_out"):
         evaluations(tmp_path, "data.held_out=0.0")
 
 
-def test_the_averaged_weights_are_judged_in_lower_precision_too(tmp_path: Path) -> None:
-    # Autocast keeps lower-precision copies of the weights: those of before the swap are stale.
+def test_the_ema_weights_are_evaluated_in_lower_precision_too(tmp_path: Path) -> None:
+    # Autocast caches lower-precision copies of the weights; after the swap they are stale.
     fast = ["optimizer.lr=3e-3", "optimizer.warmup_steps=5"]
     exact = evaluations(tmp_path, *fast)
     rounded = evaluations(tmp_path, *fast, "train.precision=fp16")

@@ -1,4 +1,4 @@
-"""`train.micro_batch: auto` on a CPU: only a true lack of memory makes a micro batch too large."""
+"""`train.micro_batch: auto` on a CPU: only running out of memory makes a micro batch too large."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
 from train.pretrain.micro_batch import tuned_micro_batch
 
-# A network of next to no work on images of 256 kB each.
+# A tiny network on images of 256 kB each.
 WIDE = [
     "model.width=32", "model.depth=1", "model.heads=2", "model.patch=16", "data.source=dummy",
     "data.size=64", "data.channels=16", "data.held_out=0", "data.images=512",
@@ -28,7 +28,7 @@ ALONE = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device(
 
 @pytest.fixture(scope="module")
 def base_kib() -> int:
-    """What a trial's process maps before it has a network, in KiB."""
+    """The memory that a trial's process maps before it has a network, in KiB."""
     code = (
         "import train.pretrain.run, train.pretrain.micro_batch_trial\n"
         "print(open('/proc/self/status').read())"
@@ -50,8 +50,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return opened(DIGITS, WIDE)
 
 
-def children(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each child process begin with a line of shell."""
+def start_children_with(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each child process begin with a line of shell."""
     file = tmp_path / "python.sh"
     file.write_text(f'#!/bin/bash\n{script}\nexec "{sys.executable}" "$@"\n')
     file.chmod(0o700)
@@ -65,14 +65,14 @@ def config_of(run: RunFolder, attempt: int = 1) -> Pretrain:
 
 
 def limit(base_kib: int, *, more_mib: int) -> int:
-    """KiB for `ulimit -v` of which a trial, which leaves 5 % free, can map `more_mib`."""
+    """KiB for `ulimit -v` with which a trial, which leaves 5 % free, can map `more_mib`."""
     return int((base_kib + more_mib * 1024) / 0.95)
 
 
-def test_the_largest_that_fits_is_found_and_taken_over_on_resume(
+def test_the_largest_that_fits_is_found_and_reused_on_resume(
     run: RunFolder, base_kib: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children(f"ulimit -v {limit(base_kib, more_mib=400)}", tmp_path, monkeypatch)
+    start_children_with(f"ulimit -v {limit(base_kib, more_mib=400)}", tmp_path, monkeypatch)
     micro = tuned_micro_batch(run, config_of(run), ALONE, 1)
     kept = json.loads((run.attempt(1) / "tuned.json").read_text())
     assert kept["micro_batch"] == micro
@@ -83,20 +83,20 @@ def test_the_largest_that_fits_is_found_and_taken_over_on_resume(
     assert (last["event"], last["micro_batch"], last["tried"]) == ("tuned", micro, kept["tried"])
 
     assert open_attempt(run.path, ["train.steps=2"]) is not None
-    children("exit 1", tmp_path, monkeypatch)
+    start_children_with("exit 1", tmp_path, monkeypatch)
     assert tuned_micro_batch(run, config_of(run, 2), ALONE, 2) == micro
     assert list(run.records())[-1]["found_in_attempt"] == 1
     assert not (run.attempt(2) / "tuning").exists()
 
 
-def test_another_layout_is_tried_anew(
+def test_another_layout_is_searched_again(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = {"replicate": 2, "shard": 1, "tensor": 1, "device": "cpu"}
     kept = {"micro_batch": 4, "tried": {}, "attempt": 1, "setting": setting}
     (run.attempt(1) / "tuned.json").write_text(json.dumps(kept))
     assert open_attempt(run.path, ["train.steps=2"]) is not None
-    children("echo tried; exit 3", tmp_path, monkeypatch)
+    start_children_with("echo tried; exit 3", tmp_path, monkeypatch)
     with pytest.raises(RunFailure, match="tried"):
         tuned_micro_batch(run, config_of(run, 2), ALONE, 2)
 
@@ -108,40 +108,40 @@ def test_a_fixed_micro_batch_is_not_tuned(run: RunFolder) -> None:
     assert not (run.attempt(1) / "tuned.json").exists()
 
 
-def test_where_not_one_image_fits_the_run_fails_of_memory_and_says_what_would_help(
+def test_if_not_one_image_fits_the_run_fails_with_oom_and_a_fix(
     run: RunFolder, base_kib: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 0.6 GB of weights, and three times that for gradients and moments.
     wide = opened(DIGITS, [*WIDE, "model.width=2048", "model.depth=2"])
-    children(f"ulimit -v {limit(base_kib, more_mib=400)}", tmp_path, monkeypatch)
+    start_children_with(f"ulimit -v {limit(base_kib, more_mib=400)}", tmp_path, monkeypatch)
     with pytest.raises(RunFailure, match=r"layout\.shard") as failure:
         tuned_micro_batch(wide, config_of(wide), ALONE, 1)
     assert failure.value.reason == "host_oom"
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
-        ("echo first; echo second; exit 3", "status 3 and no word\nfirst\nsecond"),
+        ("echo first; echo second; exit 3", "status 3 and no verdict\nfirst\nsecond"),
         ("kill -SEGV $$", "status -11"),
         ("kill -KILL $$", "status -9"),
     ],
     ids=["exit", "segmentation fault", "killed"],
 )
-def test_a_child_that_dies_without_a_word_is_no_lack_of_memory(
-    run: RunFolder, script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_child_that_dies_without_a_verdict_did_not_run_out_of_memory(
+    run: RunFolder, script: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children(script, tmp_path, monkeypatch)
+    start_children_with(script, tmp_path, monkeypatch)
     with pytest.raises(RunFailure) as failure:
         tuned_micro_batch(run, config_of(run), ALONE, 1)
     assert failure.value.reason == "crash"
     assert "micro batch 16 failed on rank 0" in str(failure.value)
-    assert said in str(failure.value)
+    assert expected in str(failure.value)
     assert not (run.attempt(1) / "tuned.json").exists()
 
 
 def torchrun(run: RunFolder, script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Two ranks, each beginning with a line of shell."""
+    """Start two ranks, each beginning with a line of shell."""
     file = tmp_path / "rank.sh"
     file.write_text(f'#!/bin/bash\n{script}\nexec "{sys.executable}" -m train "{run.path}"\n')
     file.chmod(0o700)
@@ -161,9 +161,9 @@ def test_two_ranks_agree_though_one_of_them_alone_runs_out_of_memory(
     base_kib: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    # Of 1 MB each: 5 % is then more than what a run has in memory beside a trial's.
+    # Images of 1 MB: then 5 % is more than the memory that a run needs and a trial does not.
     run = opened(DIGITS, [*WIDE, "data.size=128", "model.patch=32"])
-    # The child of rank 0 then waits for that of rank 1 in a collective.
+    # The child of rank 0 then waits in a collective for that of rank 1.
     least = limit(base_kib, more_mib=1200)
     done = torchrun(run, f"[[ $RANK == 0 ]] || ulimit -v {least}", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The curve of a run does not depend on how many ranks or microbatches carry it."""
+"""The losses of a run do not depend on its number of ranks or microbatches."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ from configs.run.folder import RunFolder
 from tests.real_runs import losses, resumed, trained
 from train.weights.seed import write_seed
 
-# One worker: the runs that others are compared with are made once.
+# One worker, so that the reference runs are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
 
-# Samples and validations on the way, for they put other weights in the place of the trained ones.
+# With samples and validations, since they swap the weights.
 EVERY_STEP = [
     "log.every=1", "log.tensorboard=false", "sample.per_class=1", "sample.steps=1",
     "sample.every=8", "validation.every=12", "validation.images=8",
-    # The curve does not depend on how many steps there are to be.
+    # Without decay the losses do not depend on the number of steps.
     "optimizer.decay=0.0",
 ]  # fmt: skip
-# The network of the config is for the long tests: of a smaller one the layouts are the same.
+# A smaller network than the config's, which the long tests use; the layouts are the same.
 SMALL = ["model.width=64", "model.depth=2", *EVERY_STEP]
 KEYS = {24: SMALL, 200: EVERY_STEP}
 
@@ -67,14 +67,16 @@ LAYOUTS = {
         4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"],
     ),
 }  # fmt: skip
-# Whose parts are in others of them too.
+# Layouts whose parts are also covered by others.
 SELDOM = (
     "4 microbatches", "4 ranks, 2 microbatches", "all but products recomputed",
     "FSDP2 on 2, saves while training",
 )  # fmt: skip
 
 
-def test_two_runs_alike_are_equal_to_the_bit(logs: Path, one_rank: RunFolder) -> None:
+def test_two_identical_runs_have_the_same_losses_to_the_bit(
+    logs: Path, one_rank: RunFolder
+) -> None:
     again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
     assert again == {step: whole[step] for step in range(1, 25)}
 
@@ -110,18 +112,20 @@ def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
     return trained(logs, [*keys, *SMALL, *request.param], ranks=2)
 
 
-def test_a_resume_on_as_many_ranks_goes_on_to_the_bit(logs: Path, two_ranks: RunFolder) -> None:
+def test_a_resume_on_the_same_number_of_ranks_continues_bit_for_bit(
+    logs: Path, two_ranks: RunFolder
+) -> None:
     again = resumed(two_ranks, step=10, ranks=2, logs=logs)
     expected = {step: loss for step, loss in losses(two_ranks).items() if step > 10}
     assert losses(again) == expected
-    # Clocks and images go on from where they were.
+    # Clocks and images continue.
     at_10 = next(record for record in two_ranks.records() if record.get("step") == 10)
     later = [record for record in again.records() if "train_s" in record]
     assert all(record["train_s"] > at_10["train_s"] for record in later)
     assert all(record["images"] == record["step"] * 64 for record in later)
 
 
-def test_a_resume_on_another_number_of_ranks_goes_on_within_rounding(
+def test_a_resume_on_another_number_of_ranks_continues_within_rounding(
     logs: Path, two_ranks: RunFolder
 ) -> None:
     layout = two_ranks.config().layout
@@ -146,7 +150,7 @@ def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
     assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
 
 
-def test_a_run_starts_from_the_averaged_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
+def test_a_run_starts_from_the_ema_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
     keys = ["train.steps=5", *SMALL, f"model.init_from={one_rank.path}", "layout.shard=2"]
     begun, ended = losses(trained(logs, keys, ranks=2)), losses(one_rank)
     assert max(begun.values()) < (ended[1] + ended[200]) / 2
