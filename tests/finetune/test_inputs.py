@@ -127,7 +127,7 @@ def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
     file = own / "prompts.txt"
     file.write_text("\n  \n")
     message = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
-    assert "holds no prompt; write one a line" in message
+    assert "contains no prompt; write one per line" in message
 
 
 def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_tiny_flux_is_not_made_in_a_folder_that_is_not_empty(tmp_path: Path) -
 
 def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:
     run = getattr(trained, "path")  # noqa: B009
-    with pytest.raises(ConfigError, match=r"step 7: .* keeps none of it; it has 20, 40"):
+    with pytest.raises(ConfigError, match=r"step 7: .* has no LoRA of it; it has 20, 40"):
         open_attempt(run, ["step=7"], kind="infer")
     with pytest.raises(ConfigError, match="prompts is empty"):
         open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts_file=null"], kind="infer")
