@@ -30,13 +30,13 @@ KINDS: dict[str, type[Run]] = {
     "infer": Infer,
     "gns": NoiseRun,
 }
-# A study is no run: it is planned and submitted whole.
+# A study is not a run: it is planned and submitted as a whole.
 MODELS: dict[str, type[KeyGroup]] = {**KINDS, "study": Study}
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyInfo:
-    """What the schema says of one key, named with dots (`train.global_batch`)."""
+    """The schema of one key, under its dotted name (`train.global_batch`)."""
 
     name: str
     type: str
@@ -50,12 +50,12 @@ class KeyInfo:
 
 @cache
 def keys(kind: str) -> dict[str, KeyInfo]:
-    """Every key of a kind of config, by its dotted name, in order; not to be changed."""
+    """Return every key of a kind of config by its dotted name, in order; do not modify it."""
     return {info.name: info for info in _walk(MODELS[kind], "")}
 
 
 def key_info(kind: str, name: str) -> KeyInfo:
-    """What the schema says of a dotted name; of one inside a mapping, what it says of that."""
+    """Return the schema of a dotted name; a name inside a mapping has the schema of the mapping."""
     known = keys(kind)
     while name not in known:
         name = name.rpartition(".")[0]

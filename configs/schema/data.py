@@ -1,4 +1,4 @@
-"""The images (or latents) that a run is trained on."""
+"""The images, or latents, that a run trains on."""
 
 from typing import Literal
 
@@ -8,45 +8,48 @@ from configs.schema.key import KeyGroup, key
 
 
 class Data(KeyGroup):
-    """A labelled data set. What is held out is never trained on."""
+    """A labelled data set, part of which can be held out from training."""
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
-        "digits: scikit-learn's; cifar10: binary batches or PNGs; folder: any images; "
-        "latents: a store that jobs/encode.sbatch made; dummy: random latents",
+        "digits: those of scikit-learn; cifar10: binary batches or PNGs; folder: any images; "
+        "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss",
         "clock",
     )
     path: str | None = key(
-        None, "folder of the data set (cifar10 and folder need one)", "clock", path="folder"
+        None,
+        "folder of the data set; required for cifar10, folder and latents",
+        "clock",
+        path="folder",
     )
     labels: str | None = key(
         None,
-        "csv of file name and label, where classes are not sub-folders",
+        "csv of file name and label, if classes are not sub-folders",
         "loss",
         path="file",
     )
     vae: str | None = key(
         None,
-        "folder of the VAE that decodes samples of latents; null: where it was at encoding",
+        "folder of the VAE that decodes sampled latents; null: the one used to encode them",
         free=True,
         path="folder",
     )
-    size: int = key(8, "side of an image (latent) after loading", "loss", "clock", unit="px", ge=1)
+    size: int = key(
+        8, "side of an image, or of a latent, after loading", "loss", "clock", unit="px", ge=1
+    )
     channels: int = key(1, "channels: 1, 3, or those of the latents", "loss", "clock", ge=1)
     classes: int = key(10, "number of labels", "loss", ge=1)
-    flip: bool = key(False, "mirror half of the images", "loss")
-    held_out: float = key(0.0, "share kept from training, for evaluations", "loss", ge=0, le=0.9)
-    images: int = key(50_000, "size of the dummy data set", "loss", ge=1)
-    skip_bad: bool = key(
-        False, "take the next image for one that cannot be read, and count it", "loss"
-    )
+    flip: bool = key(False, "mirror images at random, half of them", "loss")
+    held_out: float = key(0.0, "share of the images held out for evaluation", "loss", ge=0, le=0.9)
+    images: int = key(50_000, "number of images of the dummy data set", "loss", ge=1)
+    skip_bad: bool = key(False, "replace an unreadable image by the next one, and count it", "loss")
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")
     def _path_fits(self) -> "Data":
         if self.source in ("cifar10", "folder", "latents") and self.path is None:
-            raise ValueError(f"data.source {self.source} needs data.path, the folder it is in")
+            raise ValueError(f"data.source {self.source} needs data.path, the folder of its data")
         if self.source in ("digits", "dummy") and self.path is not None:
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
         if self.source != "latents" and self.vae is not None:

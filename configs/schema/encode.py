@@ -9,33 +9,31 @@ from configs.schema.run import Run
 
 
 class Encoding(KeyGroup):
-    """Which images become latents, by which VAE, and how they are stored."""
+    """The images to encode, the VAE, and the format of the store."""
 
     images: str | None = key(
-        None, "folder of images: a sub-folder per class, or flat with labels", path="folder"
+        None, "folder of images: one sub-folder per class, or flat with labels", path="folder"
     )
     labels: str | None = key(
-        None, "csv of file name and label, where classes are not sub-folders", path="file"
+        None, "csv of file name and label, if classes are not sub-folders", path="file"
     )
     vae: str | None = key(
         None, "folder of an AutoencoderKL or AutoencoderKLCosmos of diffusers", path="folder"
     )
-    out: str | None = key(None, "folder of the store", path="new")
+    out: str | None = key(None, "folder of the new store", path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
-    channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a VAE of grey", "clock")
-    flip: bool = key(True, "encode the mirrored images too", "clock")
+    channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a greyscale VAE", "clock")
+    flip: bool = key(True, "also encode the mirrored images", "clock")
     precision: Literal["fp32", "bf16"] = key(
-        "fp32", "arithmetic of the VAE: fp32 (without TF32), or bf16 autocast", "clock"
+        "fp32", "precision of the VAE: fp32 (without TF32), or bf16 by autocast", "clock"
     )
-    dtype: Literal["float16", "float32"] = key("float16", "numbers of the store")
+    dtype: Literal["float16", "float32"] = key("float16", "data type of the stored latents")
     micro_batch: int = key(16, "images that a rank encodes at once", "clock", free=True, ge=1)
     shard_examples: int = key(
         4096, "images per shard; a rank holds one shard in memory", "clock", ge=1
     )
-    skip_bad: bool = key(
-        False, "leave unreadable images out and count them, rather than fail", free=True
-    )
-    workers: int = key(0, "image loading processes per rank", "clock", free=True, ge=0)
+    skip_bad: bool = key(False, "skip and count unreadable images instead of failing", free=True)
+    workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")
     def _folders_are_named(self) -> "Encoding":
@@ -46,7 +44,7 @@ class Encoding(KeyGroup):
 
 
 class Encode(Run):
-    """An image folder encoded into a latent store under torchrun."""
+    """Encode an image folder into a latent store under torchrun."""
 
-    kind: Literal["encode"] = key("encode", "what is run")
+    kind: Literal["encode"] = key("encode", "kind of run")
     encode: Encoding = Field(default_factory=Encoding)

@@ -1,7 +1,7 @@
 """Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/native`.
 
-Both engines honour every key, but `validation`, which is the embedded engine's, and `aitoolkit`,
-which is ai-toolkit's.
+Both engines honour every key, except that `validation` is for the embedded engine only and
+`aitoolkit` for ai-toolkit only.
 """
 
 from typing import Any, Literal
@@ -11,51 +11,56 @@ from pydantic import Field, model_validator
 from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
 
-# Two VAE factors of 8 and a patch of 2 latents make a token.
+# One token is a patch of 2 x 2 latents, and one latent covers 8 x 8 pixels.
 _TOKEN_PX = 16
 
 
 class Flux(KeyGroup):
-    """The model that is tuned: a folder as diffusers saves one, read from this disk alone."""
+    """The model to tune: a local folder in diffusers layout; nothing is downloaded."""
 
     folder: str | None = key(None, "model folder in diffusers layout", "loss", path="folder")
     variant: Literal["schnell", "dev"] = key(
-        "schnell", "which Flux it is: dev takes the guidance as an input", "loss"
+        "schnell", "variant of Flux; dev takes guidance as an input", "loss"
     )
     assistant_lora: str | None = key(
         None,
-        "file of the LoRA that undoes schnell's distillation: on in training, off in samples",
+        "file of the LoRA that undoes the distillation of schnell: on in training, off in samples",
         "loss",
         path="file",
     )
     quantise: Literal["none", "int8", "float8"] = key(
-        "none", "how the weights of the base are held, 8 bits each or whole", "loss", "clock"
+        "none", "quantisation of the base weights to 8 bits", "loss", "clock"
     )
 
 
-class Captioned(KeyGroup):
-    """The images to learn, each beside a text file of the same name, its caption."""
+class CaptionedImages(KeyGroup):
+    """The training images, each with a caption in a text file of the same name."""
 
     folder: str | None = key(
-        None, "folder of images, NAME.png with NAME.txt", "loss", path="folder"
+        None, "folder of images NAME.png with captions NAME.txt", "loss", path="folder"
     )
-    trigger: str | None = key(None, "what [trigger] stands for in captions and prompts", "loss")
+    trigger: str | None = key(None, "word that replaces [trigger] in captions and prompts", "loss")
     resolutions: list[int] = key(
         [512, 768, 1024],
-        "each image is seen at each of these: its area is about the square of it",
+        "sizes at which each image is seen; the area is about the square of the size",
         "loss",
         "clock",
         unit="px",
     )
     bucket: int = key(
-        64, "sides of scaled images are multiples of this", "loss", "clock", unit="px", ge=_TOKEN_PX
+        64,
+        "number of which the sides of scaled images are multiples",
+        "loss",
+        "clock",
+        unit="px",
+        ge=_TOKEN_PX,
     )
     caption_dropout: float = key(
-        0.0, "share of the examples that are seen without their caption", "loss", ge=0, le=1
+        0.0, "share of the examples without their caption", "loss", ge=0, le=1
     )
 
     @model_validator(mode="after")
-    def _sizes_are_sizes(self) -> "Captioned":
+    def _sizes_are_sizes(self) -> "CaptionedImages":
         if self.folder is None:
             raise ValueError("data.folder must name a folder of images with captions")
         if self.bucket % _TOKEN_PX:
@@ -68,61 +73,61 @@ class Captioned(KeyGroup):
 
 
 class Lora(KeyGroup):
-    """The low-rank matrices that are learned beside those of the transformer."""
+    """The low-rank updates of the transformer."""
 
     rank: int = key(16, "rank of each update", "loss", "clock", ge=1)
     alpha: float | None = key(
-        None, "updates are scaled by alpha / rank; null: the rank, so by 1", "loss", gt=0
+        None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0
     )
     targets: Literal["attention", "attention+mlp"] = key(
-        "attention+mlp", "which projections of the blocks are tuned", "loss", "clock"
+        "attention+mlp", "projections of the blocks to tune", "loss", "clock"
     )
 
 
 class LoraOptimizer(KeyGroup):
-    """AdamW (eps 1e-6) at a constant rate."""
+    """AdamW (eps 1e-6) with a constant learning rate."""
 
     kind: Literal["adamw", "adamw8bit"] = key(
-        "adamw", "adamw8bit holds its moments in 8 bits, where CUDA is", "loss", "clock"
+        "adamw", "adamw8bit stores its moments in 8 bits (CUDA only)", "loss", "clock"
     )
     lr: float = key(1e-4, "learning rate", "loss", gt=0)
-    beta1: float = key(0.9, "decay of the first moment", "loss", ge=0, lt=1)
-    beta2: float = key(0.999, "decay of the second moment", "loss", ge=0, lt=1)
-    weight_decay: float = key(0.01, "decoupled decay", "loss", ge=0)
-    clip: float = key(1.0, "largest gradient norm", "loss", gt=0)
+    beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
+    beta2: float = key(0.999, "decay rate of the second moment", "loss", ge=0, lt=1)
+    weight_decay: float = key(0.01, "decoupled weight decay", "loss", ge=0)
+    clip: float = key(1.0, "maximum gradient norm", "loss", gt=0)
 
 
 class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
-    global_batch: int = key(1, "images per step, over all ranks", "loss", "clock", ge=1)
+    global_batch: int = key(1, "images per step over all ranks", "loss", "clock", ge=1)
     micro_batch: int | None = key(
         None,
-        "images per rank and backward; null: the whole share of a rank",
+        "images per rank and backward pass; null: the whole share of a rank",
         "clock",
         free=True,
         ge=1,
     )
     precision: Literal["bf16", "fp32"] = key(
-        "bf16", "of the base and of the arithmetic; the LoRA is fp32", "loss", "clock"
+        "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss", "clock"
     )
     gradient_checkpointing: bool = key(
-        True, "compute blocks again in the backward pass, to save memory", "clock"
+        True, "recompute blocks in the backward pass, to save memory", "clock"
     )
     timesteps: Literal["sigmoid", "linear", "shift"] = key(
         "sigmoid",
-        "times t in 0..1: the sigmoid of a normal draw; evenly; or evenly and shifted towards "
-        "noise by the size of the image, as samples are",
+        "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "
+        "towards noise by image size, as in sampling (shift)",
         "loss",
     )
     ema_decay: float | None = key(
-        0.99, "decay of the averaged LoRA, per step; null: none is kept", "loss", ge=0, lt=1
+        0.99, "EMA decay of the LoRA, per step; null: no EMA", "loss", ge=0, lt=1
     )
     hang_s: float | None = key(
         300.0,
-        "seconds without a move (and five median steps) after which a rank counts as hung, and "
-        "the attempt ends; null: never",
+        "seconds without progress (and at least five median steps) after which the attempt ends "
+        "as hung; null: never",
         free=True,
         unit="s",
         gt=0,
@@ -130,79 +135,88 @@ class LoraTraining(KeyGroup):
 
 
 class LoraCheckpoint(KeyGroup):
-    """How often the LoRA and all that a resume needs are saved, and how many saves stay."""
+    """How often the LoRA and the state for a resume are saved, and how many are kept."""
 
     every: int = key(
-        250, "steps between saves; the last step is saved too", free=True, unit="steps", ge=1
+        250,
+        "steps between checkpoints; the last step is always saved",
+        free=True,
+        unit="steps",
+        ge=1,
     )
-    keep: int = key(4, "newest saves that are kept", free=True, ge=1)
+    keep: int = key(4, "number of newest checkpoints to keep", free=True, ge=1)
 
 
-class Strata(KeyGroup):
-    """The loss of the averaged LoRA on the training images, at fixed times with fixed noise."""
+class LoraValidation(KeyGroup):
+    """The loss of the averaged LoRA on the training images, at fixed t with fixed noise."""
 
     every: int | None = key(
         None,
-        "steps between evaluations; null: none but before the first step and after the last",
+        "steps between evaluations; null: only before the first step and after the last",
         free=True,
         unit="steps",
         ge=1,
     )
-    strata: int = key(4, "times that each image is judged at, spread evenly", "loss", ge=1)
-    noises: int = key(2, "noises that each image is judged with at each time", "loss", ge=1)
+    strata: int = key(4, "values of t per image, evenly spaced", "loss", ge=1)
+    noises: int = key(2, "noise draws per image and t", "loss", ge=1)
 
 
-class Pictures(KeyGroup):
-    """The samples drawn before the first step, on the way, and after the last."""
+class PromptSamples(KeyGroup):
+    """The samples before the first step, during training, and after the last step."""
 
     every: int | None = key(
         250,
-        "steps between samples; null: none but before the first step and after the last",
+        "steps between samples; null: only before the first step and after the last",
         free=True,
         unit="steps",
         ge=1,
     )
-    prompts: list[str] = key([], "what is drawn, an image each", free=True)
+    prompts: list[str] = key([], "prompts, with one image each", free=True)
     prompts_file: str | None = key(
-        None, "file of prompts, one a line, in place of prompts", free=True, path="file"
+        None, "file with one prompt per line, instead of prompts", free=True, path="file"
     )
     width: int = key(1024, "width of an image", free=True, unit="px", ge=_TOKEN_PX)
     height: int = key(1024, "height of an image", free=True, unit="px", ge=_TOKEN_PX)
-    steps: int = key(4, "steps of the sampler; 4 do for schnell, dev takes 20", free=True, ge=1)
-    guidance: float = key(1.0, "distilled guidance, which dev alone has", free=True, ge=0)
-    seed: int = key(42, "prompt i is drawn from the noise of seed + i", free=True, ge=0, lt=2**31)
+    steps: int = key(4, "sampler steps; 4 suffice for schnell, dev needs 20", free=True, ge=1)
+    guidance: float = key(1.0, "distilled guidance; dev only", free=True, ge=0)
+    seed: int = key(42, "seed of the noise; prompt i uses seed + i", free=True, ge=0, lt=2**31)
 
     @model_validator(mode="after")
-    def _something_is_drawn(self) -> "Pictures":
-        check_pictures(self.prompts, self.prompts_file, self.width, self.height, group="sample.")
+    def _something_is_drawn(self) -> "PromptSamples":
+        check_prompts(self.prompts, self.prompts_file, self.width, self.height, group="sample.")
         return self
 
 
 class Finetune(Run):
-    """A LoRA of Flux, learned from a few captioned images."""
+    """Train a LoRA of Flux on a few captioned images."""
 
-    kind: Literal["finetune"] = key("finetune", "what is run")
-    seed: int = key(0, "seed of the LoRA, order, noise and times", "loss", ge=0, lt=2**31)
+    kind: Literal["finetune"] = key("finetune", "kind of run")
+    seed: int = key(
+        0, "seed of the LoRA, order of images, noise and timesteps", "loss", ge=0, lt=2**31
+    )
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",
-        "who trains; auto: ai-toolkit where AI_TOOLKIT names it and for one GPU, else embedded",
+        "engine that trains; auto: ai-toolkit if AI_TOOLKIT is set and for one GPU, else embedded",
         "loss",
         "clock",
     )
     flux: Flux = Field(default_factory=Flux)
-    data: Captioned = Field(default_factory=Captioned)
+    data: CaptionedImages = Field(default_factory=CaptionedImages)
     lora: Lora = Field(default_factory=Lora)
     optimizer: LoraOptimizer = Field(default_factory=LoraOptimizer)
     train: LoraTraining = Field(default_factory=LoraTraining)
     checkpoint: LoraCheckpoint = Field(default_factory=LoraCheckpoint)
-    validation: Strata = Field(default_factory=Strata)
-    sample: Pictures = Field(default_factory=Pictures)
+    validation: LoraValidation = Field(default_factory=LoraValidation)
+    sample: PromptSamples = Field(default_factory=PromptSamples)
     aitoolkit: dict[str, Any] = key(
-        {}, "keys that only ai-toolkit has, by the groups of its own config", "loss", "clock"
+        {},
+        "keys of ai-toolkit without an equivalent here, by the groups of its own config",
+        "loss",
+        "clock",
     )
 
     def last_step(self) -> int:
-        """The step at which it is done."""
+        """Return the step at which the run is done."""
         return self.train.steps
 
     @model_validator(mode="after")
@@ -230,10 +244,10 @@ class Finetune(Run):
         return None
 
 
-def check_pictures(
+def check_prompts(
     prompts: list[str], prompts_file: str | None, width: int, height: int, *, group: str = ""
 ) -> None:
-    """Raise `ValueError` where nothing can be drawn: no prompt, or a size of no whole tokens."""
+    """Raise `ValueError` if there is no prompt, or a size is not a whole number of tokens."""
     if not prompts and prompts_file is None:
         raise ValueError(f"{group}prompts is empty: list a prompt, or name {group}prompts_file")
     if prompts and prompts_file is not None:

@@ -9,66 +9,68 @@ from configs.schema.run import Run
 
 
 class GradientNoise(KeyGroup):
-    """What training measures of its own gradients' noise, and records (docs/gradient-noise.md)."""
+    """The gradient noise measured during training (docs/gradient-noise.md)."""
 
     enabled: bool = key(
         False, "record |G|^2 and tr Sigma from the microbatches of every step", "clock", free=True
     )
     bins: int | None = key(
         10,
-        "equal bins of t that the adaLN layers' noise is told apart by; null: none",
+        "equal bins of t for the noise of the adaLN layers; null: no bins",
         "clock",
         free=True,
         ge=2,
     )
     whole_every: int | None = key(
         None,
-        "steps between measurements of the whole model's noise bin by bin, by extra microbatches "
-        "of one bin each; null: none",
+        "steps between measurements of the noise of the whole model by bin, each with extra "
+        "microbatches of one bin; null: never",
         "clock",
         free=True,
         unit="steps",
         ge=1,
     )
     whole_repeats: int = key(
-        2, "samples of every bin in such a measurement", "clock", free=True, ge=1
+        2, "samples per bin in each of these measurements", "clock", free=True, ge=1
     )
 
 
 class NoiseRun(Run):
-    """The gradient noise scale of saved checkpoints, bin by bin, under torchrun."""
+    """The gradient noise scale of saved checkpoints, by bins of t, under torchrun."""
 
-    kind: Literal["gns"] = key("gns", "what is run")
+    kind: Literal["gns"] = key("gns", "kind of run")
     seed: int = key(0, "seed of images, noise and timesteps", "loss", ge=0, lt=2**63)
     run: str | None = key(
         None,
-        "folder of a pretraining run, whose saves are measured",
+        "folder of the pretraining run whose checkpoints are measured",
         "loss",
         path="pretraining run",
     )
     config: str | None = key(
         None,
-        "in place of a run: a pretraining config whose model.init_from names published weights",
+        "instead of a run: a pretraining config whose model.init_from names published weights",
         "loss",
         path="file",
     )
-    steps: list[int] | None = key(None, "saved steps of the run; null: all there are", "loss")
-    weights: Literal["ema", "model"] = key("model", "raw weights, or averaged ones", "loss")
+    steps: list[int] | None = key(None, "saved steps of the run; null: all", "loss")
+    weights: Literal["ema", "model"] = key(
+        "model", "raw weights (model) or averaged ones (ema)", "loss"
+    )
     bins: int | None = key(
-        10, "equal bins of t that are measured beside all of t; null: none", "loss", ge=2
+        10, "equal bins of t, measured in addition to all of t; null: no bins", "loss", ge=2
     )
     batch: int = key(16, "b, images per microbatch", "loss", "clock", unit="images", ge=1)
     count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss", "clock", ge=2)
-    samples: int = key(20, "samples of every bin of every checkpoint", "loss", "clock", ge=1)
-    share: float = key(1.0, "share of the training images that are drawn from", "loss", gt=0, le=1)
+    samples: int = key(20, "samples per bin and checkpoint", "loss", "clock", ge=1)
+    share: float = key(1.0, "share of the training images to draw from", "loss", gt=0, le=1)
     precision: Literal["fp32", "bf16"] = key(
-        "fp32", "of forward and backward, by autocast", "loss", "clock"
+        "fp32", "precision of forward and backward, by autocast", "loss", "clock"
     )
     sampler: Literal["uniform", "stratified", "variance"] = key(
-        "uniform", "objective.sampler of samples over all t", "loss"
+        "uniform", "objective.sampler for samples over all t", "loss"
     )
-    strata: int = key(16, "objective.strata with it", "loss", ge=2)
-    bin_shares: list[float] | None = key(None, "objective.bin_shares with it", "loss")
+    strata: int = key(16, "objective.strata for that sampler", "loss", ge=2)
+    bin_shares: list[float] | None = key(None, "objective.bin_shares for that sampler", "loss")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "NoiseRun":
@@ -78,11 +80,11 @@ class NoiseRun(Run):
                 "pretraining config with model.init_from"
             )
         if self.config is not None and self.steps is not None:
-            raise ValueError("steps are saved steps of run; with config remove them")
+            raise ValueError("steps selects checkpoints of run; remove it if config is given")
         if self.sampler == "stratified" and self.batch % self.strata:
             raise ValueError(
                 f"strata {self.strata} does not divide batch {self.batch}: microbatches would "
-                "depend on one another"
+                "not be independent"
             )
         if (self.sampler == "variance") != (self.bin_shares is not None):
             raise ValueError("sampler variance and bin_shares go together: set both or none")

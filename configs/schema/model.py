@@ -1,4 +1,4 @@
-"""The network that is trained, and the weights that it begins with."""
+"""The network to train, and its initial weights."""
 
 from typing import Literal
 
@@ -8,15 +8,19 @@ from configs.schema.key import KeyGroup, key
 
 
 class Unet(KeyGroup):
-    """A convolutional U-Net (Ho et al. 2020), as diffusers builds it; `model.family: unet`."""
+    """A convolutional U-Net (Ho et al. 2020) as built by diffusers, for `model.family: unet`."""
 
     width: int = key(64, "channels at full resolution", "loss", "clock", ge=8, multiple_of=8)
     mults: list[int] = key(
-        [1, 2, 4], "channels of each resolution, in units of width", "loss", "clock", min_length=1
+        [1, 2, 4],
+        "channels of each resolution, as multiples of width",
+        "loss",
+        "clock",
+        min_length=1,
     )
     layers: int = key(2, "residual blocks per resolution", "loss", "clock", ge=1)
     attention: list[bool] = key(
-        [False, False, True], "which resolutions have self-attention", "loss", "clock"
+        [False, False, True], "for each resolution, whether it has self-attention", "loss", "clock"
     )
 
     @model_validator(mode="after")
@@ -27,7 +31,7 @@ class Unet(KeyGroup):
                 f"{len(self.mults)}: give one for each resolution"
             )
         if any(mult < 1 for mult in self.mults):
-            raise ValueError("model.unet.mults holds whole numbers from 1 up")
+            raise ValueError("model.unet.mults must hold integers of at least 1")
         return self
 
 
@@ -35,7 +39,7 @@ class Model(KeyGroup):
     """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
 
     family: Literal["dit", "unet"] = key(
-        "dit", "dit: the keys beside this one; unet: those of model.unet", "loss", "clock"
+        "dit", "dit: configured by the keys of model; unet: by those of model.unet", "loss", "clock"
     )
     width: int = key(384, "hidden size", "loss", "clock", ge=8)
     depth: int = key(12, "number of blocks", "loss", "clock", ge=1)
@@ -43,33 +47,36 @@ class Model(KeyGroup):
     patch: int = key(2, "side of a patch", "loss", "clock", unit="px", ge=1)
     mlp_ratio: float = key(4.0, "MLP width over hidden size", "loss", "clock", gt=0)
     mlp: Literal["gelu", "swiglu"] = key(
-        "gelu", "MLP: tanh GELU, or SwiGLU (three matrices)", "loss", "clock"
+        "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss", "clock"
     )
     conditioning: Literal["adaln", "in_context"] = key(
         "adaln",
-        "time and label: modulate every block (adaLN-zero), or join the sequence as two tokens",
+        "how time and label enter: adaLN-zero in every block, or two tokens in the sequence",
         "loss",
         "clock",
     )
     positions: Literal["rope", "sincos"] = key(
-        "rope", "rotary in every attention, or sinusoids added to the patches", "loss", "clock"
+        "rope",
+        "rope: rotary, in every attention; sincos: sinusoids added to the patches",
+        "loss",
+        "clock",
     )
-    qk_norm: bool = key(True, "RMS norm on queries and keys", "loss", "clock")
+    qk_norm: bool = key(True, "RMS norm of queries and keys", "loss", "clock")
     frequencies: Literal["dit", "diffusers"] = key(
         "dit",
-        "of the time embedding: DiT divides exponents by 128, diffusers' DiT by 127",
+        "frequencies of the time embedding: exponents / 128 (dit) or / 127 (diffusers)",
         "loss",
     )
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
-        "weights to begin with: an official DiT .pt, a diffusers folder, a .safetensors of "
-        "`train export`, a run, or a seed checkpoint",
+        "initial weights: an official DiT .pt, a diffusers folder, a .safetensors of "
+        "`train export`, a run, or a seed checkpoint; null: random",
         "loss",
         path="either",
     )
     init_weights: Literal["ema", "model"] = key(
-        "ema", "which of the two in init_from, where it holds both", "loss"
+        "ema", "which weights of init_from to use if it holds both", "loss"
     )
 
     @model_validator(mode="after")
@@ -92,5 +99,5 @@ class Model(KeyGroup):
         return self
 
     def side_divisor(self) -> int:
-        """What the side of an image must be a multiple of."""
+        """Return the number of which the side of an image must be a multiple."""
         return self.patch if self.family == "dit" else 2 ** (len(self.unet.mults) - 1)

@@ -1,4 +1,4 @@
-"""What the network learns to predict, at which times, and how errors are weighted."""
+"""The prediction target of the network, the distribution of t, and the weight of errors."""
 
 from typing import Literal
 
@@ -16,15 +16,18 @@ class Objective(KeyGroup):
         "loss",
     )
     prediction: Literal["eps", "v"] = key(
-        "eps", "of ddpm: the noise, or v (Salimans & Ho 2022)", "loss"
+        "eps", "target of ddpm: the noise, or v (Salimans & Ho 2022)", "loss"
     )
-    schedule: Literal["linear", "cosine"] = key("linear", "of ddpm: the noise schedule", "loss")
+    schedule: Literal["linear", "cosine"] = key("linear", "noise schedule of ddpm", "loss")
     error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
     min_snr: float | None = key(
-        None, "of ddpm: cap of the min-SNR weight (Hang et al. 2023), often 5", "loss", gt=0
+        None,
+        "cap of the min-SNR weight of ddpm (Hang et al. 2023), often 5; null: no weight",
+        "loss",
+        gt=0,
     )
     timesteps: Literal["uniform", "logit_normal", "mode"] = key(
-        "logit_normal", "density that t is drawn from (Esser et al. 2024)", "loss"
+        "logit_normal", "distribution of t (Esser et al. 2024)", "loss"
     )
     logit_mean: float = key(0.0, "m of t = sigmoid(m + s n)", "loss")
     logit_std: float = key(1.0, "s of t = sigmoid(m + s n)", "loss", gt=0)
@@ -33,26 +36,35 @@ class Objective(KeyGroup):
     )
     shift_tokens: int | None = key(
         None,
-        "shift t towards noise as for a model trained at so many tokens: a = sqrt(tokens / this)",
+        "shift t towards noise relative to a model with this many tokens, by sqrt(tokens / this)",
         "loss",
         unit="tokens",
         ge=1,
     )
     sampler: Literal["uniform", "stratified", "variance"] = key(
         "uniform",
-        "how t is drawn from its density: each alone; one from each of `strata` equally likely "
-        "parts; or by `bin_shares`, with weights that undo it",
+        "how t is drawn: independently; one from each of `strata` equally likely parts; or "
+        "by `bin_shares`, with weights that keep the loss unbiased",
         "loss",
     )
-    strata: int = key(16, "of stratified: images in a row that share out the density", "loss", ge=2)
+    strata: int = key(
+        16,
+        "parts of the distribution for stratified: consecutive images take one each",
+        "loss",
+        ge=2,
+    )
     bin_shares: list[float] | None = key(
         None,
-        "of variance: how often t is drawn from each of so many equal bins, in any unit; "
-        "`python -m analysis gns` says which shares save most",
+        "frequency of each of several equal bins of t for variance, in any unit; "
+        "`python -m analysis gns` prints the shares that save most",
         "loss",
     )
     label_dropout: float = key(
-        0.1, "share of labels replaced by the null label, for guidance", "loss", ge=0, lt=1
+        0.1,
+        "share of labels replaced by the null label, for classifier-free guidance",
+        "loss",
+        ge=0,
+        lt=1,
     )
 
     @model_validator(mode="after")

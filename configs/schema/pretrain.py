@@ -25,8 +25,10 @@ from configs.schema.training import (
 class Pretrain(Run):
     """Pretraining of a diffusion model under torchrun."""
 
-    kind: Literal["pretrain"] = key("pretrain", "what is run")
-    seed: int = key(0, "seed of weights, order, noise and timesteps", "loss", ge=0, lt=2**63)
+    kind: Literal["pretrain"] = key("pretrain", "kind of run")
+    seed: int = key(
+        0, "seed of weights, order of images, noise and timesteps", "loss", ge=0, lt=2**63
+    )
     model: Model = Field(default_factory=Model)
     data: Data = Field(default_factory=Data)
     objective: Objective = Field(default_factory=Objective)
@@ -43,7 +45,7 @@ class Pretrain(Run):
     gns: GradientNoise = Field(default_factory=GradientNoise)
 
     def last_step(self) -> int:
-        """The step at which it is done."""
+        """Return the step at which the run is done."""
         return self.train.steps
 
     @model_validator(mode="after")
@@ -100,7 +102,7 @@ class Pretrain(Run):
         if self.objective.sampler == "stratified" and self.train.global_batch % strata:
             return (
                 f"objective.strata {strata} does not divide train.global_batch "
-                f"{self.train.global_batch}: each step is made of whole groups of strata"
+                f"{self.train.global_batch}: each step consists of whole groups of strata"
             )
         return None
 
@@ -109,13 +111,13 @@ class Pretrain(Run):
             return None
         if self.layout.tensor > 1:
             return (
-                "gns.enabled reads gradients before ranks sum them, of which tensor parallelism "
-                "has parts on several ranks: set layout.tensor to 1, or gns.enabled to false"
+                "gns.enabled reads gradients before ranks sum them, but tensor parallelism splits "
+                "them over ranks: set layout.tensor to 1, or gns.enabled to false"
             )
         if self.gns.bins is None:
             if self.gns.whole_every is not None:
                 return "gns.whole_every measures bin by bin: set gns.bins, such as 10"
             return None
         if self.model.family != "dit" or self.model.conditioning != "adaln":
-            return "gns.bins reads the adaLN layers, which this model has not: set gns.bins to null"
+            return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
         return None

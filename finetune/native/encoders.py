@@ -15,7 +15,7 @@ from torch import Tensor
 
 from configs.checks.captions import open_image
 from configs.schema import Finetune
-from configs.schema.finetune import Captioned
+from configs.schema.finetune import CaptionedImages
 from finetune.native.base_model import DTYPES
 from finetune.native.cache import Cache, CacheInputs, CaptionedImage, PromptText, latent_name
 from train.engine.attempt import Attempt
@@ -132,7 +132,7 @@ def _encode_all(
 
 
 def _latents(
-    texts: Sequence[PromptText], model: Path, data: Captioned, device: torch.device
+    texts: Sequence[PromptText], model: Path, data: CaptionedImages, device: torch.device
 ) -> dict[PromptText, dict[str, Tensor]]:
     images = [text for text in texts if isinstance(text, CaptionedImage)]
     if not images:
