@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.attempts import attempts
+from analysis.read.attempts import SAME_MOMENT_S, attempts
 from analysis.read.columns import LARGEST_STEP, Column, Rows
 from analysis.read.exit_causes import ExitCause, root_cause
 from analysis.read.run_log import Ints, RunLog
@@ -46,24 +46,41 @@ def through_epochs(rows: Rows) -> Rows:
     """Return the rows of a bar that is drawn anew in every epoch, with steps and clock that go on.
 
     A bar that restarts after its end, or under the name of a later epoch, is the next epoch's; one
-    that restarts before its end is another attempt's.
+    that restarts before its end is another attempt's, and its clock goes on so that it is not
+    taken for a bar drawn twice.
     """
     step, total = rows["step"], rows["group"]
     epoch, bar_s = rows["epoch"], rows["bar_s"]
-    restarts = np.flatnonzero(np.diff(step) < 0) + 1
-    before = np.zeros(len(rows))
-    passed = np.zeros(len(rows))
-    for row in restarts.tolist():
-        if step[row] > total[row] / 2:
+    before, passed = np.zeros(len(rows)), np.zeros(len(rows))
+    for row in (np.flatnonzero(np.diff(step) < 0) + 1).tolist():
+        if step[row] > total[row] / 2 or bar_s[row] > bar_s[row - 1]:
             continue
+        passed[row:] += max(bar_s[row - 1], 2 * SAME_MOMENT_S)
         if np.isnan(epoch[row]) or np.isnan(epoch[row - 1]):
             is_next = step[row - 1] == total[row - 1]
         else:
             is_next = epoch[row] > epoch[row - 1]
         if is_next:
             before[row:] += total[row]
-            passed[row:] += bar_s[row - 1]
-    return rows.replace(step=step + before, bar_s=bar_s + passed) if before.any() else rows
+    return rows.replace(step=step + before, bar_s=bar_s + passed) if passed.any() else rows
+
+
+def merged_repeats(rows: Rows) -> tuple[Rows, int]:
+    """Return adjacent rows of one step as one, and how many repeated a loss.
+
+    The first value of each column counts: a validation may stand in a line of its own.
+    """
+    is_new = np.concatenate([[True], np.diff(rows["step"]) != 0])
+    if is_new.all():
+        return rows, 0
+    number = np.cumsum(is_new) - 1
+    columns = {}
+    for name in rows.columns:
+        told = np.flatnonzero(~np.isnan(rows[name]))[::-1]
+        columns[name] = np.full(number[-1] + 1, np.nan)
+        columns[name][number[told]] = rows[name][told]
+    merged = Rows(columns)
+    return merged, int((~np.isnan(rows["loss"])).sum() - (~np.isnan(merged["loss"])).sum())
 
 
 def merged_records(rows: Rows) -> Rows:
@@ -105,6 +122,7 @@ def _clock(rows: Rows) -> Floats:
 
 
 def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str) -> RunLog:
+    rows, repeated = merged_repeats(rows)
     step = rows["step"].astype(np.int64)
     found = attempts(step, _clock(rows))
     kept = np.flatnonzero(found.of)
@@ -114,8 +132,8 @@ def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind
         first = int(rows["line"][found.begun[0]])
         times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
         remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
-    if found.twice:
-        remarks.append(f"{found.twice} rows printed twice")
+    if found.twice + repeated:
+        remarks.append(f"{found.twice + repeated} rows printed twice")
     log = make_log(rows.take(kept), found.of[kept], path=path, name=name, kind=kind)
     return replace(
         log,

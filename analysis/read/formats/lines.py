@@ -148,6 +148,7 @@ KEY_VALUE = Format(
         rb"(?P<step>\d{1,15})\b(?:/(?P<of>\d{1,15}))?)?)(?P<pairs>[^\n]{1,4000})"
     ),
     pair=_LOOSE_PAIR,
+    head_chars=60,
 )
 STEP_LOSS = Format(
     name="step loss",

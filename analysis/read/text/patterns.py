@@ -44,9 +44,9 @@ class Format:
     Every line that `pattern` matches holds one of `tokens`. A pattern sees lines without terminal
     codes, and the redrawn parts of a line as lines of their own; it must not match across lines.
     `rename` maps the names of pairs to columns where `ALIASES` would be wrong. If `has_head`, a
-    rank and a time stamp may stand before a match; `head` finds more there. If `is_redrawn`, the
-    last drawing of a step counts. With `epochs_from`, the number of the first epoch, `step` is one
-    of `of` in an `epoch`.
+    rank and a time stamp may stand before a match, or in its first `head_chars`; `head` finds more
+    there. If `is_redrawn`, the last drawing of a step counts. With `epochs_from`, the number of the
+    first epoch, `step` is one of `of` in an `epoch`.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Format:
     pair: re.Pattern[bytes] = PAIR
     rename: Mapping[str, str] = field(default_factory=dict)
     has_head: bool = True
+    head_chars: int = 0
     is_redrawn: bool = False
     head: re.Pattern[bytes] | None = None
     epochs_from: int | None = None

@@ -93,10 +93,13 @@ def _heads(known: Format, text: bytes, starts: Ints) -> dict[str, Floats]:
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == 10)
     begins = np.concatenate([[0], ends + 1])[np.searchsorted(ends, starts)]
     begins = np.maximum(begins, starts - LONGEST_HEAD)
+    starts = starts + known.head_chars
     if not (known.has_head or known.head) or (begins == starts).all():
         return {}
     bounds = zip(begins.tolist(), starts.tolist(), strict=True)
     heads = [text[begin:start] for begin, start in bounds]
+    if known.head_chars:
+        heads = [head.partition(b"\n")[0] for head in heads]
     joined = b"\n".join(heads)
     found: dict[str, list[re.Match[bytes] | None]] = {}
     if known.head is not None:
