@@ -57,7 +57,7 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
     "mmengine": (
         lambda s, t, x, r: (
             f"{stamp(t, '%Y/%m/%d %H:%M:%S')} - mmengine - INFO - Epoch(train)   "
-            f"[{epoch_and_batch(s)[0] + 1}][{epoch_and_batch(s)[1]:3}/{PER_EPOCH}]  lr: 1.4744e-03  "
+            f"[{epoch_and_batch(s)[0] + 1}][{epoch_and_batch(s)[1]:3}/{PER_EPOCH}]  lr: 1e-03  "
             f"eta: 2 days, 1:00:00  time: {1 / r:.4f}  data_time: 0.1  memory: 44  loss: {x:.4f}"
         ),
         "wall",
@@ -65,7 +65,7 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
     "mmengine by iterations": (
         lambda s, t, x, r: (
             f"{stamp(t, '%m/%d %H:%M:%S')} - mmengine - INFO - Iter(train) "
-            f"[{s:6}/160000]  base_lr: 1e-03 lr: 1e-3  eta: 1:00:00  time: {1 / r:.4f}  loss: {x:.4f}"
+            f"[{s:6}/160000]  lr: 1e-3  eta: 1:00:00  time: {1 / r:.4f}  loss: {x:.4f}"
         ),
         "wall",
     ),
@@ -81,12 +81,12 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
         lambda s, t, x, r: (
             f"Train: {epoch_and_batch(s)[0]} "
             f"[{epoch_and_batch(s)[1]:4d}/{PER_EPOCH} ( 40%)]  Loss: {x:.4f} (6.95)  "
-            f"Time: {1 / r:.3f}s, {256 * r:>7.2f}/s  (0.1s,  55.1/s)  LR: 1.000e-05  Data: 0.1 (0.1)"
+            f"Time: {1 / r:.3f}s, {256 * r:>7.2f}/s  (0.1s,  55.1/s)  LR: 1.0e-05  Data: 0.1"
         ),
         "printed",
     ),
     "key: value": (
-        lambda s, t, x, r: f"{stamp(t, '%Y-%m-%d %H:%M:%S')} | step: {s} | loss: {x:.4f} | acc=0.3",
+        lambda s, t, x, r: f"{stamp(t, '%Y-%m-%d %H:%M:%S')} | step: {s} | loss: {x:.4f} | a=0.3",
         "wall",
     ),
     "key=value, step last": (
