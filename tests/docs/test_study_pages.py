@@ -47,5 +47,7 @@ def test_every_number_of_a_headline_is_one_of_a_table_rounded(page: Path) -> Non
         assert any(round(each, decimals) == value for each in printed), number
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    assert all(f"({page})" in Path("README.md").read_text() for page in PAGES)
+def test_the_guide_leads_to_every_page() -> None:
+    guide = Path("docs/studies-guide.md")
+    assert f"({guide})" in Path("README.md").read_text()
+    assert all(f"(studies/{page.name})" in guide.read_text() for page in PAGES)
