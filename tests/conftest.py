@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""Fixtures for tests of several folders."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ import pytest
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """One thread: those that wait by spinning would keep the tests beside this one waiting."""
-    # Imported where wanted: not every test needs torch.
+    """Run on one thread: threads that wait by spinning would slow the tests beside this one."""
+    # Imported here, since not every test needs torch.
     import torch
 
     before = torch.get_num_threads()

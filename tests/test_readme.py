@@ -1,4 +1,4 @@
-"""What README and docs say is there is there, and what they tell to type is understood."""
+"""Files that README and docs name exist, and their commands have the options they use."""
 
 import re
 import subprocess
@@ -17,7 +17,9 @@ README = Path("README.md").read_text(encoding="utf-8")
 PAGES = {
     path: path.read_text() for path in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
 }
-# Those that tests/docs/test_executed.py does not carry out as they stand.
+FOLDERS = ("configs", "launch", "train", "finetune", "analysis", "jobs", "env", "docs", "tests",
+           "benchmarks")  # fmt: skip
+# Commands that tests/docs/test_executed.py does not run as they are.
 COMMANDS = [
     line
     for line in commands()
@@ -43,9 +45,10 @@ def test_every_tracked_folder_at_the_top_is_in_the_table() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_file_that_is_named_exists(page: Path) -> None:
     named = re.findall(
-        r"(?<![\w./])(?:configs|jobs|env|docs|tests|benchmarks)/[\w./-]+", PAGES[page]
+        rf"(?<![\w./])(?:{'|'.join(FOLDERS)})/[\w./-]+",
+        PAGES[page],
     )
-    # Words in capitals stand for something, and what a command of the page will make need not be.
+    # Words in capitals are placeholders, and what a command of the page writes need not exist.
     made = re.findall(r"--out (\S+)", PAGES[page])
     real = [name.rstrip(".") for name in named if not re.search(r"[A-Z]{3}", name)]
     assert [name for name in real if name not in made and not Path(name).exists()] == []
@@ -55,13 +58,13 @@ def test_the_shortened_config_says_what_the_file_says() -> None:
     shown = re.search(r"```yaml\n# (\S+), shortened\n(.*?)```", README, re.DOTALL)
     assert shown is not None
     file = flatten(read_tree(Path(shown[1])))
-    said = flatten(parse_yaml(shown[2], source="README"))
-    assert said.items() <= file.items()
+    shortened = flatten(parse_yaml(shown[2], source="README"))
+    assert shortened.items() <= file.items()
 
 
 @cache
 def help_of(*words: str) -> str:
-    """What a command says of itself."""
+    """Return the help of a command."""
     done = subprocess.run(
         [sys.executable, "-m", *words, "--help"], capture_output=True, text=True, check=False
     )
@@ -71,15 +74,15 @@ def help_of(*words: str) -> str:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_is_understood(line: str) -> None:
-    """Its options are known: with --help behind its words, the parser answers and nothing runs."""
+    """The help of the command names every option that the line uses; nothing runs."""
     words = re.split(r"#| -- ", line)[0].split()[2:]
     module, rest = words[0], words[1:]
     named = bool(rest) and re.fullmatch(r"[a-z|]+", rest[0])
-    told = "".join(
+    known = "".join(
         help_of(module, *action.split()) for action in (rest[0] if named else "").split("|")
     )
     for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words)):
-        assert option in told, option
+        assert option in known, option
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"[`\n]make ([a-z-]+)", README))))

@@ -1,4 +1,4 @@
-"""What is done with each command of README and docs: executed here, or by which other test.
+"""How each command of README and docs is tested: executed here, or by a named other test.
 
 Patterns match whole commands. `EXECUTED` takes neither a cluster nor minutes (test_executed.py);
 `MINUTES` is executed one by one in test_minutes.py; the other two name, as `file::function`, the
@@ -29,7 +29,7 @@ MINUTES = (
     r"python -m benchmarks\..+",
     r"tensorboard .+",
 )
-# Needs a cluster: run by these on the one-machine Slurm.
+# Commands that need a cluster, and the test that runs their form on the one-machine Slurm.
 ON_A_CLUSTER = {
     r"sbatch (?:--nodes=2 --gpus-per-node=a40:2|\.\.\.) jobs/pretrain\.sbatch \S+": (
         "tests/slurm/test_pretrain.py::test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end"

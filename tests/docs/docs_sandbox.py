@@ -1,6 +1,6 @@
-"""A folder in which the commands of README and docs find what they speak of, planted or made.
+"""A folder that holds every run, study and file that the commands of README and docs name.
 
-Of the tree it has configs, jobs and env by links, and a copy of docs, which commands write to.
+It has links to configs, jobs and env of the tree, and a copy of docs, which commands write to.
 """
 
 import json
@@ -35,20 +35,20 @@ MATRIX = """<testsuite><testcase name="test_a_lost_node_costs_at_most_one_save_i
 
 
 def build(folder: Path, commands: Iterable[str]) -> Path:
-    """Make the world in which these commands can be typed."""
+    """Make a folder in which these commands can be typed."""
     for name in ("configs", "jobs", "env"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", folder / "docs")
-    spoken = "\n".join(commands)
+    typed = "\n".join(commands)
     logs = folder / "logs"
     for name in ("A", "B", "RUN", "digits-1120-093000-1a2b"):
         plant_run(logs / name, seed=len(name))
-    for name in set(re.findall(r"logs/([\w.-]+-(?:ID|1120-093000-1a2b))\b", spoken)):
+    for name in set(re.findall(r"logs/([\w.-]+-(?:ID|1120-093000-1a2b))\b", typed)):
         if not (logs / name).exists():
             shutil.copytree(template(folder, name), logs / name)
     plant_branches(logs / "STUDY")
     plant_noise(logs / "STUDY" / "cells" / "uniform_s0", steps=60)
-    for name in set(re.findall(r"[\w./-]+\.tar\.xz", spoken)):
+    for name in set(re.findall(r"[\w./-]+\.tar\.xz", typed)):
         if not (file := folder / name).exists():
             pack(study := template(folder, file.name), list(find_runs(study)), file)
     plant_tunings(logs)
@@ -58,7 +58,7 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
 
 
 def plant_run(folder: Path, *, seed: int) -> Path:
-    """A run of which everything can be asked: noise, validation, a profile."""
+    """A run with everything a command can read: noise, validation, a profile."""
     plant_noise(folder, steps=60, seed=seed)
     evaluate(folder)
     (folder / "profile" / "attempt-001").mkdir(parents=True)
@@ -69,7 +69,7 @@ def plant_run(folder: Path, *, seed: int) -> Path:
 
 
 def evaluate(folder: Path) -> None:
-    """Let every fifth record of a run be followed by one of its validation loss."""
+    """Add a validation loss after every fifth record of a run."""
     file = RunFolder(folder).metrics_file
     lines: list[dict[str, Any]] = []
     for line in map(json.loads, file.read_text().splitlines()):
@@ -81,7 +81,7 @@ def evaluate(folder: Path) -> None:
 
 
 def template(folder: Path, name: str) -> Path:
-    """A study of the kind that its name promises; of one kind all are alike."""
+    """A study of the kind that its name says; all of one kind are equal."""
     start = next((start for start in KINDS if name.startswith(start)), "")
     if not (study := folder / "templates" / (start or "grid")).exists():
         KINDS.get(start, plant_grid)(study)
@@ -95,9 +95,9 @@ def plant_grid(folder: Path) -> Path:
         for cell, compiled in (("A", False), ("B", True), ("CELL", False)):
             rate, batch = 6.0 if compiled else 4.0, 32 if cell == "CELL" else 64
             name = f"{cell}{second}"
-            asked = (f"train.compile={str(compiled).lower()}",)
+            overrides = (f"train.compile={str(compiled).lower()}",)
             truth = SyntheticRun(
-                intervals=40, steps_per_s=rate, overrides=asked, seed=repeat, global_batch=batch
+                intervals=40, steps_per_s=rate, overrides=overrides, seed=repeat, global_batch=batch
             )
             evaluate(generate_run(StudyFolder(folder).cell(name), truth))
             cells[name] = {"train.compile": compiled, "train.global_batch": batch}
@@ -147,7 +147,7 @@ def plant_drawings(folder: Path) -> Path:
 
 
 def as_study(folder: Path, cells: dict[str, dict[str, Any]]) -> Path:
-    """Write down what a study's folder says of its cells."""
+    """Write the study file and the rows of a study's cells."""
     axes = {key: list({str(one[key]): one[key] for one in cells.values()}.values())
             for key in next(iter(cells.values()))}  # fmt: skip
     StudyFolder(folder).study_file.write_text(dump_yaml({"kind": "study", "axes": axes}))
@@ -166,7 +166,7 @@ def plant_tunings(logs: Path) -> None:
 
 
 def plant_files(folder: Path) -> None:
-    """What is no run: a table, logs of torchtitan, a script, captioned images, tests' results."""
+    """Files other than runs: a table, torchtitan logs, a script, captioned images, test results."""
     rows = "".join(f"{batch},{6000 * (1 + batch / 100):.0f}\n" for batch in (64, 128, 256, 512))
     (folder / "table.csv").write_text(f"global_batch,samples\n{rows}")
     for name, seed in (("eager", 0), ("compiled", 1)):

@@ -1,4 +1,4 @@
-"""The commands that README and docs tell to type, line by line."""
+"""The commands of README and docs, line by line."""
 
 import re
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ class Block:
         return not self.lines[0].startswith(OTHER_BLOCKS)
 
     def commands(self) -> list[str]:
-        """Its commands without remarks; where lines begin with `$ `, the others are outputs."""
+        """Its commands without remarks. If lines begin with `$ `, the others are outputs."""
         prompted = [line[2:] for line in self.lines if line.startswith("$ ")]
         typed = (re.split(r"(?:^|\s+)#\s", line)[0].strip() for line in prompted or self.lines)
         return [line for line in typed if line]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page in which commands can stand; a line that ends with a \\ goes on."""
+    """The blocks of a page that can hold commands; a line that ends with a \\ continues."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
     found = [inside for language, inside in fences if language in ("", "console")]
@@ -44,12 +44,12 @@ def blocks(page: Path) -> Iterator[Block]:
     found += re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))*)+", rest, re.M)
     for inside in found:
         lines = (re.sub(r"^ {4}", "", line).rstrip() for line in inside.splitlines())
-        if told := tuple(line for line in lines if line):
-            yield Block(page=page, lines=told)
+        if kept := tuple(line for line in lines if line):
+            yield Block(page=page, lines=kept)
 
 
 def commands() -> dict[str, list[Path]]:
-    """Every command, and the pages that it stands in."""
+    """Every command, and the pages that it occurs on."""
     found: dict[str, list[Path]] = {}
     for page in PAGES:
         for block in filter(lambda block: block.is_of_commands, blocks(page)):

@@ -1,4 +1,4 @@
-"""Commands of README and docs that need neither a cluster nor minutes do what the pages say."""
+"""Commands of README and docs that need no cluster and no minutes work as written."""
 
 import glob
 import os
@@ -23,7 +23,7 @@ from tests.real_runs import clean_environment
 from train.__main__ import main as train
 
 LAYOUTS, STUDY = "configs/studies/layouts.yaml", "configs/studies/digits-noise.yaml"
-# Forms that leave something open, as somebody would type them.
+# Commands with placeholders, and concrete forms of them.
 CONCRETE = {
     "git clone URL ditbench && cd ditbench": [f"git clone -q {ROOT} ditbench && cd ditbench"],
     "source env/activate.sh": ["source env/activate.sh && python -m configs schema"],
@@ -65,13 +65,13 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "finetune": finetune,
 }
-# Where the answer is no: what is told of it. Of storage it may be, as there is room or not.
+# Commands whose answer is no, and the line that says why. Storage depends on the free space.
 NO = {
     "python -m launch preflight --script my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
     "python -m launch preflight configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
 }
 NO_ROOM = r"fail  storage"
-# A cluster that takes everything and knows of no job.
+# A Slurm that accepts everything and knows no job.
 SLURM = {
     "sinfo": r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""",
     "sbatch": "[[ $1 == --test-only ]]",
@@ -81,7 +81,7 @@ SLURM = {
     "scontrol": "echo 'MaxArraySize            = 1001'",
 }
 EXECUTED_HERE = [command for command in commands() if matching(command, EXECUTED)]
-# Submitted elsewhere. A Flux or a VAE that is not there is refused, and a synopsis is no command.
+# Submitted by other tests. A missing Flux or VAE is refused, and a synopsis is no command.
 SUBMITTED = [
     command
     for command in commands()
@@ -92,29 +92,29 @@ Typing = Callable[[str], int]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("world"), EXECUTED_HERE)
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("sandbox"), EXECUTED_HERE)
 
 
 @pytest.fixture
-def typing(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typing]:
-    """Carries out a line where the world is, as a shell would; its exit code."""
+def typing(sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typing]:
+    """Run a line in the sandbox as a shell would; return its exit code."""
     for name, script in SLURM.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
         (tmp_path / name).chmod(0o755)
-    logs, path = str(world / "logs"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    logs, path = str(sandbox / "logs"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     environment = clean_environment(LOGS=logs, PATH=path)
     for name in os.environ.keys() - environment.keys():
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(world)
+    monkeypatch.chdir(sandbox)
     before = os.umask(0o077)
-    yield carry_out
+    yield run_line
     os.umask(before)
 
 
-def carry_out(line: str) -> int:
+def run_line(line: str) -> int:
     words = [found for word in shlex.split(line) for found in glob.glob(word) or [word]]
     for module, main in MAINS.items():
         if words[:3] == ["python", "-m", module]:
@@ -131,24 +131,24 @@ def carry_out(line: str) -> int:
 
 @pytest.mark.parametrize("command", EXECUTED_HERE)
 def test_a_command_works_as_it_is_written(
-    command: str, world: Path, typing: Typing, capfd: pytest.CaptureFixture[str]
+    command: str, sandbox: Path, typing: Typing, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # What has been packed is not packed over.
+    # `archive` does not overwrite.
     for packed in re.findall(r"--out (\S+\.tar\.xz)", command):
-        (world / packed).unlink()
+        (sandbox / packed).unlink()
     for line in CONCRETE.get(command, [command]):
-        code, said = typing(line), "".join(capfd.readouterr())
-        noes = re.findall(rf"{NO.get(command, NO_ROOM)}|{NO_ROOM}", said)
-        assert code == (1 if noes else 0), f"{line}: exit {code}\n{said}"
-        assert said.count("\nfail  ") <= len(noes), said
-        assert noes or command not in NO, said
+        code, output = typing(line), "".join(capfd.readouterr())
+        noes = re.findall(rf"{NO.get(command, NO_ROOM)}|{NO_ROOM}", output)
+        assert code == (1 if noes else 0), f"{line}: exit {code}\n{output}"
+        assert output.count("\nfail  ") <= len(noes), output
+        assert noes or command not in NO, output
 
 
 @pytest.mark.parametrize("command", SUBMITTED)
 def test_what_needs_a_cluster_would_be_taken(
     command: str, typing: Typing, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What is executed on the one-machine Slurm in small: with the very config, no job is made."""
+    """The one-machine Slurm runs it in small; here the same config passes a dry run."""
     plain = re.sub(r"^sbatch (?:-\S+ )+jobs/\w+\.sbatch", "python -m launch submit", command)
     code = typing(f"{plain.removesuffix(' --local')} --dry-run")
     assert code == 0, "".join(capfd.readouterr())

@@ -1,7 +1,6 @@
-"""Commands of README and docs that take minutes do what the pages say, one after the other.
+"""Commands of README and docs that take minutes work as written.
 
-They are typed in a copy of the tree, as somebody would who begins with it. Where a page asks for
-more than minutes, numbers are smaller here.
+They are typed in a copy of the tree. Where a page asks for more than minutes, numbers are smaller.
 """
 
 import re
@@ -37,7 +36,7 @@ STUDY = (
     "python -m launch submit configs/studies/digits-timesteps.yaml seed=0,1 train.steps=40"
     " validation.every=4 gns.whole_every=10 gns.whole_repeats=4 checkpoint.every=20 log.every=1"
 )
-# Less of the same, and what stands for something.
+# Smaller numbers, and values for placeholders.
 INSTEAD = {
     r" \[--weights model\]": " --weights model",
     r"step-000000500": "step-000000200",
@@ -49,7 +48,7 @@ INSTEAD = {
     r"50000": "64",
     r"--logdir logs": "--logdir logs --port 0",
 }
-# Runs the tests; that it finds them is enough for one of them.
+# `make test` within a test only collects them.
 MAKE_TEST = {"PYTEST_ADDOPTS": "--collect-only -q"}
 TYPED = [command for command in commands() if matching(command, MINUTES)]
 MADE = [command for command in TYPED if command.startswith("make ")]
@@ -66,18 +65,18 @@ OTHERS = [
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A copy of the tree, in which one types."""
+    """A copy of the tree to type commands in."""
 
     root: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of somebody who has set nothing."""
+        """The environment of somebody who has set nothing."""
         known = clean_environment(OMP_NUM_THREADS="1")
         return {name: value for name, value in known.items() if name not in ("LOGS", "VENV")}
 
     def type(self, line: str, **changes: str) -> str:
-        """What the line says; it has to succeed."""
+        """Return the output of the line, which must succeed."""
         done = subprocess.run(
             ["bash", "-c", line if line.startswith("make ") else f"source env/activate.sh; {line}"],
             cwd=self.root, env=self.environment | changes, capture_output=True, text=True,
@@ -87,7 +86,7 @@ class Tree:
         return done.stdout + done.stderr
 
     def run_of(self, line: str) -> RunFolder:
-        """The run that a line makes, to its end."""
+        """Return the run that a line makes, after its end."""
         before = set(find_runs(self.root / "logs"))
         self.type(line)
         (run,) = set(find_runs(self.root / "logs")) - before
@@ -116,7 +115,7 @@ def run(tree: Tree) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def furnished(tree: Tree, run: RunFolder) -> Tree:
-    """A tree with a run, data, and files that somebody else has made."""
+    """A tree with a run, data, and downloaded files."""
     for name in ("RUN", "A"):
         (tree.root / "logs" / name).symlink_to(run.path)
     data = tree.root / "data"
@@ -148,9 +147,9 @@ def test_a_lora_is_trained_and_drawn_from(tree: Tree) -> None:
         assert (drawn.samples / "all.png").exists()
 
 
-def test_a_study_of_timesteps_is_measured_and_told(tree: Tree) -> None:
-    said = tree.type(f"{STUDY} --local")
-    study = re.search(r"^study: (.+)$", said, re.M)
+def test_a_study_of_timesteps_is_measured_and_reported(tree: Tree) -> None:
+    output = tree.type(f"{STUDY} --local")
+    study = re.search(r"^study: (.+)$", output, re.M)
     assert study is not None
     tree.type(f"python -m launch status {study[1]} --wait")
     (tree.root / "logs" / "STUDY").symlink_to(study[1])
@@ -173,8 +172,8 @@ def served(tree: Tree, run: RunFolder) -> Iterator[str]:
         cwd=tree.root, env=tree.environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stderr is not None
-    told = (re.search(r"http://\S+", line) for line in server.stderr)
-    yield next(found[0] for found in told if found)
+    urls = (re.search(r"http://\S+", line) for line in server.stderr)
+    yield next(found[0] for found in urls if found)
     server.terminate()
     server.wait()
     server.stderr.close()

@@ -1,4 +1,4 @@
-"""No command of README and docs goes unnoticed: each is executed here, or by a test that exists."""
+"""Every command of README and docs is executed here, or by a test that exists."""
 
 import ast
 import re
