@@ -1,48 +1,32 @@
-"""From run folders to tables and verdicts: `python -m analysis COMMAND PATHS`."""
+"""`python -m analysis COMMAND PATHS`: tables, plots and verdicts from run folders and logs."""
 
 import argparse
+import importlib
 import sys
 
-from analysis.commands import (
-    ablation,
-    archive,
-    audit,
-    cbs,
-    cells,
-    cost,
-    finetune,
-    gns,
-    loss,
-    profile,
-    render,
-    report,
-    runs,
-    scaling,
-    speed,
-    time_to_target,
-)
 from analysis.fail_if import failing, parse_condition
 from analysis.table import remark
 from configs.errors import Unreadable
 from configs.terminal import while_read
 
+# The command and its help; analysis/commands/ holds a module for each.
 COMMANDS = {
-    "runs": runs,
-    "speed": speed,
-    "loss": loss,
-    "scaling": scaling,
-    "time-to-target": time_to_target,
-    "audit": audit,
-    "cost": cost,
-    "report": report,
-    "cells": cells,
-    "ablation": ablation,
-    "profile": profile,
-    "finetune": finetune,
-    "archive": archive,
-    "render": render,
-    "gns": gns,
-    "cbs": cbs,
+    "runs": "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran",
+    "speed": "steady rate of each run and its speedup over the first, with 95 % intervals",
+    "loss": "loss of each run against the first: same within a margin, different or undetermined",
+    "scaling": "speedup and efficiency by number of ranks, strong or weak, and Amdahl's fraction",
+    "time-to-target": "time to a target loss or evaluation, by devices and batch, and its factors",
+    "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
+    "ablation": "main effects and interactions of a study's factors, from pairs of cells",
+    "finetune": "fine-tuning runs by device and steps, speedups at equal steps, seconds per image",
+    "gns": "gradient noise scale over training and by bins of t, with intervals",
+    "cbs": "critical batch size, from a csv of global_batch,samples or from runs",
+    "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
+    "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
+    "audit": "claims in a YAML or Markdown file, recomputed; the timeline of ai-toolkit's output",
+    "report": "one self-contained HTML page on the runs, and a CSV beside it",
+    "archive": "pack the records of runs into a small .tar.xz, without names of machines",
+    "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
 EXAMPLES = """examples:
   python -m analysis runs logs
@@ -53,50 +37,55 @@ EXAMPLES = """examples:
 exit codes: 0 good, 1 no, 2 misuse"""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line: one sub-command per question."""
-    plain = argparse.RawDescriptionHelpFormatter
-    top = argparse.ArgumentParser(
-        prog="python -m analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain
-    )
-    questions = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        epilog = f"example:\n  {command.EXAMPLE}"
-        sub = questions.add_parser(
-            name,
-            help=command.DOC.replace("%", "%%"),
-            description=command.DOC,
-            epilog=epilog,
-            formatter_class=plain,
-        )
-        sub.add_argument("paths", nargs="+", metavar="PATH", help="run folders, or folders of them")
-        output = sub.add_mutually_exclusive_group()
-        output.add_argument("--json", action="store_true", help="JSON on stdout")
-        output.add_argument("--csv", action="store_true", help="CSV on stdout")
-        sub.add_argument(
-            "--fail-if",
-            action="append",
-            default=[],
-            metavar="CONDITION",
-            help='exit 1 where it holds of a row: "speedup_high<0.97", "verdict==different"',
-        )
-        command.options(sub)
-        sub.set_defaults(act=command.act, rows=[])
-    return top
-
-
 def main(arguments: list[str]) -> int:
-    """Carry out one command; the exit code."""
-    asked = parser().parse_args(arguments)
+    """Run one command and return its exit code."""
+    args = _parser(arguments).parse_args(arguments)
     try:
-        conditions = [parse_condition(text) for text in asked.fail_if]
-        code = int(asked.act(asked))
-        failed, remarks = failing(asked.rows, conditions)
+        conditions = [parse_condition(text) for text in args.fail_if]
+        code = int(args.run(args))
+        failed, remarks = failing(args.rows, conditions)
         remark(remarks)
         return 1 if failed else code
     except Unreadable as error:
-        remark(f"analysis {asked.command}: {line}" for line in str(error).splitlines())
+        remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
         return 2
+
+
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """Return the parser, with the options of the command that `arguments` name.
+
+    Only that command's module is imported, so that help answers at once.
+    """
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=text.replace("%", "%%"), description=text, formatter_class=plain
+        )
+        if name == next(iter(arguments), None):
+            _add_options(command, name)
+    return parser
+
+
+def _add_options(command: argparse.ArgumentParser, name: str) -> None:
+    module = importlib.import_module(f"analysis.commands.{name.replace('-', '_')}")
+    command.epilog = f"example:\n  {module.EXAMPLE}"
+    command.add_argument("paths", nargs="+", metavar="PATH", help="run folders, logs, or folders")
+    output = command.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--csv", action="store_true", help="print CSV")
+    command.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help='exit 1 if it holds for a row: "speedup_high<0.97", "verdict==different"',
+    )
+    module.options(command)
+    command.set_defaults(run=module.run, rows=[], analysis=main)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,20 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from analysis.measure.finetune import display_row, finetune_rows, image_rows, of_kind, speedup_rows
+from analysis.measure.sample_grid import render_png, sample_grids
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
 from analysis.table import put, remark, text_table
+from configs.errors import Unreadable
 
-if TYPE_CHECKING:
-    from analysis.read.run_log import RunLog
-
-DOC = "fine-tuning runs by device and steps, speedups at equal steps, and seconds per drawn image"
 EXAMPLE = "python -m analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """The grid of samples."""
-    sub.add_argument(
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the grid of samples."""
+    parser.add_argument(
         "--plot",
         type=Path,
         metavar="FILE",
@@ -24,18 +24,9 @@ def options(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print what there is of the three tables; 1 where no run was fine-tuned or drew."""
-    from analysis.measure.finetune import (
-        display_row,
-        finetune_rows,
-        image_rows,
-        of_kind,
-        speedup_rows,
-    )
-    from analysis.read.find import read_logs
-
-    logs = read_logs(asked.paths)
+def run(args: argparse.Namespace) -> int:
+    """Print the tables that are not empty; return 1 if all are."""
+    logs = read_logs(args.paths)
     tuned = of_kind(logs, "finetune")
     tables = {
         "runs": finetune_rows(tuned),
@@ -46,21 +37,19 @@ def act(asked: argparse.Namespace) -> int:
             if row["image_s"] is not None
         ],
     }
-    if asked.json or asked.csv:
-        put(tables["runs"], asked, json=tables)
+    if args.json or args.csv:
+        put(tables["runs"], args, json=tables)
     else:
-        asked.rows = tables["runs"]
+        args.rows = tables["runs"]
         parts = [text_table([display_row(row) for row in rows]) for rows in tables.values() if rows]
         print("\n\n".join(parts))
     remark(line for log in logs for line in log.remarks)
-    if asked.plot:
-        _draw(asked.plot, tuned)
+    if args.plot:
+        _draw(args.plot, tuned)
     return 0 if any(tables.values()) else 1
 
 
-def _draw(path: Path, logs: "Sequence[RunLog]") -> None:
-    from analysis.measure.sample_grid import render_png, sample_grids
-    from configs.errors import Unreadable
+def _draw(path: Path, logs: Sequence[RunLog]) -> None:
 
     if path.suffix != ".png":
         raise Unreadable(f"--plot {path}: does not end in .png")

@@ -3,23 +3,35 @@
 import argparse
 from pathlib import Path
 
+from analysis.gradient_noise.stages import read_noise
+from analysis.gradient_noise.table import (
+    by_step,
+    noise_by_stage,
+    noise_remarks,
+    noise_rows,
+    run_dict,
+)
+from analysis.read.find import places
+from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
+from configs.errors import Unreadable
 
-DOC = "gradient noise scale over training and by bins of t, with intervals and what it could save"
 EXAMPLE = "python -m analysis gns logs/digits-1120 --plot noise.png"
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """How finely training is told apart, and the plot."""
-    sub.add_argument(
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the number of stages, the scope and the plot."""
+    parser.add_argument(
         "--stages",
         type=_positive,
         default=10,
-        help="stretches of training that are told apart, at most (default: 10)",
+        help="cut training into at most this many stages (default: 10)",
     )
-    sub.add_argument("--by-step", action="store_true", help="a column per step, of B_simple alone")
-    sub.add_argument("--scope", metavar="NAME", help="only this scope: whole, adaln, ...")
-    sub.add_argument(
+    parser.add_argument(
+        "--by-step", action="store_true", help="print one column of B_simple per step"
+    )
+    parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
+    parser.add_argument(
         "--plot", type=_image, metavar="FILE", help="also draw the scales: .png or .svg"
     )
 
@@ -37,41 +49,30 @@ def _image(text: str) -> Path:
     return Path(text)
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print the scales; 1 where none of them is determined."""
-    from analysis.gradient_noise.stages import read_noise
-    from analysis.gradient_noise.table import (
-        by_step,
-        noise_by_stage,
-        noise_remarks,
-        noise_rows,
-        run_dict,
-    )
-    from analysis.read.find import places
-    from analysis.stats.noise_scale import DETERMINED
-    from configs.errors import Unreadable
-
-    runs = [run for place in places(asked.paths) for run in place.ours]
+def run(args: argparse.Namespace) -> int:
+    """Print the scales; return 1 if none is determined."""
+    runs = [run for place in places(args.paths) for run in place.ours]
     if not runs:
-        raise Unreadable(f"{asked.paths[0]}: no run in it")
-    logs = [read_noise(run, stages=asked.stages) for run in runs]
+        raise Unreadable(f"{args.paths[0]}: no run in it")
+    logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_by_stage(log)) for log in logs]
     trees = [run_dict(log, stages) for log, stages in found]
     table = [row for log, stages in found for row in noise_rows(log, stages)]
-    if asked.scope:
-        table = [row for row in table if row["scope"] == asked.scope]
+    if args.scope:
+        table = [row for row in table if row["scope"] == args.scope]
     put(
-        by_step(table) if asked.by_step else table,
-        asked,
+        by_step(table) if args.by_step else table,
+        args,
         json=trees[0] if len(trees) == 1 else trees,
     )
     for log, stages in found:
         remark(noise_remarks(log, stages))
-    if asked.plot:
+    if args.plot:
+        # matplotlib takes half a second to import.
         from analysis.gradient_noise.plot import plot_noise
 
         try:
-            plot_noise([(log.name, stages) for log, stages in found], asked.plot)
+            plot_noise([(log.name, stages) for log, stages in found], args.plot)
         except OSError as error:
-            raise Unreadable(f"{asked.plot}: cannot be written: {error.strerror}") from None
+            raise Unreadable(f"{args.plot}: cannot be written: {error.strerror}") from None
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

@@ -1,41 +1,52 @@
-"""`loss`: loss curves against the first run's: the same, different, or not to be told."""
+"""`loss`: loss curves against the first run's: the same, different or undetermined."""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from analysis.measure.loss import (
+    AXES,
+    exact_differences,
+    factor_remark,
+    loss_curve,
+    pair_curves,
+    pair_row,
+    whole_factor,
+)
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
 from analysis.table import put, remark
+from configs.errors import Unreadable
 
-if TYPE_CHECKING:
-    from analysis.read.run_log import RunLog
-
-DOC = "loss of each run against the first: same within a margin, different, or undetermined"
 EXAMPLE = "python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
 BY = ("step", "images", "train_s", "wall", "gpu_hours")
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """The axis, the margin, exactness and the plot."""
-    sub.add_argument("--by", choices=BY, default="step", help="align on this (default: step)")
-    sub.add_argument(
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the axis, the margin, exactness and the plot."""
+    parser.add_argument("--by", choices=BY, default="step", help="align on this (default: step)")
+    parser.add_argument(
         "--of",
         default="loss",
         metavar="NAME",
         help="compare this evaluation, such as validation_loss, instead of the training loss",
     )
-    sub.add_argument(
-        "--after", type=float, default=0.0, metavar="X", help="compare from this point of it on"
+    parser.add_argument(
+        "--after",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="compare from this point of the axis on",
     )
-    sub.add_argument(
+    parser.add_argument(
         "--margin",
         type=_share,
         default=0.01,
         help="what counts as the same, as a share of the first run's mean loss (default: 0.01)",
     )
-    sub.add_argument(
-        "--exact", action="store_true", help="exit 1 where any loss at a common step differs"
+    parser.add_argument(
+        "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
     )
-    sub.add_argument(
+    parser.add_argument(
         "--plot", type=_image, metavar="FILE", help="also draw the curves: .png or .svg"
     )
 
@@ -53,59 +64,53 @@ def _image(text: str) -> Path:
     return Path(text)
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print the comparison; 1 where `--exact` finds a difference."""
-    from analysis.read.find import read_logs
-    from configs.errors import Unreadable
-
-    logs = read_logs(asked.paths)
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison; return 1 if `--exact` finds a difference."""
+    logs = read_logs(args.paths)
     if len(logs) < 2:
-        raise Unreadable(f"{asked.paths[0]}: one run; loss compares at least two")
-    if asked.plot:
-        _draw(logs, asked)
-    code = _exact(logs, asked) if asked.exact else _compare(logs, asked)
+        raise Unreadable(f"{args.paths[0]}: one run; loss compares at least two")
+    if args.plot:
+        _draw(logs, args)
+    code = _exact(logs, args) if args.exact else _compare(logs, args)
     remark(line for log in logs for line in log.remarks)
     return code
 
 
-def _compare(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.measure.loss import AXES, factor_remark, pair_curves, pair_row, whole_factor
+def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
 
     pairs = [
-        pair_curves(logs[0], other, by=asked.by, after=asked.after, of=asked.of)
-        for other in logs[1:]
+        pair_curves(logs[0], other, by=args.by, after=args.after, of=args.of) for other in logs[1:]
     ]
-    rows = [pair_row(found, margin=asked.margin) for found in pairs]
-    put(rows, asked, json={"pairs": rows})
+    rows = [pair_row(found, margin=args.margin) for found in pairs]
+    put(rows, args, json={"pairs": rows})
     for found in pairs:
         low, high = found.x[0], found.x[-1]
-        remark([f"{found.b.name}: {len(found.x)} points, {AXES[asked.by]} {low:.6g} to {high:.6g}"])
+        remark([f"{found.b.name}: {len(found.x)} points, {AXES[args.by]} {low:.6g} to {high:.6g}"])
         factor = whole_factor(found)
         if factor is not None:
             remark([factor_remark(found, factor)])
     return 0
 
 
-def _exact(logs: "list[RunLog]", asked: argparse.Namespace) -> int:
-    from analysis.measure.loss import exact_differences, pair_curves, pair_row
+def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
 
     rows = [
-        pair_row(pair_curves(logs[0], other, of=asked.of), margin=asked.margin)
-        | exact_differences(logs[0], other, of=asked.of)
+        pair_row(pair_curves(logs[0], other, of=args.of), margin=args.margin)
+        | exact_differences(logs[0], other, of=args.of)
         for other in logs[1:]
     ]
-    put(rows, asked, json={"pairs": rows})
+    put(rows, args, json={"pairs": rows})
     return 1 if any(row["differing"] for row in rows) else 0
 
 
-def _draw(logs: "list[RunLog]", asked: argparse.Namespace) -> None:
-    from analysis.measure.loss import loss_curve
+def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:
+
+    # matplotlib takes half a second to import.
     from analysis.measure.loss_plot import plot_losses
-    from configs.errors import Unreadable
 
     try:
         plot_losses(
-            [loss_curve(log, by=asked.by, of=asked.of) for log in logs], asked.plot, by=asked.by
+            [loss_curve(log, by=args.by, of=args.of) for log in logs], args.plot, by=args.by
         )
     except OSError as error:
-        raise Unreadable(f"{asked.plot}: cannot be written: {error.strerror}") from None
+        raise Unreadable(f"{args.plot}: cannot be written: {error.strerror}") from None

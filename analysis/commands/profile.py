@@ -3,39 +3,39 @@
 import argparse
 from pathlib import Path
 
+from analysis.measure.profile import (
+    operation_rows,
+    operations,
+    read_trace,
+    region_rows,
+    waiting_rows,
+)
 from analysis.table import csv_table, put, text_table
+from configs.errors import Unreadable
 
-DOC = "the longest operations of a PyTorch trace by self time; two traces side by side"
 EXAMPLE = "python -m analysis profile logs/eager-1120 logs/compiled-1120"
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """How many operations."""
-    sub.add_argument("--top", type=int, default=15, metavar="N", help="so many (default: 15)")
-
-
-def act(asked: argparse.Namespace) -> int:
-    """Print the operations of one trace, or of two by what changed; then the parts of the step."""
-    from analysis.measure.profile import (
-        operation_rows,
-        operations,
-        read_trace,
-        region_rows,
-        waiting_rows,
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the number of operations."""
+    parser.add_argument(
+        "--top", type=int, default=15, metavar="N", help="operations to print (default: 15)"
     )
-    from configs.errors import Unreadable
 
-    if len(asked.paths) > 2:
+
+def run(args: argparse.Namespace) -> int:
+    """Print the operations of one trace, or of two by their change; then the parts of the step."""
+    if len(args.paths) > 2:
         raise Unreadable("profile takes one trace, or two to compare")
-    traces = [read_trace(_trace(Path(path))) for path in asked.paths]
-    rows = operation_rows([operations(trace) for trace in traces], top=asked.top)
+    traces = [read_trace(_trace(Path(path))) for path in args.paths]
+    rows = operation_rows([operations(trace) for trace in traces], top=args.top)
     several = len(traces) > 1
     parts = [_of(n, row, several) for n, trace in enumerate(traces) for row in region_rows(trace)]
     waits = [_of(n, row, several) for n, trace in enumerate(traces) for row in waiting_rows(trace)]
-    put(rows, asked, json={"operations": rows, "regions": parts, "waiting": waits})
+    put(rows, args, json={"operations": rows, "regions": parts, "waiting": waits})
     for title, table in (("parts of the steps", parts), ("calls that wait for a GPU", waits)):
-        if table and not asked.json:
-            print(f"\n{csv_table(table)}" if asked.csv else f"\n{title}:\n{text_table(table)}")
+        if table and not args.json:
+            print(f"\n{csv_table(table)}" if args.csv else f"\n{title}:\n{text_table(table)}")
     return 0
 
 
@@ -44,9 +44,7 @@ def _of(number: int, row: dict[str, object], several: bool) -> dict[str, object]
 
 
 def _trace(path: Path) -> Path:
-    """The trace named, or the first rank's in the newest of a folder's profiles."""
-    from configs.errors import Unreadable
-
+    """Return the file itself, or the first rank's trace in the newest profile of a folder."""
     if path.is_dir():
         patterns = ("*trace*.json", "*trace*.json.gz", "attempt-*/rank-*.json.gz")
         found = sorted(file for pattern in patterns for file in path.rglob(pattern))

@@ -1,37 +1,37 @@
-"""`report`: one page to put in front of somebody."""
+"""`report`: one self-contained HTML page on a set of runs."""
 
 import argparse
 from pathlib import Path
 
+from analysis.read.find import read_all
+from analysis.report.report import report
 from analysis.table import csv_table, remark
+from configs.errors import Unreadable
 
-DOC = "one self-contained HTML page on the runs, the first the baseline, and a CSV beside it"
 EXAMPLE = "python -m analysis report logs/one-rank logs/two-ranks --out report.html"
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """Where to, the title and the margin."""
-    sub.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
-    sub.add_argument("--title", default="Runs compared")
-    sub.add_argument("--margin", type=float, default=0.01, help="of the same loss (default: 0.01)")
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the output file, the title and the margin."""
+    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
+    parser.add_argument("--title", default="Runs compared")
+    parser.add_argument(
+        "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
+    )
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Write the page; 1 where a run could not be read."""
-    from analysis.read.find import read_all
-    from analysis.report.report import report
-    from configs.errors import Unreadable
-
-    found = read_all(asked.paths)
+def run(args: argparse.Namespace) -> int:
+    """Write the page; return 1 if a run could not be read."""
+    found = read_all(args.paths)
     if not found.logs:
         raise Unreadable("\n".join(why for _, why in found.unread))
-    made = report(found, title=asked.title, beside=asked.out.parent, margin=asked.margin)
-    table = asked.out.with_suffix(".csv")
+    page = report(found, title=args.title, beside=args.out.parent, margin=args.margin)
+    table = args.out.with_suffix(".csv")
     try:
-        asked.out.write_text(made.html, encoding="utf-8")
-        table.write_text(csv_table(made.rows) + "\n", encoding="utf-8")
+        args.out.write_text(page.html, encoding="utf-8")
+        table.write_text(csv_table(page.rows) + "\n", encoding="utf-8")
     except OSError as error:
-        raise Unreadable(f"{asked.out}: cannot be written: {error.strerror}") from None
-    print(f"{asked.out}\n{table}")
+        raise Unreadable(f"{args.out}: cannot be written: {error.strerror}") from None
+    print(f"{args.out}\n{table}")
     remark(why for _, why in found.unread)
     return 1 if found.unread else 0

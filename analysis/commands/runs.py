@@ -1,50 +1,46 @@
 """`runs`: one row per run."""
 
 import argparse
-from typing import TYPE_CHECKING
 
+from analysis.detect.detectors import detect
+from analysis.measure.overview import ledger_row, overview
+from analysis.read.find import read_all, text_files
+from analysis.read.other_logs import ReadLogs, named
+from analysis.read.text.ledger import read_ledger
 from analysis.table import put, remark
 
-if TYPE_CHECKING:
-    from analysis.read.other_logs import ReadLogs
-
-DOC = "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran"
 EXAMPLE = "python -m analysis runs logs"
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """Whether to show the ledger of what was read."""
-    sub.add_argument(
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the ledger of lines and the detectors."""
+    parser.add_argument(
         "--ledger",
         action="store_true",
         help="instead, one row per foreign text file: how many of its lines were metrics, events, "
         "known noise and unknown",
     )
-    sub.add_argument(
+    parser.add_argument(
         "--detect",
         action="store_true",
         help="instead, one row per stall, spike, divergence, NaN, rate drop, clock jump and "
-        "straggler; exit 1 where there is any",
+        "straggler; exit 1 if there is one",
     )
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print the table; 1 where a run could not be read."""
-    from analysis.measure.overview import overview
-    from analysis.read.find import read_all
-
-    if asked.ledger:
-        return _ledger(asked)
-    if asked.detect:
-        return _detect(read_all(asked.paths), asked)
-    entries = overview(asked.paths)
-    put([entry["row"] for entry in entries], asked)
+def run(args: argparse.Namespace) -> int:
+    """Print the table; return 1 if a run could not be read."""
+    if args.ledger:
+        return _ledger(args)
+    if args.detect:
+        return _detect(read_all(args.paths), args)
+    entries = overview(args.paths)
+    put([entry["row"] for entry in entries], args)
     remark(line for entry in entries for line in entry["remarks"])
     return 1 if any(entry["row"].get("state") == "unreadable" for entry in entries) else 0
 
 
-def _detect(found: "ReadLogs", asked: argparse.Namespace) -> int:
-    from analysis.detect.detectors import detect
+def _detect(found: ReadLogs, args: argparse.Namespace) -> int:
 
     rows = [
         {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
@@ -52,20 +48,16 @@ def _detect(found: "ReadLogs", asked: argparse.Namespace) -> int:
         for log in found.logs
         for one in detect(log)
     ]
-    put(rows, asked)
+    put(rows, args)
     remark(why for _, why in found.unread)
     return 1 if rows or found.unread else 0
 
 
-def _ledger(asked: argparse.Namespace) -> int:
-    from analysis.measure.overview import ledger_row
-    from analysis.read.find import text_files
-    from analysis.read.other_logs import named
-    from analysis.read.text.ledger import read_ledger
+def _ledger(args: argparse.Namespace) -> int:
 
     rows = []
-    for path in text_files(asked.paths):
+    for path in text_files(args.paths):
         with named(path):
             rows.append(ledger_row(read_ledger(path)))
-    put(rows, asked)
+    put(rows, args)
     return 0

@@ -1,29 +1,29 @@
-"""`scaling`: what more ranks bring."""
+"""`scaling`: speedup and efficiency by number of ranks."""
 
 import argparse
 
+from analysis.measure.scaling import curve_dict, curves, point_row
+from analysis.read.find import read_logs
 from analysis.table import put, remark
 
-DOC = "speedup and efficiency by number of ranks, strong or weak, with Amdahl's serial share"
 EXAMPLE = "python -m analysis scaling logs/study-1120"
 
 
 def options(_: argparse.ArgumentParser) -> None:
-    """No options of its own."""
+    """Add nothing: the command has no flags of its own."""
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print the curves; 1 where no two runs differ in the number of ranks only."""
-    from analysis.measure.scaling import curve_dict, curves, point_row
-    from analysis.read.find import read_logs
-
-    found, remarks = curves(read_logs(asked.paths))
+def run(args: argparse.Namespace) -> int:
+    """Print the curves; return 1 if no two runs differ in the number of ranks only."""
+    found, remarks = curves(read_logs(args.paths))
     rows = [point_row(curve, point) for curve in found for point in curve.points]
-    put(rows, asked, json={"curves": [curve_dict(curve) for curve in found]})
+    put(rows, args, json={"curves": [curve_dict(curve) for curve in found]})
     for curve in found:
         if curve.serial:
             low, high = curve.serial.low, curve.serial.high
-            remark([f"{curve.kind}: serial share {curve.serial.value:.3f} [{low:.3f}, {high:.3f}]"])
+            remark(
+                [f"{curve.kind}: serial fraction {curve.serial.value:.3f} [{low:.3f}, {high:.3f}]"]
+            )
         elif curve.kind == "strong":
             remark(["strong: no fit of Amdahl's law below three rank counts"])
     remark(remarks)

@@ -1,16 +1,21 @@
-"""`time-to-target`: time to a target, and the critical batch size that follows."""
+"""`time-to-target`: time to a target, its factors, and the critical batch size."""
 
 import argparse
 
-from analysis.table import put, remark
+import numpy as np
 
-DOC = "time to a target loss or evaluation, by devices and batch, and the critical batch size"
+from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
+from analysis.read.find import read_logs
+from analysis.stats.critical_batch import fit_critical_batch
+from analysis.table import put, remark
+from configs.errors import Unreadable
+
 EXAMPLE = 'python -m analysis time-to-target logs/study-1120 --target "loss<=0.25"'
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """The target."""
-    sub.add_argument(
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the target."""
+    parser.add_argument(
         "--target",
         required=True,
         metavar='"NAME<=VALUE"',
@@ -18,21 +23,14 @@ def options(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def act(asked: argparse.Namespace) -> int:
-    """Print the groups; 1 where no run reached the target."""
-    import numpy as np
-
-    from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
-    from analysis.read.find import read_logs
-    from analysis.stats.critical_batch import fit_critical_batch
-    from configs.errors import Unreadable
-
+def run(args: argparse.Namespace) -> int:
+    """Print the groups; return 1 if no run reached the target."""
     try:
-        target = parse_target(asked.target)
+        target = parse_target(args.target)
     except ValueError as error:
         raise Unreadable(f"--target {error}") from None
     logs, left = [], []
-    for log in read_logs(asked.paths):
+    for log in read_logs(args.paths):
         try:
             time_to_target(log, target)
             logs.append(log)
@@ -53,12 +51,12 @@ def act(asked: argparse.Namespace) -> int:
         "b_crit_low": critical.low if critical else None,
         "b_crit_high": critical.high if critical else None,
     }
-    put(rows, asked, json=whole)
+    put(rows, args, json=whole)
     if critical:
         ends = (
             "" if critical.low is None else f" [{critical.low:.0f}, {critical.high or np.inf:.0f}]"
         )
         remark([f"critical batch size {critical.value:.0f}{ends}"])
     remark(f"left out: {why}" for why in left)
-    remark(f"{name}: never reached {asked.target}" for group in found for name in group.missed)
+    remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1

@@ -67,7 +67,7 @@ def test_what_is_there_is_not_written_over(logs, tmp_path, capsys):
     out = tmp_path / "kept.tar.xz"
     out.write_text("mine")
     assert main(["archive", str(logs), "--out", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert out.read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""`scaling` tells strong from weak, and finds the planted serial share."""
+"""`scaling` tells strong from weak, and finds the planted serial fraction."""
 
 import json
 

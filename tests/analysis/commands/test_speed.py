@@ -69,7 +69,7 @@ def test_a_larger_batch_is_compared_by_images(speed):
 def test_the_table_shows_the_speedup_with_its_interval(speed):
     output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=0))
     assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
-    assert "where the time went" in output.out
+    assert "time by purpose" in output.out
 
 
 def test_one_difference_gives_a_speedup_of_it(speed):
