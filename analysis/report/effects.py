@@ -1,4 +1,4 @@
-"""The sections of a report on a grid: its cells, and what each factor does."""
+"""The sections of a report on a study: its cells, and the effects of its factors."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from analysis.study.ablation_plot import effects_figure
 from analysis.study.cells import StudyRuns, group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 
-# Of two cells a single ratio says it all, and stands among the verdicts.
+# Two cells have a single ratio, which is among the verdicts.
 FEWEST_CELLS = 3
 
 
 def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
-    """The table of cells, and what they ran on."""
+    """Return the table of cells and their hardware."""
     known = [log for log in started_runs(logs) if log.config is not None]
     rows = cell_rows(known, margin=margin) if known else []
     if len(rows) < FEWEST_CELLS:
@@ -31,20 +31,23 @@ def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
 
 
 def effects_section(logs: Sequence[RunLog]) -> str:
-    """Main effects and interactions over pairs of cells that differ in one factor only."""
+    """Return main effects and interactions over pairs of cells that differ in one factor only."""
     study = group_cells([log for log in started_runs(logs) if log.config is not None])
     found = effects(study) if len(study.cells) >= FEWEST_CELLS else []
     if not found:
         return ""
-    told = interactions(found, study)
+    changes = interactions(found, study)
     return section(
         "effects",
-        "What each factor does",
-        figure(as_svg(effects_figure(found, study)), "Each pair of cells a dot; the mean, 95 %"),
+        "Effects of the factors",
+        figure(
+            as_svg(effects_figure(found, study)),
+            "Each dot is a pair of cells; mean and 95 % interval",
+        ),
         table([_effect(effect) for effect in found]),
         *(aside(line) for line in _unlike(found)),
-        "<h3>How an effect changes with another factor</h3>" if told else "",
-        table([_rounded(interaction_row(one)) for one in told]) if told else "",
+        "<h3>How an effect changes with another factor</h3>" if changes else "",
+        table([_rounded(interaction_row(one)) for one in changes]) if changes else "",
         aside(_rule(study)),
     )
 
@@ -54,7 +57,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """Percents to a tenth: more would be noise."""
+    """Round percents to a tenth; more digits would be noise."""
     return {
         name: f"{value:+.1f}" if isinstance(value, float) else value for name, value in row.items()
     }
@@ -72,6 +75,6 @@ def _unlike(found: Sequence[Effect]) -> list[str]:
 def _rule(study: StudyRuns) -> str:
     return (
         f"{len(study.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
-        "mean over its repeats. Intervals want three pairs, and hold for these settings of the "
+        "mean over its repeats. Intervals need three pairs, and hold for these settings of the "
         "other factors."
     )

@@ -1,4 +1,4 @@
-"""The sections of a report that fine-tuning runs have."""
+"""The sections of a report on fine-tuning runs and images drawn from them."""
 
 import base64
 from collections.abc import Sequence
@@ -9,38 +9,38 @@ from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, table, text
 
 
-def tuning_section(logs: Sequence[RunLog]) -> str:
-    """Rates and phases by device and steps, and speedups between devices at equal steps."""
+def finetune_section(logs: Sequence[RunLog]) -> str:
+    """Return rates and phases by device and steps, and speedups at equal steps."""
     tuned = of_kind(logs, "finetune")
     if not tuned:
         return ""
     ratios = speedup_rows(tuned)
     return section(
-        "tuning",
+        "finetune",
         "Fine-tuning by device and steps",
         table([display_row(row) for row in finetune_rows(tuned)]),
         "<h3>Speedup at equal steps</h3>" + table([display_row(row) for row in ratios])
         if ratios
-        else aside("No two runs of as many steps on different devices: no speedup is told."),
+        else aside("No speedup: no two runs have the same number of steps on different devices."),
     )
 
 
-def drawing_section(logs: Sequence[RunLog]) -> str:
-    """Seconds per image of runs that draw, and of samples on the way."""
+def images_section(logs: Sequence[RunLog]) -> str:
+    """Return seconds per image, of inference runs and of samples during training."""
     drew = [*of_kind(logs, "infer"), *of_kind(logs, "finetune")]
-    told = [row for row in image_rows(drew) if row["image_s"] is not None]
-    if not told:
+    rows = [row for row in image_rows(drew) if row["image_s"] is not None]
+    if not rows:
         return ""
     return section(
-        "drawing",
+        "images",
         "Seconds per image",
-        table([display_row(row) for row in told]),
-        aside("Medians over images; loading, warm-up and the first image of a start stand apart."),
+        table([display_row(row) for row in rows]),
+        aside("Medians over images, without loading, warm-up and the first image of a start."),
     )
 
 
 def grid_section(logs: Sequence[RunLog]) -> str:
-    """Samples by device and step, a picture for each prompt."""
+    """Return samples by device and step, one picture per prompt."""
     found = sample_grids(of_kind(logs, "finetune"))
     pictures = []
     for grid in found.grids:

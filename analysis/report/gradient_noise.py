@@ -1,4 +1,4 @@
-"""The section of a report on runs that measured the gradient's noise over checkpoints."""
+"""The section of a report on runs that measured gradient noise on checkpoints."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from analysis.report.plots import as_svg
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder
 
-# As many as `analysis gns` tells apart by default.
+# The default of `analysis gns`.
 STAGES = 10
 
 
 def noise_section(logs: Sequence[RunLog]) -> str:
-    """B_simple by checkpoint, and by bins of t where they were measured."""
+    """Return B_simple by checkpoint, and by bins of t if they were measured."""
     found = []
     for log in logs:
         if (log.config or {}).get("kind") != "gns":
@@ -30,10 +30,10 @@ def noise_section(logs: Sequence[RunLog]) -> str:
         return ""
     return section(
         "noise",
-        "The gradient's noise scale",
+        "Gradient noise scale",
         figure(
             as_svg(noise_figure([(noise.name, stages) for noise, stages in found])),
-            "B_simple over training and over t, 95 %",
+            "B_simple over training and over t, with 95 % intervals",
         ),
         table([row for noise, stages in found for row in noise_rows(noise, stages)]),
         *(aside(line) for noise, stages in found for line in noise_remarks(noise, stages)),

@@ -1,4 +1,4 @@
-"""The pieces of a self-contained HTML page: all text is escaped, nothing is fetched, no script."""
+"""Parts of a self-contained HTML page: text is escaped, nothing is fetched, there is no script."""
 
 import html
 import re
@@ -42,14 +42,14 @@ figcaption{color:var(--soft);font-size:13px;margin:4px 0 14px}
 
 
 def text(value: object) -> str:
-    """A value as text that a browser only shows."""
+    """Return a value as escaped text."""
     return html.escape(printable(str(value)))
 
 
 def table(
     rows: Sequence[Mapping[str, Any]], *, link: Callable[[str, Any], str | None] | None = None
 ) -> str:
-    """Rows under headings; `link(column, row)` may give the address of a cell's source.
+    """Return rows under headings; `link(column, row)` may return the address of a cell's source.
 
     A column that is empty in every row is left out.
     """
@@ -65,7 +65,7 @@ def table(
 
 
 def _heading(name: str) -> str:
-    """A column's name as a person reads it: `images_per_s` is images/s."""
+    """Return the heading of a column: `images_per_s` becomes images/s."""
     return name.replace("_per_", "/").replace("_", " ")
 
 
@@ -79,33 +79,33 @@ def _class(number: bool) -> str:
 
 def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
     value = row.get(head)
-    said = text(shown(value))
+    content = text(shown(value))
     address = link(head, row) if link and value is not None else None
     if address:
-        said = f'<a href="{html.escape(address)}">{said}</a>'
-    wraps = ' class="w"' if len(said) > LONGEST_UNBROKEN else ""
-    return f"<td{_class(number) or wraps}>{said}</td>"
+        content = f'<a href="{html.escape(address)}">{content}</a>'
+    wraps = ' class="w"' if len(content) > LONGEST_UNBROKEN else ""
+    return f"<td{_class(number) or wraps}>{content}</td>"
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A titled part of the page that the navigation points to."""
+    """Return a titled part of the page that the navigation links to."""
     inside = "\n".join(part for part in parts if part)
     return f'<section id="{name}">\n<h2>{text(title)}</h2>\n{inside}\n</section>'
 
 
-def aside(said: str) -> str:
-    """A remark in small print."""
-    return f'<p class="aside">{text(said)}</p>'
+def aside(remark: str) -> str:
+    """Return a remark in small print."""
+    return f'<p class="aside">{text(remark)}</p>'
 
 
 def figure(svg: str, caption: str) -> str:
-    """A plot of matplotlib's, inline, with its caption."""
+    """Return a plot of matplotlib inline, with its caption."""
     clean = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     return f"<figure>{clean.strip()}<figcaption>{text(caption)}</figcaption></figure>"
 
 
 def page(title: str, subtitle: str, sections: Mapping[str, str]) -> str:
-    """The whole page; `sections` by name, in order."""
+    """Return the whole page with its sections by name, in order."""
     names = [(name, body) for name, body in sections.items() if body]
     links = "".join(f'<a href="#{name}">{text(name)}</a>' for name, _ in names)
     bodies = "\n".join(body for _, body in names)
@@ -126,7 +126,7 @@ def page(title: str, subtitle: str, sections: Mapping[str, str]) -> str:
 {bodies}
 </main>
 <footer>Intervals are 95 %. Rates are medians over steady intervals; each names its clock.
-A ratio is taken within one clock only. Numbers link to the file and line they come from.</footer>
+A ratio is taken within one clock only. Numbers link to their file and line.</footer>
 </body>
 </html>
 """

@@ -17,23 +17,23 @@ MOST_CURVES = 10
 
 
 def as_svg(figure: Figure) -> str:
-    """A figure as SVG text."""
+    """Return a figure as SVG text."""
     out = io.StringIO()
     save(figure, out)
     return out.getvalue()
 
 
 def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Steps per second of each run with its interval, the first at the top."""
-    told = [row for row in rows if row["steps_per_s"] is not None]
-    figure, [axes] = figure_of(rows=1, height=0.9 + 0.28 * len(told))
-    for place, row in enumerate(told):
+    """Plot steps per second of each run with its interval, the first run at the top."""
+    rated = [row for row in rows if row["steps_per_s"] is not None]
+    figure, [axes] = figure_of(rows=1, height=0.9 + 0.28 * len(rated))
+    for place, row in enumerate(rated):
         value, low, high = (row[f"steps_per_s{end}"] for end in ("", "_low", "_high"))
         if low is not None and high is not None:
             axes.plot([low, high], [place, place], lw=5, alpha=0.35, color=f"C{place % 10}")
         axes.plot(value, place, "o", ms=5, color=f"C{place % 10}")
-    axes.set_yticks(range(len(told)))
-    axes.set_yticklabels([plain(row["run"]) for row in told])
+    axes.set_yticks(range(len(rated)))
+    axes.set_yticklabels([plain(row["run"]) for row in rated])
     axes.invert_yaxis()
     axes.set_xlabel("steps per second")
     axes.set_xlim(left=0)
@@ -41,9 +41,9 @@ def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Where the time of each run went, as shares of its wall time."""
+    """Plot the time of each run by purpose, as shares of its wall time."""
     parts = dict.fromkeys(name for row in rows for name in row if _is_part(name))
-    # More in a line would reach beyond the figure.
+    # A longer line of the legend would be wider than the figure.
     ncols = min(len(parts), 5)
     lines = -(-len(parts) // ncols) if parts else 0
     figure, [axes] = figure_of(rows=1, height=1.0 + 0.25 * lines + 0.28 * len(rows))
@@ -66,14 +66,14 @@ def _is_part(name: str) -> bool:
 
 
 def loss_plot(curves: Sequence[LossCurve], *, by: str) -> str:
-    """Loss curves, thinned to `POINTS` each."""
+    """Plot loss curves, each thinned to `POINTS`."""
     out = io.StringIO()
     plot_losses([_thin(curve) for curve in curves[:MOST_CURVES]], out, by=by)
     return out.getvalue()
 
 
 def _thin(curve: LossCurve) -> LossCurve:
-    """A curve by the medians of equal stretches, where it has more than `POINTS` points."""
+    """Return the medians of `POINTS` equal stretches if a curve has more points."""
     if len(curve.x) <= POINTS:
         return curve
     parts = np.array_split(np.arange(len(curve.x)), POINTS)

@@ -31,7 +31,7 @@ from analysis.measure.speed_table import (
 from analysis.read.other_logs import ReadLogs
 from analysis.read.run_log import RunLog
 from analysis.report.effects import cells_section, effects_section
-from analysis.report.finetune import drawing_section, grid_section, tuning_section
+from analysis.report.finetune import finetune_section, grid_section, images_section
 from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
 from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
@@ -41,51 +41,50 @@ from configs.errors import Unreadable
 MOST_GRIDS = 24
 MOST_FINDINGS = 200
 MOST_DIFFERENCES = 12
-
-
+# Kinds of runs without a training to compare.
 _OTHER_KINDS = ("encode", "gns", "infer", "sample")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The page, and the rows of its first table for a CSV beside it."""
+    """The page as HTML, and the rows of its table of runs for a CSV beside it."""
 
     html: str
     rows: list[dict[str, Any]]
 
 
 def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Report:
-    """The report on what was read, the first run the baseline; links are relative to `beside`.
+    """Return the report on the runs, with the first as baseline and links relative to `beside`.
 
-    Runs alike but for their seed are pooled as repeats of one arm; its loss is its first run's.
-    Runs that train nothing (draw, encode, measure) are shown, and compared with none.
+    Runs that differ only in their seed are pooled as repeats of one arm, whose loss is that of its
+    first run. Runs that train nothing (sample, encode, measure) are listed but not compared.
     """
     logs = found.logs
     trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS]
-    told = _compared(trained, margin=margin) if trained else _Comparison()
+    comparison = _compared(trained, margin=margin) if trained else _Comparison()
     summary = [run_row(log) for log in logs]
     shown = [row | {"mfu": percent_text(row["mfu"])} for row in summary]
-    remarks = [*(why for _, why in found.unread), *told.remarks]
+    remarks = [*(why for _, why in found.unread), *comparison.remarks]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
-        **told.first,
+        **comparison.first,
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
-        "tuning": tuning_section(logs),
-        "drawing": drawing_section(logs),
+        "finetune": finetune_section(logs),
+        "images": images_section(logs),
         "noise": noise_section(logs),
-        **told.second,
+        **comparison.second,
         "findings": _findings(logs, beside),
         "grid": grid_section(logs),
         "samples": _samples(logs),
         "remarks": section("remarks", "Remarks", *map(aside, remarks)) if remarks else "",
     }
-    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}){told.base}"
+    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}){comparison.base}"
     return Report(html=page(title, subtitle, sections), rows=summary)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """The sections that set trained runs beside each other, before and after those on each run."""
+    """The sections that compare trained runs, before and after the sections on each run."""
 
     base: str = ""
     first: Mapping[str, str] = field(default_factory=dict)
@@ -117,13 +116,13 @@ def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
 
 
 def _question(logs: Sequence[RunLog]) -> str:
-    """What all of them were to answer, where they were asked one thing."""
-    asked = {(log.config or {}).get("question") for log in logs}
-    return f"{asked.pop()} " if len(asked) == 1 and None not in asked else ""
+    """Return the question of the runs if all have the same one, else nothing."""
+    questions = {(log.config or {}).get("question") for log in logs}
+    return f"{questions.pop()} " if len(questions) == 1 and None not in questions else ""
 
 
 def _pairs(logs: Sequence[RunLog]) -> list[CurvePair]:
-    """The first run's losses against each other's, where both have losses in common."""
+    """Return the losses of the first run against each other's, if they have common steps."""
     found = []
     for other in logs[1:]:
         try:
@@ -140,7 +139,7 @@ def _verdicts(
     *,
     margin: float,
 ) -> str:
-    said = []
+    lines = []
     losses = {found.b.name: found for found in pairs}
     for row, arm in zip(speeds[1:], arms[1:], strict=True):
         ratio = ""
@@ -151,10 +150,10 @@ def _verdicts(
         line = f"<b>{text(row['run'])}</b>: {ratio} {text(row['verdict'])}"
         if (found := losses.get(arm.runs[0].log.name)) is not None:
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
-        said.append(f"<li>{line}<br><small>{text(attribution(arms[0], arm))}</small></li>")
-    if not said:
+        lines.append(f"<li>{line}<br><small>{text(attribution(arms[0], arm))}</small></li>")
+    if not lines:
         return ""
-    return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(said)}</ul>')
+    return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(lines)}</ul>')
 
 
 def _of_loss(verdict: str) -> str:
@@ -170,8 +169,8 @@ def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
         "Speed",
         figure(rates_plot(speeds), "Steady rate and its 95 % interval") if has_rate else "",
         table([display_row(row) for row in speeds]),
-        "<h3>Where the time went, in seconds</h3>" + table(spent) if spent else "",
-        figure(time_plot(booked), "Shares of the wall time, the queue left out") if booked else "",
+        "<h3>Time by purpose, in seconds</h3>" + table(spent) if spent else "",
+        figure(time_plot(booked), "Shares of the wall time without the queue") if booked else "",
     )
 
 
@@ -207,20 +206,20 @@ def _differences(arms: Sequence[Arm]) -> str:
 
 
 def _findings(logs: Sequence[RunLog], beside: Path) -> str:
-    seen = [(log, finding) for log in logs for finding in detect(log)]
-    if not seen:
-        return section("findings", "Findings", aside("The detectors saw nothing."))
+    found = [(log, finding) for log in logs for finding in detect(log)]
+    if not found:
+        return section("findings", "Findings", aside("The detectors found nothing."))
     shown = [
         {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
         | {"detail": one.detail}
-        for log, one in seen[:MOST_FINDINGS]
+        for log, one in found[:MOST_FINDINGS]
     ]
     places = {
         id(row): f"{_address(one.path or source(log), beside)}#line={one.line}"
-        for row, (log, one) in zip(shown, seen, strict=False)
+        for row, (log, one) in zip(shown, found, strict=False)
     }
     linked = table(shown, link=lambda head, row: places[id(row)] if head == "line" else None)
-    left = len(seen) - len(shown)
+    left = len(found) - len(shown)
     return section("findings", "Findings", linked, aside(f"{left} more") if left else "")
 
 
@@ -240,7 +239,7 @@ def _samples(logs: Sequence[RunLog]) -> str:
 
 
 def source(log: RunLog) -> Path:
-    """The file that a run's numbers were read from."""
+    """Return the file that the numbers of a run were read from."""
     return log.path / "metrics.jsonl" if log.format == "ditbench" else log.path
 
 
@@ -250,7 +249,7 @@ def _address(path: Path, beside: Path) -> str:
 
 
 def _source_link(logs: Sequence[RunLog], beside: Path) -> Any:
-    """Links the last step and loss of each run to the line that they stand on."""
+    """Return a function that links the last step and loss of each run to their line."""
     lines = {
         log.name: f"{_address(source(log), beside)}#line={log.line[-1]}" for log in logs if len(log)
     }

@@ -1,4 +1,4 @@
-"""Sample grids of runs as data addresses: the newest one of each, made small."""
+"""The newest sample grid of a run as a small image in a `data:` URL."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def newest_grid(run: Path) -> Path | None:
-    """The last image by name in a run's `samples` folder."""
+    """Return the last image by name in the `samples` folder of a run."""
     folder = run / "samples"
     if not folder.is_dir():
         return None
@@ -22,7 +22,10 @@ def newest_grid(run: Path) -> Path | None:
 
 
 def data_address(path: Path) -> str | None:
-    """The image as a `data:` address of a PNG at most `WIDEST` wide; None for no sound image."""
+    """Return the image as a `data:` URL of a PNG at most `WIDEST` pixels wide.
+
+    Return None if it is too large or cannot be decoded.
+    """
     try:
         if path.stat().st_size > LARGEST_FILE:
             return None

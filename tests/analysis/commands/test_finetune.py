@@ -128,7 +128,7 @@ def test_the_report_has_the_sections_of_fine_tuning(
     out = tmp_path / "report.html"
     assert main(["report", *grid_of_runs, "--out", str(out)]) == 0
     page = out.read_text()
-    for name in ("tuning", "grid", "loss", "speed"):
+    for name in ("finetune", "grid", "loss", "speed"):
         assert f'<section id="{name}">' in page
     picture = re.search(r'<section id="grid">.*?base64,([^"]*)', page, re.S)
     assert picture is not None
@@ -185,7 +185,7 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
     verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
     assert verdicts is not None
     assert "infer" not in verdicts[0]
-    assert '<section id="drawing">' in page
+    assert '<section id="images">' in page
 
 
 def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
