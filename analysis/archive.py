@@ -1,7 +1,7 @@
-"""Packs the records of runs into a small archive: what every table and figure is computed from.
+"""Pack the records of runs into a small archive: the data of every table and figure.
 
-Configs, manifests, records and the study's own files; no weights, samples, traces or output. Names
-of machines and the folders of absolute paths are taken out, so that it can be given away.
+It holds configs, manifests, records and the study's own files, but no weights, samples, traces or
+output. Names of machines and the folders of absolute paths are removed, so it can be published.
 """
 
 import io
@@ -16,20 +16,20 @@ from analysis.read.machine import placement
 from configs.run.folder import RunFolder
 from configs.run.study_folder import StudyFolder, is_study_folder
 
-# An absolute path, of which the last name stays; no URL, no ratio.
+# The folders of an absolute path, without its last name; no URL, no ratio.
 _PATH = re.compile(r"(?<![\w./:~-])/(?:[\w.@+~=-]+/)+(?=[\w.@+~=-])")
 
 
 def pack(folder: Path, runs: Sequence[RunFolder], out: Path) -> int:
-    """Write the records of `runs` under `folder` to `out`; how many bytes it has.
+    """Write the records of `runs` under `folder` to `out`; return its size in bytes.
 
     The same runs give the same bytes.
     """
     files = dict(_files(folder, runs))
-    names = _machines(runs)
+    machines = _machines(runs)
     with tarfile.open(out, "w:xz", preset=9) as archive:
         for name in sorted(files):
-            data = _plain(files[name].read_text(encoding="utf-8"), names).encode()
+            data = _plain(files[name].read_text(encoding="utf-8"), machines).encode()
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), 0o644
             archive.addfile(member, io.BytesIO(data))
@@ -50,19 +50,19 @@ def _files(folder: Path, runs: Sequence[RunFolder]) -> Iterator[tuple[str, Path]
 
 
 def _machines(runs: Sequence[RunFolder]) -> dict[str, str]:
-    """`node1`, `node2`, ... for every name of machines that the manifests tell, the longest first.
+    """Map every name of a machine in the manifests to `node1`, `node2`, ..., the longest first.
 
-    A list of nodes counts as a name, and a short name may be the beginning of a full one.
+    A list of nodes counts as a name, and a short name may be a prefix of a full one.
     """
     seen: dict[str, None] = {}
     for run in runs:
         for entry in _attempts(run):
             slurm = entry.get("slurm") or {}
-            told = [entry.get("host"), slurm.get("cluster"), slurm.get("nodelist")]
-            told += [p.get(key) for p in placement(entry) for key in ("node", "host")]
-            seen |= dict.fromkeys(name for name in told if isinstance(name, str) and name)
-    names = {name: f"node{number}" for number, name in enumerate(seen, start=1)}
-    return dict(sorted(names.items(), key=lambda named: -len(named[0])))
+            names = [entry.get("host"), slurm.get("cluster"), slurm.get("nodelist")]
+            names += [p.get(key) for p in placement(entry) for key in ("node", "host")]
+            seen |= dict.fromkeys(name for name in names if isinstance(name, str) and name)
+    renamed = {name: f"node{number}" for number, name in enumerate(seen, start=1)}
+    return dict(sorted(renamed.items(), key=lambda named: -len(named[0])))
 
 
 def _attempts(run: RunFolder) -> list[Mapping[str, Any]]:
@@ -73,7 +73,7 @@ def _attempts(run: RunFolder) -> list[Mapping[str, Any]]:
 
 
 def _plain(text: str, machines: Mapping[str, str]) -> str:
-    """Text without names of machines and without the folders that a path leads through."""
+    """Return text without names of machines and without the folders of paths."""
     for name, instead in machines.items():
         text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", instead, text)
     return _PATH.sub("", text)

@@ -29,7 +29,7 @@ class Condition:
     value: float | str
 
     def holds(self, row: Mapping[str, Any]) -> bool | None:
-        """Whether it holds of a row; None where the row has no such value."""
+        """Return whether it holds for a row, or None if the row has no such value."""
         found = row.get(self.column)
         if found is None:
             return None
@@ -39,7 +39,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """`speedup<0.97`, `verdict==different`; `Unreadable` for anything else."""
+    """Parse `speedup<0.97` or `verdict==different`; raise `Unreadable` for anything else."""
     match = _FORM.fullmatch(text)
     if not match:
         raise Unreadable(f"--fail-if {text!r}: expected COLUMN<VALUE, such as speedup<0.97")
@@ -48,24 +48,27 @@ def parse_condition(text: str) -> Condition:
     except ValueError:
         value = match[3].strip("\"'")
     if isinstance(value, str) and match[2] not in ("==", "!="):
-        raise Unreadable(f"--fail-if {text!r}: {match[3]!r} is no number")
+        raise Unreadable(f"--fail-if {text!r}: {match[3]!r} is not a number")
     return Condition(text=text, column=match[1], operator=match[2], value=value)
 
 
 def failing(
     rows: Sequence[Mapping[str, Any]], conditions: Sequence[Condition]
 ) -> tuple[bool, list[str]]:
-    """Whether any condition holds of any row, and a remark on each that does or cannot be told."""
+    """Return whether any condition holds for any row, and remarks.
+
+    There is a remark on each condition that holds or cannot be decided.
+    """
     failed, remarks = False, []
     for condition in conditions:
         known = {name for row in rows for name in row}
         if rows and condition.column not in known:
             columns = ", ".join(sorted(known))
-            raise Unreadable(f"--fail-if {condition.text}: no column of {columns}")
-        told = [condition.holds(row) for row in rows]
-        if any(told):
+            raise Unreadable(f"--fail-if {condition.text}: no such column; there are {columns}")
+        results = [condition.holds(row) for row in rows]
+        if any(results):
             failed = True
             remarks.append(f"failed: {condition.text}")
-        elif not any(held is not None for held in told):
+        elif not any(held is not None for held in results):
             remarks.append(f"not decided: {condition.text} (no row has a {condition.column})")
     return failed, remarks

@@ -1,13 +1,13 @@
-"""Markdown pages whose tables are made by the commands that stand above them.
+"""Markdown pages whose tables are the output of the commands above them.
 
 A block of such a page is
 
     ```console
     $ python -m analysis cells docs/measurements/a-small.tar.xz
-    what it printed
+    its output
     ```
 
-so that a reader sees where every figure comes from, and a program can make it again.
+so a reader sees where every figure comes from, and a program can reproduce it.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ Command = Callable[[list[str]], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A command of a page and what the page says that it prints; `span` is the latter's place."""
+    """A command of a page and its output there; `span` is the position of the output."""
 
     words: tuple[str, ...]
-    said: str
+    output: str
     span: tuple[int, int]
 
     @property
     def spelled(self) -> str:
-        """The command on one line."""
+        """Return the command on one line."""
         return f"python -m analysis {shlex.join(self.words)}"
 
     def missing(self) -> list[str]:
-        """The inputs that are not here."""
+        """Return the inputs that do not exist."""
         outputs = [self.words[n + 1] for n, word in enumerate(self.words[:-1]) if _is_output(word)]
         named = [word for word in self.words[1:] if "/" in word and not word.startswith("-")]
         return [word for word in named if word not in outputs and not Path(word).exists()]
@@ -49,54 +49,54 @@ def _is_output(word: str) -> bool:
 
 
 def without_outputs(words: Sequence[str]) -> list[str]:
-    """A command's words but for the files that it would write."""
+    """Return a command's words without the files that it would write."""
     pairs = zip(words, ["", *words], strict=False)
     return [word for word, before in pairs if not _is_output(word) and not _is_output(before)]
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Return the blocks of a page, in order."""
     return [
         Block(
             words=tuple(shlex.split(found[1].replace("\\\n", " "))[3:]),
-            said=found[2],
+            output=found[2],
             span=found.span(2),
         )
         for found in _BLOCK.finditer(text)
     ]
 
 
-def renewed(text: str, command: Command) -> tuple[str, list[str]]:
-    """A page with the outputs that its commands give now, and remarks on what was left as it is.
+def render(text: str, command: Command) -> tuple[str, list[str]]:
+    """Return a page with the current output of its commands, and remarks on unchanged blocks.
 
-    `command` carries out `python -m analysis`; `Unreadable` where one fails.
+    `command` runs `python -m analysis`. Raise `Unreadable` if one fails.
     """
     parts, at, remarks = [], 0, []
     for block in blocks(text):
         parts.append(text[at : block.span[0]])
         if missing := block.missing():
-            remarks.append(f"left as it is: {block.spelled}: {', '.join(missing)} is not here")
-            parts.append(block.said)
+            remarks.append(f"left as it is: {block.spelled}: {', '.join(missing)} does not exist")
+            parts.append(block.output)
         else:
-            parts.append(output(block, command))
+            parts.append(_run(block, command))
         at = block.span[1]
     return "".join([*parts, text[at:]]), remarks
 
 
-def output(block: Block, command: Command) -> str:
-    """What the command of a block prints now."""
-    out, told = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told), _misuse(block):
+def _run(block: Block, command: Command) -> str:
+    """Return the output of the command of a block."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _misuse(block):
         code = command(list(block.words))
         if code == 2:
-            raise Unreadable(f"{block.spelled}: {told.getvalue().strip()}")
+            raise Unreadable(f"{block.spelled}: {err.getvalue().strip()}")
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
 @contextlib.contextmanager
 def _misuse(block: Block) -> Iterator[None]:
-    """What argparse ends a program for, as an error."""
+    """Turn an exit of argparse into an error."""
     try:
         yield
     except SystemExit:
-        raise Unreadable(f"{block.spelled}: is no command that analysis knows") from None
+        raise Unreadable(f"{block.spelled}: is not a command of analysis") from None

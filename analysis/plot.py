@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from configs.terminal import printable
 
@@ -23,7 +24,7 @@ STYLE: Any = {
 def figure_of(
     *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
 ) -> tuple[Figure, list[Any]]:
-    """A figure of panels one above the other, eight inches wide, and the panels."""
+    """Return a figure, eight inches wide, of panels one above the other, and the panels."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, height), layout="constrained")
         panels = figure.subplots(rows, 1, squeeze=False, sharex=shared, height_ratios=ratios)
@@ -43,12 +44,10 @@ def save(figure: Figure, path: Any) -> None:
 
 
 def plain_ticks(axes: Any) -> None:
-    """Label a logarithmic axis with plain numbers: 0.4 is read at once, 4 x 10^-1 is not.
+    """Label a logarithmic axis with plain numbers: 0.4 is easier to read than 4 x 10^-1.
 
-    Losses seldom span a decade; of what spans one or two, 1, 2 and 5 are labelled.
+    Losses seldom span a decade; on an axis of one or two decades 1, 2 and 5 are labelled.
     """
-    from matplotlib.ticker import LogLocator
-
     low, high = axes.get_ylim()
     if 10 * low <= high < 300 * low:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -57,6 +56,6 @@ def plain_ticks(axes: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """Text without matplotlib's mathematics, and without its sign for hidden legend entries."""
+    """Return text without matplotlib's mathematics and its mark of hidden legend entries."""
     shown = printable(text).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown

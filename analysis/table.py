@@ -14,12 +14,12 @@ Row = Mapping[str, Any]
 
 
 def text_table(rows: Sequence[Row]) -> str:
-    """Rows under their headings, columns aligned; numbers to the right, absent values empty.
+    """Return rows under headings with aligned columns, numbers to the right.
 
-    A column that is empty in every row is left out.
+    A missing value is empty; a column that is empty in every row is left out.
     """
     heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
-    cells = [[printable(shown(row.get(head))) for head in heads] for row in rows]
+    cells = [[printable(formatted(row.get(head))) for head in heads] for row in rows]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
     right = [all(isinstance(row.get(head), int | float | None) for row in rows) for head in heads]
     return "\n".join(
@@ -32,7 +32,7 @@ def text_table(rows: Sequence[Row]) -> str:
 
 
 def csv_table(rows: Sequence[Row]) -> str:
-    """The rows as CSV; text that a spreadsheet would run as a formula is quoted with '."""
+    """Return rows as CSV; text that a spreadsheet would run as a formula gets a leading '."""
     heads = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -42,24 +42,24 @@ def csv_table(rows: Sequence[Row]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON of rows, absent values left out; ASCII, so that it is inert on a terminal too."""
+    """Return JSON without missing values; ASCII, so that it cannot act on a terminal."""
     return json.dumps(_present(value), indent=1, allow_nan=False)
 
 
-def put(rows: Sequence[Row], asked: argparse.Namespace, *, json: Any = None) -> None:
-    """Print rows as they were asked for; `json` where its contract is more than the rows.
+def put(rows: Sequence[Row], args: argparse.Namespace, *, json: Any = None) -> None:
+    """Print rows as text, CSV or JSON; `json` replaces the rows in JSON output.
 
-    They stay in `asked.rows` for the conditions of `--fail-if`.
+    Keep the rows in `args.rows` for the conditions of `--fail-if`.
     """
-    asked.rows = list(rows)
-    if asked.json:
+    args.rows = list(rows)
+    if args.json:
         print(json_text(rows if json is None else json))
     else:
-        print(csv_table(rows) if asked.csv else text_table(rows))
+        print(csv_table(rows) if args.csv else text_table(rows))
 
 
 def remark(lines: Iterable[str]) -> None:
-    """Say something about the output, beside it."""
+    """Print remarks on stderr."""
     for line in lines:
         print(printable(line), file=sys.stderr)
 
@@ -72,8 +72,8 @@ def _present(value: Any) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """A value as a table shows it; an absent one is empty."""
+def formatted(value: Any) -> str:
+    """Return a value as tables show it; a missing one is empty."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What somebody says: a quantity of one or two runs. `half` is half the last digit printed."""
+    """A claimed quantity of one or two runs; `half` is half a unit of its last printed digit."""
 
     text: str
     quantity: str
@@ -45,7 +45,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedClaim:
-    """A claim beside what its runs say; `why` tells what would be needed, or what is wrong."""
+    """A claim beside its recomputed value; `why` names what is missing or wrong."""
 
     text: str
     claimed: float
@@ -54,7 +54,7 @@ class JudgedClaim:
     why: str
 
     def row(self) -> dict[str, Any]:
-        """For a table or JSON; absent values are None."""
+        """Return a row for a table or JSON; missing values are None."""
         found = self.recomputed
         return {
             "text": self.text,
@@ -68,10 +68,10 @@ class JudgedClaim:
 
 
 def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
-    """The claimed number and half a unit of its last digit; `17 %` of a speedup is 1.17."""
+    """Return the claimed number and half a unit of its last digit; `17 %` of a speedup is 1.17."""
     match = _NUMBER.fullmatch(str(value).strip())
     if match is None or isinstance(value, bool):
-        raise Unreadable(f"{value!r} is no number; expected one such as 1.8, 1.8x or 17 %")
+        raise Unreadable(f"{value!r} is not a number; expected one such as 1.8, 1.8x or 17 %")
     digits = match[1].replace(",", "")
     mantissa, _, exponent = digits.lower().partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
@@ -83,7 +83,7 @@ def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """The claims of a YAML file: a list, or a mapping with `claims`; runs relative to the file."""
+    """Read claims from YAML: a list, or a mapping with `claims`; runs are relative to the file."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise Unreadable(f"{path}: too large for a file of claims")
@@ -99,7 +99,7 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(item: Any, path: Path, number: int) -> Claim:
     where = f"{path}, claim {number}"
     if not isinstance(item, dict) or not {"quantity", "runs", "value"} <= set(item) <= KEYS:
-        raise Unreadable(f"{where}: expected text, quantity, runs, value and, if need be, clock")
+        raise Unreadable(f"{where}: expected text, quantity, runs, value and optionally clock")
     quantity, runs, clock = item["quantity"], item["runs"], item.get("clock")
     if quantity not in QUANTITIES:
         raise Unreadable(f"{where}: quantity {quantity!r} is none of {', '.join(QUANTITIES)}")
@@ -107,7 +107,7 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
         raise Unreadable(f"{where}: clock {clock!r} is none of {', '.join(CLOCKS)}")
     listed = [runs] if isinstance(runs, str) else runs
     if not isinstance(listed, list) or len(listed) != QUANTITIES[quantity]:
-        raise Unreadable(f"{where}: {quantity} is of {QUANTITIES[quantity]} runs")
+        raise Unreadable(f"{where}: {quantity} takes {QUANTITIES[quantity]} runs")
     try:
         value, half = parse_value(item["value"], quantity=quantity)
     except Unreadable as error:
@@ -123,7 +123,7 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
 
 
 def judge(claim: Claim) -> JudgedClaim:
-    """The claim against its runs."""
+    """Compare a claim with its runs."""
     try:
         found, why = _recompute(claim)
     except Unreadable as error:
@@ -138,7 +138,7 @@ def judge(claim: Claim) -> JudgedClaim:
 
 
 def compare(found: Estimate | None, *, value: float, half: float) -> str:
-    """Whether a rounded number lies in an interval; without one nothing is decided."""
+    """Return whether a rounded number lies in an interval; without one it is undecidable."""
     if found is None or found.low is None or found.high is None:
         return "undecidable"
     slack = half * (1 + 1e-9)
@@ -187,16 +187,16 @@ def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None
 def _one(run: str) -> Sequence[RunLog]:
     logs = read_logs([run])
     if len(logs) != 1:
-        raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each by itself")
+        raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each run")
     return logs
 
 
 def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
-    """The loss of the last quarter of the records."""
-    told = loss[~np.isnan(loss)]
-    if not len(told):
+    """Return the mean loss of the last quarter of the records."""
+    known = loss[~np.isnan(loss)]
+    if not len(known):
         return None, "no loss is recorded"
-    found = mean_interval(told[-max(1, len(told) // 4) :])
+    found = mean_interval(known[-max(1, len(known) // 4) :])
     return found, _needed(found, "mean over the last quarter of the records")
 
 
@@ -206,7 +206,7 @@ def _known(logs: Sequence[RunLog]) -> str:
 
 def _needed(found: Estimate | None, why: str) -> str:
     undetermined = found is None or not found.is_determined
-    return f"{why}; too few intervals to say how sure" if undetermined else why
+    return f"{why}; too few intervals for an interval of the rate" if undetermined else why
 
 
 def _shifted(estimate: Estimate, by: float) -> Estimate:
@@ -218,5 +218,5 @@ def _shifted(estimate: Estimate, by: float) -> Estimate:
 
 
 def as_json(judged: Sequence[JudgedClaim]) -> Mapping[str, Any]:
-    """The documented form."""
+    """Return the JSON form of docs/analysis-json.md."""
     return {"claims": [one.row() for one in judged]}

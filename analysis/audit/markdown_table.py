@@ -1,4 +1,4 @@
-"""Judges a markdown table of devices, steps, run times and rates by its own numbers."""
+"""Check a Markdown table of devices, steps, run times and rates against its own numbers."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ FALLS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """One line of a table; `rate` in steps per second as printed, with half its last digit."""
+    """A line of a table; `rate` in steps/s as printed, `half` a half unit of its last digit."""
 
     device: str
     steps: float
@@ -35,7 +35,7 @@ class TableRow:
 
 
 def judge_markdown(path: Path) -> list[JudgedClaim]:
-    """Rates against steps / time, rates against each other, and speedups told around the table."""
+    """Check rates against steps / time, rates against each other, and speedups in the text."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise Unreadable(f"{path}: too large for a page with a table")
@@ -50,7 +50,7 @@ def judge_markdown(path: Path) -> list[JudgedClaim]:
 
 
 def read_table(text: str) -> list[TableRow]:
-    """The rows of every table that has the columns."""
+    """Return the rows of every table with the required columns."""
     rows: list[TableRow] = []
     places: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -65,7 +65,7 @@ def read_table(text: str) -> list[TableRow]:
 
 
 def _places(heads: list[str]) -> dict[str, int]:
-    """Which cell holds what; empty where one of device, steps and time is not there."""
+    """Return the cell of each column, or nothing if device, steps or time is missing."""
     found: dict[str, int] = {}
     for name, fits in COLUMNS.items():
         free = (i for i, head in enumerate(heads) if i not in found.values() and fits(head))
@@ -92,7 +92,7 @@ def _row(cells: list[str], places: dict[str, int], line: int) -> TableRow | None
 
 
 def _seconds(text: str) -> tuple[float, float]:
-    """`1013 s`, `16.9 min` or `1:27:16` in seconds, with half the last digit."""
+    """Parse `1013 s`, `16.9 min` or `1:27:16`; return seconds and half a unit of the last digit."""
     if re.fullmatch(r"\d+(:\d\d){1,2}", text):
         total = 0
         for part in text.split(":"):
@@ -102,13 +102,13 @@ def _seconds(text: str) -> tuple[float, float]:
     glued = re.fullmatch(r"([\d.,]+)([a-z]+)", number)
     number, unit = (glued[1], glued[2]) if glued else (number, unit.strip() or "s")
     if unit not in _UNIT_S:
-        raise Unreadable(f"{text!r} is no time")
+        raise Unreadable(f"{text!r} is not a time")
     value, half = parse_value(number, quantity="seconds")
     return value * _UNIT_S[unit], half * _UNIT_S[unit]
 
 
 def _ratio(above: float, below: float, half_above: float, half_below: float) -> Estimate:
-    """A ratio of two rounded numbers, with the range that the rounding leaves open."""
+    """Return the ratio of two rounded numbers, with the range that rounding allows."""
     return Estimate(
         value=above / below,
         low=(above - half_above) / (below + half_below),
@@ -134,7 +134,7 @@ def _rates(rows: list[TableRow]) -> list[JudgedClaim]:
 
 
 def _clocks(rows: list[TableRow]) -> list[JudgedClaim]:
-    """Start-up is paid once, so more steps cannot be slower per step on one clock."""
+    """Find rates that fall with the steps: start-up is paid once, so on one clock they cannot."""
     judged = []
     for short, long in combinations(sorted(rows, key=lambda row: row.steps), 2):
         if short.device != long.device or short.steps == long.steps:

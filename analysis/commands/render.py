@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from analysis.markdown import renewed, without_outputs
+from analysis.markdown import render, without_outputs
 from analysis.table import remark
 from configs.errors import Unreadable
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     for path in map(Path, args.paths):
         try:
             before = path.read_text(encoding="utf-8")
-            after, remarks = renewed(before, dry if args.check else args.analysis)
+            after, remarks = render(before, dry if args.check else args.analysis)
             if after != before and not args.check:
                 path.write_text(after, encoding="utf-8")
         except UnicodeDecodeError:
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         except Unreadable as error:
             raise Unreadable(f"{path}: {error}") from None
         remark(f"{path}: {line}" for line in remarks)
-        print(f"{path}: {'as it was' if after == before else 'old' if args.check else 'renewed'}")
+        changed = "out of date" if args.check else "updated"
+        print(f"{path}: {'unchanged' if after == before else changed}")
         outdated += after != before
     return 1 if args.check and outdated else 0

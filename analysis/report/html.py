@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from analysis.table import shown
+from analysis.table import formatted
 from configs.terminal import printable
 
 LONGEST_UNBROKEN = 30
@@ -79,7 +79,7 @@ def _class(number: bool) -> str:
 
 def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
     value = row.get(head)
-    content = text(shown(value))
+    content = text(formatted(value))
     address = link(head, row) if link and value is not None else None
     if address:
         content = f'<a href="{html.escape(address)}">{content}</a>'

@@ -21,12 +21,12 @@ def test_a_page_is_what_its_commands_print(page: Path, capsys: pytest.CaptureFix
     text = page.read_text()
     # A blank is one of what was not run, and the command that fills it stands on the page.
     for line in left:
-        archive = re.search(r"(\S+\.tar\.xz) is not here", line)
+        archive = re.search(r"(\S+\.tar\.xz) does not exist", line)
         assert archive is not None, line
         assert f"--out {archive[1]}" in text
     not_run = blocks(text.partition("\n## On GPUs: not run")[2])
     assert len(left) == len(not_run)
-    assert all(block.said == "" for block in not_run)
+    assert all(block.output == "" for block in not_run)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -37,7 +37,7 @@ def test_every_number_of_a_headline_is_one_of_a_table_rounded(page: Path) -> Non
     printed = [
         abs(float(number.replace(",", "")))
         for block in blocks(text)
-        for number in _NUMBER.findall(block.said)
+        for number in _NUMBER.findall(block.output)
     ]
     said = _NUMBER.findall(headline[1])
     assert said
