@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from configs.schema.model import Model
 from train.model.linear import Linear
 
 # On a CPU, up to this many tokens, the matrix of scores costs less than the kernel that avoids it.
@@ -17,13 +18,13 @@ class Attention(nn.Module):
     the second. Ranks that split the rows hold whole heads.
     """
 
-    def __init__(self, *, width: int, heads: int, qk_norm: bool) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
-        self.head_dim = width // heads
-        self.qkv = Linear(width, 3 * width)
-        self.out = Linear(width, width)
-        self.q_norm = HeadNorm(self.head_dim) if qk_norm else nn.Identity()
-        self.k_norm = HeadNorm(self.head_dim) if qk_norm else nn.Identity()
+        self.head_dim = model.width // model.heads
+        self.qkv = Linear(model.width, 3 * model.width)
+        self.out = Linear(model.width, model.width)
+        self.q_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
+        self.k_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
 
     def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]`."""

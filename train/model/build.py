@@ -31,27 +31,12 @@ class Network(Protocol):
 def build_network(config: Pretrain) -> nn.Module:
     """Return a `Network` with weights initialised from `seed`, the same on every rank."""
     torch.manual_seed(config.seed)
-    model, data = config.model, config.data
-    if model.family == "unet":
+    if config.model.family == "unet":
         # A late import: diffusers takes seconds to import.
-        from train.model.unet import make_unet
+        from train.model.unet import UNet
 
-        return make_unet(config)
-    return DiT(
-        width=model.width,
-        depth=model.depth,
-        heads=model.heads,
-        patch=model.patch,
-        mlp=model.mlp,
-        mlp_ratio=model.mlp_ratio,
-        conditioning=model.conditioning,
-        positions=model.positions,
-        frequencies=model.frequencies,
-        qk_norm=model.qk_norm,
-        size=data.size,
-        channels=data.channels,
-        classes=data.classes,
-    )
+        return UNet(config)
+    return DiT(config)
 
 
 def network_macs(config: Pretrain) -> dict[str, int]:

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from configs.schema import Pretrain
 from train.model.attention import Attention, rope_table, sincos_table
-from train.model.flops import TIME_CHANNELS
+from train.model.flops import TIME_CHANNELS, mlp_hidden
 from train.model.linear import Linear
 
 
@@ -18,42 +19,23 @@ class DiT(nn.Module):
     rope: Tensor | None
     pos_embed: Tensor | None
 
-    def __init__(
-        self,
-        *,
-        width: int,
-        depth: int,
-        heads: int,
-        patch: int,
-        mlp_ratio: float,
-        qk_norm: bool,
-        size: int,
-        channels: int,
-        classes: int,
-        mlp: Literal["gelu", "swiglu"] = "gelu",
-        conditioning: Literal["adaln", "in_context"] = "adaln",
-        positions: Literal["rope", "sincos"] = "rope",
-        frequencies: Literal["dit", "diffusers"] = "dit",
-    ) -> None:
+    def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.patch, self.null_label = patch, classes
-        self.in_context = conditioning == "in_context"
-        self._side, self._width, self._head_dim = size // patch, width, width // heads
-        self._positions, self._frequencies = positions, frequencies
-        self.patches_in = Linear(channels * patch**2, width)
+        model, data = config.model, config.data
+        width, patch_values = model.width, data.channels * model.patch**2
+        self.patch, self.null_label = model.patch, data.classes
+        self.in_context = model.conditioning == "in_context"
+        self._model, self._side = model, data.size // model.patch
+        self.patches_in = Linear(patch_values, width)
         self.time = nn.Sequential(Linear(TIME_CHANNELS, width), nn.SiLU(), Linear(width, width))
-        self.label = nn.Embedding(classes + 1, width)
+        self.label = nn.Embedding(data.classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
-        hidden = int(width * mlp_ratio)
-        self.blocks = nn.ModuleList(
-            block(width=width, heads=heads, hidden=hidden, mlp=mlp, qk_norm=qk_norm)
-            for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
         if self.in_context:
             self.norm_out = nn.LayerNorm(width, eps=1e-6)
         else:
             self.modulation_out = Linear(width, 2 * width)
-        self.patches_out = Linear(width, channels * patch**2)
+        self.patches_out = Linear(width, patch_values)
         self.init_buffers()
         self._init_weights()
 
@@ -65,7 +47,7 @@ class DiT(nn.Module):
         tokens = self.patches_in(self._patchify(x))
         if self.pos_embed is not None:
             tokens = tokens + self.pos_embed
-        time = self.time(timestep_embedding(1000 * t, frequencies=self._frequencies))
+        time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
         class_embedding = self.label(label)
         if self.in_context:
             tokens = torch.cat([time.unsqueeze(1), class_embedding.unsqueeze(1), tokens], dim=1)
@@ -81,13 +63,13 @@ class DiT(nn.Module):
 
     def init_buffers(self) -> None:
         """Compute the position tables, which no checkpoint holds, on the device of the weights."""
+        model, device = self._model, self.patches_in.weight.device
         rope, pos_embed = None, None
-        if self._positions == "rope":
-            condition_tokens = 2 if self.in_context else 0
-            rope = rope_table(self._side, self._head_dim, prefix=condition_tokens)
-            rope = rope.to(self.patches_in.weight.device)
+        if model.positions == "rope":
+            prefix = 2 if self.in_context else 0
+            rope = rope_table(self._side, model.width // model.heads, prefix=prefix).to(device)
         else:
-            pos_embed = sincos_table(self._side, self._width).to(self.patches_in.weight.device)
+            pos_embed = sincos_table(self._side, model.width).to(device)
         self.register_buffer("rope", rope, persistent=False)
         self.register_buffer("pos_embed", pos_embed, persistent=False)
 
@@ -115,11 +97,11 @@ class DiT(nn.Module):
 class AdaLNBlock(nn.Module):
     """Attention and MLP, each with shift, scale and gate from the condition (adaLN-zero)."""
 
-    def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:
+    def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.modulation = Linear(width, 6 * width)
-        self.attention = Attention(width=width, heads=heads, qk_norm=qk_norm)
-        self.mlp = MLPS[mlp](width=width, hidden=hidden)
+        self.modulation = Linear(config.model.width, 6 * config.model.width)
+        self.attention = Attention(config.model)
+        self.mlp = MLPS[config.model.mlp](config.model.width, mlp_hidden(config))
 
     def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU."""
@@ -132,12 +114,12 @@ class AdaLNBlock(nn.Module):
 class InContextBlock(nn.Module):
     """Attention and MLP, each after a layer norm; the condition is among the tokens."""
 
-    def __init__(self, *, width: int, heads: int, hidden: int, mlp: str, qk_norm: bool) -> None:
+    def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(width, eps=1e-6)
-        self.attention = Attention(width=width, heads=heads, qk_norm=qk_norm)
-        self.mlp_norm = nn.LayerNorm(width, eps=1e-6)
-        self.mlp = MLPS[mlp](width=width, hidden=hidden)
+        self.attention_norm = nn.LayerNorm(config.model.width, eps=1e-6)
+        self.attention = Attention(config.model)
+        self.mlp_norm = nn.LayerNorm(config.model.width, eps=1e-6)
+        self.mlp = MLPS[config.model.mlp](config.model.width, mlp_hidden(config))
 
     def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]`; `condition` is not used."""
@@ -148,7 +130,7 @@ class InContextBlock(nn.Module):
 class GeluMLP(nn.Module):
     """Two linear layers with a tanh GELU between them."""
 
-    def __init__(self, *, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.up = Linear(width, hidden)
         self.down = Linear(hidden, width)
@@ -161,7 +143,7 @@ class GeluMLP(nn.Module):
 class SwiGLU(nn.Module):
     """Three linear layers, one of which gates another through a SiLU (Shazeer 2020)."""
 
-    def __init__(self, *, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.gate = Linear(width, hidden)
         self.up = Linear(width, hidden)

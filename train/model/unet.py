@@ -14,32 +14,23 @@ from configs.schema import Pretrain
 class UNet(nn.Module):
     """Predict a tensor of the input's shape from a noisy image, a time and a label."""
 
-    def __init__(
-        self,
-        *,
-        width: int,
-        mults: list[int],
-        layers: int,
-        attention: list[bool],
-        size: int,
-        channels: int,
-        classes: int,
-    ) -> None:
+    def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.null_label = classes
-        down = ["AttnDownBlock2D" if here else "DownBlock2D" for here in attention]
-        up = ["AttnUpBlock2D" if here else "UpBlock2D" for here in reversed(attention)]
+        unet, data = config.model.unet, config.data
+        down = ["AttnDownBlock2D" if here else "DownBlock2D" for here in unet.attention]
+        up = ["AttnUpBlock2D" if here else "UpBlock2D" for here in reversed(unet.attention)]
+        self.null_label = data.classes
         self.unet: Any = UNet2DModel(
-            sample_size=size,
-            in_channels=channels,
-            out_channels=channels,
-            block_out_channels=tuple(width * mult for mult in mults),
-            layers_per_block=layers,
+            sample_size=data.size,
+            in_channels=data.channels,
+            out_channels=data.channels,
+            block_out_channels=tuple(unet.width * mult for mult in unet.mults),
+            layers_per_block=unet.layers,
             down_block_types=tuple(down),
             up_block_types=tuple(up),
-            norm_num_groups=math.gcd(32, width),
-            attention_head_dim=math.gcd(32, width),
-            num_class_embeds=classes + 1,
+            norm_num_groups=math.gcd(32, unet.width),
+            attention_head_dim=math.gcd(32, unet.width),
+            num_class_embeds=data.classes + 1,
         )
 
     @property
@@ -56,24 +47,10 @@ class UNet(nn.Module):
         return cast(Tensor, self.unet(x, 1000 * t, class_labels=label, return_dict=False)[0])
 
 
-def make_unet(config: Pretrain) -> UNet:
-    """Return the U-Net of a config."""
-    unet, data = config.model.unet, config.data
-    return UNet(
-        width=unet.width,
-        mults=unet.mults,
-        layers=unet.layers,
-        attention=unet.attention,
-        size=data.size,
-        channels=data.channels,
-        classes=data.classes,
-    )
-
-
 def unet_macs(config: Pretrain) -> dict[str, int]:
     """Return the forward multiply-accumulates per image, counted on the meta device."""
     with torch.device("meta"):
-        network = make_unet(config)
+        network = UNet(config)
         data = config.data
         image = torch.empty(1, data.channels, data.size, data.size)
         with FlopCounterMode(display=False) as counter, torch.no_grad():

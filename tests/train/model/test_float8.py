@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from configs.errors import ConfigError
+from configs.load import resolve
+from configs.schema import Pretrain
 from tests.real_runs import TINY, trained
 from train.model.dit import AdaLNBlock
 from train.model.parallelize import check_float8, convert_to_float8
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torchao warns
 
 def make_block() -> AdaLNBlock:
     torch.manual_seed(0)
-    return AdaLNBlock(width=64, heads=2, hidden=256, mlp="swiglu", qk_norm=True)
+    config = resolve({"model": {"width": 64, "heads": 2, "mlp": "swiglu"}}, source="test")
+    assert isinstance(config, Pretrain)
+    return AdaLNBlock(config)
 
 
 def test_large_products_are_rounded_and_the_modulation_is_not() -> None:

@@ -10,7 +10,7 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.model.build import build_network, network_macs
-from train.model.unet import make_unet, unet_macs
+from train.model.unet import UNet, unet_macs
 
 DDPM = {"kind": "ddpm", "timesteps": "uniform"}
 
@@ -41,7 +41,7 @@ def test_the_image_the_time_and_the_label_each_matter() -> None:
 
 
 def test_no_parameter_is_in_two_blocks() -> None:
-    network = make_unet(config_of())
+    network = UNet(config_of())
     inside = [p for block in network.blocks for p in block.parameters()]
     assert len({id(p) for p in inside}) == len(inside)
     names = {name.split(".")[1] for name, _ in network.named_parameters()}
@@ -54,7 +54,7 @@ def test_macs_are_what_torch_counts_of_a_forward_pass() -> None:
     macs = network_macs(config)
     assert macs == unet_macs(config)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        make_unet(config)(torch.randn(2, 3, 8, 8), torch.rand(2), torch.tensor([1, 2]))
+        UNet(config)(torch.randn(2, 3, 8, 8), torch.rand(2), torch.tensor([1, 2]))
     assert counter.get_total_flops() / 2 / 2 == pytest.approx(sum(macs.values()), rel=1e-3)
     assert macs["convolutions"] > macs["rest"] > 0
 
