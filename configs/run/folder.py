@@ -132,6 +132,15 @@ class RunFolder:
         finally:
             writer.close()
 
+    def record_evaluation(self, **fields: Any) -> None:
+        """Append an evaluation to the newest attempt, followed by its event `evaluated`."""
+        writer = RecordWriter(self.path, attempt=self.attempts()[-1])
+        try:
+            writer.write(**fields)
+            writer.event("evaluated", step=fields["step"])
+        finally:
+            writer.close()
+
     def is_done(self, config: Run) -> bool:
         """Return whether the run ended with `done` at or beyond the last step of `config`."""
         last = state(self.records())

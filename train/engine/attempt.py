@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from configs.attempt.close import close_attempt
+from configs.attempt.open import open_attempt
 from configs.checks.batch import BatchLayout
 from configs.load import Kind, expect
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
-from train.engine.distributed import Ranks, read_ranks
+from train.engine.distributed import Ranks, broadcast_str_before_init, read_ranks
 from train.engine.environment import placement
 from train.engine.failure import write_error
 from train.engine.metrics import ArrivalLog, LossAccumulator, MetricsLogger, log, start_logging
@@ -73,6 +75,24 @@ def run_attempt(
         log.exception("rank %d failed: %s", ranks.rank, error)
         return 1
     return 0
+
+
+def open_and_run(
+    source: Path, overrides: list[str], *, kind: str, attempt: Callable[..., int]
+) -> int:
+    """Open an attempt at a run of `kind`, carry it out and close it; return the exit code.
+
+    This is for commands that start without a job script. Every rank must call it.
+    """
+    ranks = read_ranks()
+    opened = broadcast_str_before_init(
+        ranks, lambda: str(open_attempt(source, overrides, kind=kind) or "")
+    )
+    if not opened:
+        return 0
+    folder = Path(opened)
+    status = attempt(RunFolder(folder.parent.parent), number=int(folder.name))
+    return status if ranks.rank else close_attempt(folder, status=status).exit_code
 
 
 def finish(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:

@@ -16,7 +16,6 @@ from sklearn.svm import SVC
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
-from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from train.data.catalog import open_source
 from train.data.source import Source, held_out_split, training_split
@@ -95,7 +94,7 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
         held_out=_examples(held_out_split(open_source(config.data), config.data)),
     )
     result = DigitsScore(step=step, images=images, samples=len(labels), **scores)
-    _record(run, result)
+    run.record_evaluation(**asdict(result))
     return result
 
 
@@ -124,10 +123,3 @@ def _score(
 
 def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
     return float(np.mean([images[labels == k].var(axis=0).sum() for k in np.unique(labels)]))
-
-
-def _record(run: RunFolder, result: DigitsScore) -> None:
-    writer = RecordWriter(run.path, attempt=run.attempts()[-1])
-    writer.write(**asdict(result))
-    writer.event("evaluated", step=result.step)
-    writer.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from configs.errors import ConfigError, DataError
 from configs.run.folder import RunFolder, is_run
-from configs.run.records import RecordWriter
 from train.engine.distributed import read_ranks
 from train.evaluate.fid_features import frechet_distance, open_features, statistics
 from train.evaluate.fid_reference import reference_statistics
@@ -93,8 +92,7 @@ def _record(samples: Path, reference: Path, result: Distance) -> None:
         why = f"its run {run.path} is gone" if metadata else f"no {metadata_file(samples).name}"
         print(f"not recorded: {samples}: {why}", file=sys.stderr)
         return
-    writer = RecordWriter(run.path, attempt=run.attempts()[-1])
-    writer.write(
+    run.record_evaluation(
         step=metadata["checkpoint"],
         images=metadata["images"],
         fid=result.fid,
@@ -104,8 +102,6 @@ def _record(samples: Path, reference: Path, result: Distance) -> None:
         fid_reference=str(reference.absolute()),
         fid_features_sha256=result.features_sha256,
     )
-    writer.event("evaluated", step=metadata["checkpoint"])
-    writer.close()
 
 
 def _metadata(samples: Path) -> Metadata:

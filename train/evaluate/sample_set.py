@@ -13,19 +13,15 @@ from typing import cast
 
 import torch.distributed as dist
 
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.schema.sample import Sampling
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
 from train.engine.distributed import (
     Ranks,
-    broadcast_str_before_init,
     from_rank_0,
     max_over_ranks,
     process_group,
-    read_ranks,
 )
 from train.engine.environment import versions
 from train.engine.failure import write_error
@@ -51,15 +47,7 @@ def main(arguments: list[str]) -> int:
     changes = list(options.overrides)
     changes += [f"num={options.num}"] if options.num is not None else []
     changes += [f"out={json.dumps(str(options.out.absolute()))}"] if options.out else []
-    ranks = read_ranks()
-    folder = broadcast_str_before_init(
-        ranks, lambda: str(open_attempt(options.run, changes, kind="sample") or "")
-    )
-    if not folder:
-        return 0
-    begun = Path(folder)
-    status = attempt(RunFolder(begun.parent.parent), number=int(begun.name))
-    return status if ranks.rank else close_attempt(begun, status=status).exit_code
+    return open_and_run(options.run, changes, kind="sample", attempt=attempt)
 
 
 def attempt(run: RunFolder, *, number: int) -> int:

@@ -12,22 +12,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.noise_scale import noise_of
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import valid
 from configs.schema import NoiseRun
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
 from train.engine.distributed import (
     Ranks,
-    broadcast_str_before_init,
     from_rank_0,
     max_over_ranks,
     process_group,
-    read_ranks,
 )
 from train.engine.environment import versions
 from train.engine.metrics import log
@@ -57,15 +53,7 @@ def main(arguments: list[str]) -> int:
     words = parser.parse_args(arguments).checkpoints
     changes = [word for word in words if "=" in word and not Path(word).exists()]
     source, steps = _source([Path(word) for word in words if word not in changes])
-    ranks = read_ranks()
-    folder = broadcast_str_before_init(
-        ranks, lambda: str(open_attempt(source, [*steps, *changes], kind="gns") or "")
-    )
-    if not folder:
-        return 0
-    begun = Path(folder)
-    status = attempt(RunFolder(begun.parent.parent), number=int(begun.name))
-    return status if ranks.rank else close_attempt(begun, status=status).exit_code
+    return open_and_run(source, [*steps, *changes], kind="gns", attempt=attempt)
 
 
 def _source(paths: list[Path]) -> tuple[Path, list[str]]:
