@@ -1,1 +1,1 @@
-"""Ours beside a peer, or beside less, in one run."""
+"""Benchmarks against a peer, or against a simpler version, interleaved in one process."""

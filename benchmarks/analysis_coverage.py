@@ -1,4 +1,4 @@
-"""How often the intervals cover the truth, and how right the detectors are, on planted runs.
+"""Coverage of the intervals, and precision and recall of the detectors, on synthetic runs.
 
 python -m benchmarks.analysis_coverage [--cases 2000]
 """
@@ -18,14 +18,14 @@ from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations
 
 
 def rate_interval(seconds: Floats) -> Estimate:
-    """The steady duration with warm-up and outliers cut, as `speed` takes it."""
+    """Return the steady duration without warm-up and outliers, as `analysis speed` does."""
     return steady(seconds, np.zeros(len(seconds), dtype=np.int64)).seconds
 
 
 def coverage(
     cases: int, n: int, rho: float, interval: Callable[[Floats], Estimate]
 ) -> tuple[float, float]:
-    """The share of intervals that hold the planted 1, and their mean width."""
+    """Return the share of intervals that contain the true value 1, and their mean width."""
     rng = np.random.default_rng(0)
     found = [interval(1 + 0.03 * ar1_noise(rng, n, rho=rho)) for _ in range(cases)]
     ends = [(one.low, one.high) for one in found if one.low is not None and one.high is not None]
@@ -34,7 +34,7 @@ def coverage(
 
 
 def worst_errors(cases: int, **planted: float) -> tuple[float, float]:
-    """The 99 % quantile of the rate's relative error, and the share within 1 %."""
+    """Return the 99 % quantile of the rate's relative error, and the share within 1 %."""
     errors = []
     for seed in range(cases):
         truth = SyntheticRun(seed=seed, intervals=500, cv=0.03, **planted)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def worst_errors(cases: int, **planted: float) -> tuple[float, float]:
 
 
 def power(cases: int, slower: float) -> float:
-    """How often five runs per arm with 1 % of variation between runs find a slow-down."""
+    """Return how often five runs per arm, which vary by 1 %, reveal a slow-down."""
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(cases):
@@ -55,7 +55,7 @@ def power(cases: int, slower: float) -> float:
 
 
 def main() -> None:
-    """Print every figure that the analysis promises."""
+    """Print the figures."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--cases", type=int, default=2000)
     cases = options.parse_args().cases

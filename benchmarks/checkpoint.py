@@ -1,11 +1,11 @@
-"""What a checkpoint costs: to save now, to begin saving, to load; beside torch.save's file.
+"""The cost of a checkpoint: saving, starting an asynchronous save, loading; against torch.save.
 
     python -m benchmarks.checkpoint [--width 384 --depth 12] [--rounds 9] [--json]
 
-The state is what training saves: weights, their average and two moments in float32. The peer
-writes the same tensors into one file with torch.save, forced to disk, and reads them with
-torch.load; it has no sums, no pointer, and no second rank could write a part. `begin` is how long
-the loop stands still when saving goes on beside it. A ratio above 1 says that ours takes longer.
+The state is that of training: weights, EMA and two moments in float32. The peer writes the same
+tensors to one file with torch.save and fsync, and reads them with torch.load; it has no checksums
+and no pointer, and several ranks could not share the writing. `begin` is the time that the loop
+waits if the checkpoint is written while training goes on. Above 1, ours takes longer.
 """
 
 import os
@@ -29,7 +29,7 @@ from train.pretrain.optimizer import make_optimizer
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report."""
+    """Measure and print a report."""
     options = parser(__doc__, rounds=9).parse_args(arguments)
     torch.set_num_threads(options.threads)
     device = torch.device("cpu")
@@ -39,14 +39,14 @@ def main(arguments: list[str]) -> int:
     config = expect(resolve(tree, source="benchmark"), Pretrain, source="benchmark")
     watch = Stopwatch(clock=options.clock, device=device)
     with tempfile.TemporaryDirectory() as folder, process_group(read_ranks()):
-        bench = Bench(config, Path(folder))
+        trial = CheckpointArms(config, Path(folder))
         arms = {
-            "save": bench.save,
-            "begin": bench.begin,
-            "end": bench.end,
-            "load": bench.load,
-            "torch.save": bench.peer_save,
-            "torch.load": bench.peer_load,
+            "save": trial.save,
+            "begin": trial.begin,
+            "end": trial.end,
+            "load": trial.load,
+            "torch.save": trial.peer_save,
+            "torch.load": trial.peer_load,
         }
         seconds = interleave(arms, rounds=options.rounds, warmup=1, watch=watch)
     found = [
@@ -54,13 +54,13 @@ def main(arguments: list[str]) -> int:
         ratio("begin / save", seconds["begin"], seconds["save"]),
         ratio("load / torch.load", seconds["load"], seconds["torch.load"]),
     ]
-    taken = conditions(device=device, options=options) | {"megabytes": round(bench.bytes / 1e6)}
+    taken = conditions(device=device, options=options) | {"megabytes": round(trial.bytes / 1e6)}
     report(found, taken=taken, as_json=options.json)
     return 0
 
 
-class Bench:
-    """A training state, and both ways of keeping it."""
+class CheckpointArms:
+    """A training state and both ways of saving it."""
 
     def __init__(self, config: Pretrain, folder: Path) -> None:
         network = build_network(config)
@@ -74,7 +74,7 @@ class Bench:
         )
         self._folder, self._file = folder / "ours", folder / "peer.pt"
         self._saver = CheckpointSaver(self._folder, keep=1)
-        self._beside = CheckpointSaver(self._folder, keep=1, asynchronous=True)
+        self._asynchronous = CheckpointSaver(self._folder, keep=1, asynchronous=True)
         self.bytes = 4 * 4 * sum(parameter.numel() for parameter in network.parameters())
         self.save()
         self.peer_save()
@@ -85,30 +85,30 @@ class Bench:
         self._saver.save(self._state)
 
     def begin(self) -> None:
-        """Begin to save."""
+        """Start an asynchronous save."""
         self.end()
-        self._beside.save(self._state)
+        self._asynchronous.save(self._state)
 
     def end(self) -> None:
-        """Wait for what was begun."""
-        self._beside.wait()
+        """Wait for the asynchronous save."""
+        self._asynchronous.wait()
 
     def load(self) -> None:
-        """Find, check and read the newest."""
+        """Find, check and load the newest checkpoint."""
         self.end()
         name = newest(self._folder)
         assert name is not None
         load_checkpoint(self._folder / name, self._state)
 
     def peer_save(self) -> None:
-        """The same tensors, forced to disk in one file."""
+        """Write the same tensors to one file, with fsync."""
         with self._file.open("wb") as file:
             torch.save(self._state.state_dict(), file)
             file.flush()
             os.fsync(file.fileno())
 
     def peer_load(self) -> None:
-        """Read the file."""
+        """Read the file of the peer."""
         torch.load(self._file, weights_only=True)
 
 

@@ -1,18 +1,18 @@
-"""Our training step beside diffusers' `DiTTransformer2DModel`, eager and compiled, fp32 and bf16.
+"""Our training step against diffusers' `DiTTransformer2DModel`: eager, compiled, fp32, bf16.
 
     python -m benchmarks.dit_step [--rounds 10] [--only "bf16 compiled"] [--device cuda] [--json]
 
 The same on both sides: width, depth, heads, patch, tokens, MLP ratio, number of classes, batch,
 rectified-flow loss, gradient clipping at 1, fused AdamW with the same settings, autocast, compile
-by block, no dropout (nor of labels), weights in float32. One setting more on theirs: weights,
-gradients and optimizer in bf16, as its best may be that. What differs is the model's own: ours
-has rotary positions and normalised queries and keys; theirs a fixed table of positions, and a
-timestep and label embedding in each block. The GELU is the tanh one on both. In float32 on a CPU
+by block, no dropout (nor of labels), weights in float32. Theirs has one more setting, which may
+be its best: weights, gradients and optimizer in bf16. The models differ: ours has rotary
+positions and normalised queries and keys; theirs has a fixed table of positions, and a timestep
+and label embedding in each block. Both use the tanh GELU. In float32 on a CPU
 our linear layers call oneDNN and theirs MKL (`train/model/linear.py`); in bf16 our attention
 there is two products and a softmax, theirs the flash kernel (`train/model/attention.py`).
 
-A ratio is their time over ours: above 1, ours is the faster. "best bf16" sets the bf16 setting
-with the least median on each side against the other's.
+A ratio is their time over ours: above 1, ours is faster. "best bf16" compares the bf16 settings
+with the smallest median of each side.
 """
 
 import argparse
@@ -37,13 +37,13 @@ PURE = ("bf16 weights eager", "bf16 weights compiled")
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report."""
+    """Measure and print a report."""
     options = parser(__doc__, rounds=10)
     options.add_argument("--device", default="cpu", help="cpu or cuda")
     options.add_argument("--only", choices=SETTINGS, action="append", help="this setting")
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
-    # The compiler warns of what a machine lacks; the figures are what counts here.
+    # The compiler warns about features that the machine lacks.
     warnings.simplefilter("ignore")
     settings = chosen.only or list(SETTINGS)
     device = torch.device(chosen.device)
@@ -66,7 +66,7 @@ def _config(chosen: argparse.Namespace) -> Pretrain:
 
 
 def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> dict[str, Arm]:
-    """A step of either side for each setting, and of the peer with bf16 weights."""
+    """Return a step of both sides for each setting, and of the peer with bf16 weights."""
     arms: dict[str, Arm] = {}
     for name in settings:
         ours, theirs = build_network(config), diffusers_dit(config)
@@ -82,7 +82,7 @@ def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> dict
 def step_of(
     network: nn.Module, blocks: nn.ModuleList, setting: str, config: Pretrain, device: torch.device
 ) -> Arm:
-    """A training step of `network` as `setting` names it."""
+    """Return a training step of `network` in `setting`."""
     dtype = torch.bfloat16 if "weights" in setting else torch.float32
     network.to(device, dtype)
     if "compiled" in setting:
@@ -105,7 +105,7 @@ def step_of(
 
 
 def _batch(config: Pretrain, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    """Image, noise, t and label."""
+    """Return image, noise, t and label."""
     size, batch = config.data.size, config.train.global_batch
     image, noise = torch.randn(2, batch, config.data.channels, size, size)
     label = torch.randint(config.data.classes, (batch,))
@@ -114,7 +114,7 @@ def _batch(config: Pretrain, device: torch.device, dtype: torch.dtype) -> list[T
 
 
 def _best(seconds: dict[str, list[float]], side: str) -> str:
-    """The arm of a side with the least median."""
+    """Return the name of a side's arm with the smallest median."""
     of_side = [name for name in seconds if name.startswith(side)]
     return min(of_side, key=lambda name: statistics.median(seconds[name]))
 

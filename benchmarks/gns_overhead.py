@@ -1,12 +1,12 @@
-"""What measuring the gradient's noise adds to a training step.
+"""The overhead of measuring gradient noise in a training step.
 
     python -m benchmarks.gns_overhead [--layout accumulate|ddp|fsdp] [--rounds 20] [--json]
 
-Two trainers' steps stand by turns in one process: forward, backward of two microbatches (under
-`ddp` and `fsdp`, of one on each of two ranks, started by this command), clipping, optimizer;
-once with `gns.enabled` and ten bins, once without. DiT-S/2 at 32x32x4, batch 16 per rank, fp32.
-The ratio is with / without. Measurements of the whole model by bins are not in it: they are extra
-microbatches, as many as `gns.whole_every` and `gns.whole_repeats` ask for.
+Two training steps alternate in one process: forward and backward of two microbatches (under `ddp`
+and `fsdp` of one on each of two ranks, which this command starts), clipping, optimizer; one with
+`gns.enabled` and ten bins, one without. DiT-S/2 at 32x32x4, batch 16 per rank, fp32. The ratio is
+with / without. It excludes measurements of the whole model by bins, which are extra microbatches,
+as many as `gns.whole_every` and `gns.whole_repeats` ask for.
 """
 
 import argparse
@@ -18,20 +18,16 @@ from typing import Any
 import torch
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
-from configs.checks.batch import BatchLayout, divide
+from configs.checks.batch import divide
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.data.loader import Microbatch
-from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import Ranks, process_group, read_ranks
-from train.engine.gradients import clip_factor, scale_gradients, squared_gradient_norm
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
-from train.model.build import build_network
-from train.model.parallelize import autocast, gradient_sync, parallelize
-from train.pretrain.optimizer import make_optimizer
+from train.model.parallelize import gradient_sync
+from train.pretrain.train_state import make_train_state, zero_batch
 
 WARMUP = 3
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -42,7 +38,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report; under `ddp` and `fsdp` in two ranks that torchrun starts."""
+    """Measure and print a report; start two ranks with torchrun for `ddp` and `fsdp`."""
     options = _options(arguments)
     torch.set_num_threads(options.threads)
     ranks = read_ranks()
@@ -69,9 +65,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def config_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Pretrain:
-    """The config of an arm, its batch `options.batch` images per rank."""
-    asked = LAYOUTS[options.layout]
-    micro = {"micro_batch": options.batch // 2} if "train" in asked else {}
+    """Return the config of an arm, with `options.batch` images per rank."""
+    keys = LAYOUTS[options.layout]
+    micro = {"micro_batch": options.batch // 2} if "train" in keys else {}
     found = resolve(
         {
             "model": {"width": options.width, "depth": options.depth, "heads": options.heads},
@@ -79,9 +75,10 @@ def config_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> P
             "train": {
                 "global_batch": options.batch * ranks.world,
                 "precision": options.precision,
+                "ema_decay": None,
                 **micro,
             },
-            "layout": asked.get("layout", {}),
+            "layout": keys.get("layout", {}),
             "gns": {"enabled": measures},
         },
         source="benchmarks.gns_overhead",
@@ -91,54 +88,39 @@ def config_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> P
 
 
 def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm:
-    """An optimizer step on batches that are already there, as the training loop makes it."""
+    """Return a training step on random batches that are already on the device."""
     config = config_of(options, ranks, measures=measures)
     layout = divide(config, world=ranks.world)
-    network = build_network(config)
-    model = parallelize(network, config, layout=layout, ranks=ranks)
-    optimizer = make_optimizer(network, config.optimizer)
-    objective = DiffusionObjective(config, ranks.device)
-    batch = _batch(config, layout).to(ranks.device)
+    state = make_train_state(config, layout=layout, ranks=ranks)
+    batch = zero_batch(config, images=layout.micro_batch, device=ranks.device)
+    for tensor in (batch.image, batch.noise):
+        tensor.normal_()
+    batch.t.uniform_()
+    batch.label.random_(config.data.classes)
     share = layout.data_ranks / config.train.global_batch
     noise = None
     if measures:
-        gram = AdalnGram(network, bins=Bins(count=10), device=ranks.device)
+        gram = AdalnGram(state.network, bins=Bins(count=10), device=ranks.device)
+        hook = make_hook(state.model, state.network)
         noise = OnlineNoise(
-            config, hook=make_hook(model, network), gram=gram, whole=None,
-            layout=layout, device=ranks.device,
-        )  # fmt: skip
+            config, hook=hook, gram=gram, whole=None, layout=layout, device=ranks.device
+        )
 
     def step() -> None:
         for number in range(layout.accumulation):
-            with gradient_sync(model, last=number == layout.accumulation - 1):
+            with gradient_sync(state.model, last=number == layout.accumulation - 1):
                 if noise:
                     noise.before_forward()
-                with autocast(config.train.precision, ranks.device):
-                    losses = objective.losses(model, batch.image, batch.noise, batch.t, batch.label)
-                (losses.sum() * share).backward()
+                (state.losses(batch).sum() * share).backward()
                 if noise:
                     noise.after_backward(batch, factor=share)
         if noise:
             noise.hook.restore_gradients()
-        squares = squared_gradient_norm(network)
-        scale_gradients(network, clip_factor(squares.sqrt().float(), config.optimizer.clip))
+        gradient = state.update(1)
         if noise:
-            noise.finish_step(squares, scale=1.0, counted=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+            noise.finish_step(gradient.squared_norm, scale=1.0, counted=True)
 
     return step
-
-
-def _batch(config: Pretrain, layout: BatchLayout) -> Microbatch:
-    data, images = config.data, layout.micro_batch
-    noise = torch.randn(2, images, data.channels, data.size, data.size)
-    return Microbatch(
-        image=noise[0],
-        noise=noise[1],
-        t=torch.rand(images),
-        label=torch.randint(data.classes, (images,)),
-    )
 
 
 if __name__ == "__main__":

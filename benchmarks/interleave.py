@@ -1,7 +1,7 @@
-"""Steps of several kinds taken in turn in one process, so that the machine's drift cancels.
+"""Interleaved timing of several steps in one process, so that the machine's drift cancels.
 
-Every round runs each arm once, and the next round in the opposite order. A ratio is formed
-within each round; its median and quartiles over the rounds are what is reported.
+Every round runs each arm once, in the opposite order of the round before. A ratio is taken
+within each round; its median and quartiles over the rounds are reported.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How often the one time goes into the other, over the rounds."""
+    """The ratio of two times: median and quartiles over the rounds."""
 
     name: str
     median: float
@@ -32,26 +32,26 @@ class Ratio:
 
 
 def ratio(name: str, over: Sequence[float], under: Sequence[float]) -> Ratio:
-    """Median and quartiles of `over` / `under`, taken round by round."""
+    """Return the ratio `over` / `under`, taken round by round."""
     each = [a / b for a, b in zip(over, under, strict=True)]
     low, median, high = statistics.quantiles(each, n=4, method="inclusive")
     return Ratio(name=name, median=median, low=low, high=high, rounds=len(each))
 
 
 class Stopwatch:
-    """Seconds by the chosen clock, the device's work included."""
+    """Measures seconds by the chosen clock, including the work of the device."""
 
     def __init__(self, *, clock: str, device: torch.device) -> None:
         self._clock, self._device = CLOCKS[clock], device
 
     def now(self) -> float:
-        """The time, once the device is done."""
+        """Wait for the device and return the time."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return self._clock()
 
     def time(self, arm: Arm) -> float:
-        """How long `arm` takes."""
+        """Run `arm` and return its seconds."""
         begin = self.now()
         arm()
         return self.now() - begin
@@ -60,7 +60,7 @@ class Stopwatch:
 def interleave(
     arms: dict[str, Arm], *, rounds: int, warmup: int, watch: Stopwatch
 ) -> dict[str, list[float]]:
-    """Seconds of every arm in every round, after `warmup` rounds that do not count."""
+    """Return the seconds of every arm in every round, after `warmup` rounds that do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(warmup + rounds):
         print(f"round {number + 1} of {warmup + rounds}", file=sys.stderr)
@@ -72,7 +72,7 @@ def interleave(
 
 
 def parser(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
-    """The options that every benchmark of a training step has."""
+    """Return a parser with the options that every benchmark of a training step has."""
     options = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,14 +86,14 @@ def parser(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
         "--clock",
         choices=CLOCKS,
         default="wall",
-        help="cpu: the process's own time, for a machine that others use (with --threads 1)",
+        help="cpu: CPU time of the process, for a shared machine (with --threads 1)",
     )
     options.add_argument("--json", action="store_true", help="print JSON")
     return options
 
 
 def conditions(*, device: torch.device, options: argparse.Namespace) -> dict[str, object]:
-    """How the figures were taken."""
+    """Return the device, sizes and versions behind the figures."""
     cuda = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if cuda else cpu_model(),
@@ -107,7 +107,7 @@ def conditions(*, device: torch.device, options: argparse.Namespace) -> dict[str
 
 
 def report(ratios: list[Ratio], *, taken: dict[str, object], as_json: bool) -> None:
-    """Print the ratios, and how they were taken."""
+    """Print the ratios and the conditions."""
     if as_json:
         print(json.dumps({"taken": taken, "ratios": [asdict(each) for each in ratios]}, indent=1))
         return

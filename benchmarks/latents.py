@@ -1,14 +1,14 @@
-"""A latent store beside one file per image, read through the same DataLoader.
+"""A latent store against one file per image, read through the same DataLoader.
 
     python -m benchmarks.latents [--examples 20000] [--rounds 9] [--workers 0] [--json]
 
-The peer is what fast-DiT trains on (chuanyangjin/fast-DiT, train.py, CustomDataset): a .npy of
+The peer is the format of fast-DiT (chuanyangjin/fast-DiT, train.py, CustomDataset): a .npy of
 features and a .npy of the label for each image, loaded in the order of an epoch and collated
-by torch. The store holds as many latents of the same shape, with std and the mirrored image's
-encoding beside them. Read: each example's one latent and its label, as the files have it. Drawn:
-what training takes from the store and the files cannot give, mean + std * fresh noise of the
-image or its mirror image. Everything is in the page cache, which favours the files: on a shared
-file system each costs a round trip more. The ratio is images/s over images/s of the files.
+by torch. The store holds as many latents of the same shape, and also their std and the encoding
+of the mirrored image. `read` takes one latent and its label per example, as the files have it.
+`drawn` takes what training needs and the files cannot give: mean + std * fresh noise of the image
+or its mirror image. Everything is in the page cache, which favours the files: on a shared file
+system each file costs one more round trip. The ratio is images/s over images/s of the files.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report."""
+    """Measure and print a report."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
     watch = Stopwatch(clock=options.clock, device=torch.device("cpu"))
@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> int:
         store, files = make(Path(folder), options)
         arms: dict[str, Arm] = {
             "files": lambda: exhaust(file_batches(files, options)),
-            "read": lambda: exhaust(store_batches(Stored(store, draws=False), options)),
-            "drawn": lambda: exhaust(store_batches(Stored(store, draws=True), options)),
+            "read": lambda: exhaust(store_batches(StoreBatches(store, augments=False), options)),
+            "drawn": lambda: exhaust(store_batches(StoreBatches(store, augments=True), options)),
         }
         seconds = interleave(arms, rounds=options.rounds, warmup=1, watch=watch)
     ratios = [
@@ -81,16 +81,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--examples", type=int, default=20_000)
     parser.add_argument("--shape", type=int, nargs=3, default=(4, 32, 32), metavar=("C", "H", "W"))
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--workers", type=int, default=0, help="loader processes of either side")
+    parser.add_argument("--workers", type=int, default=0, help="loader processes of each side")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: with --workers 0")
-    parser.add_argument("--folder", type=Path, help="where to write; the temporary one by default")
+    parser.add_argument(
+        "--folder", type=Path, help="folder to write to; default: the temporary folder"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def make(folder: Path, options: argparse.Namespace) -> tuple[Latents, Path]:
-    """The same random latents in a store and in files."""
+    """Write the same random latents to a store and to files."""
     features, labels = folder / "features", folder / "labels"
     for inner in (features, labels):
         inner.mkdir()
@@ -112,7 +114,7 @@ def make(folder: Path, options: argparse.Namespace) -> tuple[Latents, Path]:
 
 
 def index_of(options: argparse.Namespace, shards: list[ShardEntry]) -> StoreIndex:
-    """An index of random latents, whose VAE and images are made up."""
+    """Return an index of random latents with made-up facts about VAE and images."""
     channels = options.shape[0]
     nothing = {"path": "", "sha256": ""}
     return StoreIndex(
@@ -136,23 +138,23 @@ def index_of(options: argparse.Namespace, shards: list[ShardEntry]) -> StoreInde
 
 
 class Files(Dataset[tuple[Tensor, Tensor]]):
-    """One latent per file, as fast-DiT reads them."""
+    """One latent per file, read as fast-DiT does."""
 
     def __init__(self, folder: Path) -> None:
         self._features, self._labels = str(folder / "features"), str(folder / "labels")
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        # os.path, as there: pathlib would cost the files 5 % of their speed.
+        # os.path, as in fast-DiT: pathlib would make the files 5 % slower.
         features = np.load(os.path.join(self._features, f"{index}.npy"))
         labels = np.load(os.path.join(self._labels, f"{index}.npy"))
         return torch.from_numpy(features), torch.from_numpy(labels)
 
 
-class Stored(Dataset[tuple[Tensor, Tensor]]):
-    """Whole batches of a store."""
+class StoreBatches(Dataset[tuple[Tensor, Tensor]]):
+    """Reads whole batches of a store."""
 
-    def __init__(self, source: Latents, *, draws: bool) -> None:
-        self._source, self._draws = source, draws
+    def __init__(self, source: Latents, *, augments: bool) -> None:
+        self._source, self._augments = source, augments
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
         latents, labels = np.empty((len(indices), *self._source.index.shape), np.float32), []
@@ -162,14 +164,14 @@ class Stored(Dataset[tuple[Tensor, Tensor]]):
         return torch.from_numpy(latents), torch.tensor(labels)
 
     def _example(self, index: int) -> tuple[np.ndarray, int]:
-        if not self._draws:
+        if not self._augments:
             return self._source[index]
         variant = Augmentation(flip=bool(index % 2), seed=0, epoch=0, index=index)
         return self._source.augmented(index, variant)
 
 
 def file_batches(files: Path, options: argparse.Namespace) -> Batches:
-    """The files in the order of an epoch."""
+    """Return batches of the files in the order of an epoch."""
     places = epoch_order(0, 0, options.examples).tolist()
     dataset = Files(files)
     return DataLoader(
@@ -177,8 +179,8 @@ def file_batches(files: Path, options: argparse.Namespace) -> Batches:
     )
 
 
-def store_batches(dataset: Stored, options: argparse.Namespace) -> Batches:
-    """The store in the order of an epoch."""
+def store_batches(dataset: StoreBatches, options: argparse.Namespace) -> Batches:
+    """Return batches of the store in the order of an epoch."""
     places = epoch_order(0, 0, options.examples).tolist()
     batches = [places[i : i + options.batch] for i in range(0, len(places), options.batch)]
     return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=options.workers)

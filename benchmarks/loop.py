@@ -1,11 +1,11 @@
-"""What the training loop costs over a bare forward, backward and optimizer step.
+"""The overhead of the training loop over a bare forward, backward and optimizer step.
 
     python -m benchmarks.loop [--rounds 20] [--json]
 
-The loop is the trainer's own, started as a run is: loader, clocks, gradient clipping, schedule,
-EMA, watch, records and TensorBoard; checkpoints and sampling are left out. Between each two of
-its steps stands a bare one, of another network like it on a batch that is already there.
-DiT-S/2 at 32x32x4, batch 16, fp32. The ratio is loop / bare.
+The loop is that of a run: loader, clocks, gradient clipping, schedule, EMA, watchdog, records and
+TensorBoard, without checkpoints and samples. After each of its steps comes a bare step of another
+network of the same size, on a batch that is already there. DiT-S/2 at 32x32x4, batch 16, fp32.
+The ratio is loop / bare.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ WARMUP = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report."""
+    """Measure and print a report."""
     options = parser(__doc__, rounds=20).parse_args(arguments)
     torch.set_num_threads(options.threads)
     device = read_ranks().device
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def bare_step(config: Pretrain, device: torch.device) -> Arm:
-    """Forward, backward and step of the network that `config` trains, and nothing else."""
+    """Return forward, backward and optimizer step of the network of `config`, and nothing else."""
     network = build_network(config).to(device)
     optimizer = make_optimizer(network, config.optimizer)
     size, batch = config.data.size, config.train.global_batch
@@ -77,7 +77,7 @@ def bare_step(config: Pretrain, device: torch.device) -> Arm:
 
 
 class Turns:
-    """Takes a bare step whenever the loop asks whether to go on."""
+    """Takes a bare step whenever the loop checks for a stop request."""
 
     def __init__(self, *, bare: Arm, watch: Stopwatch, rounds: int) -> None:
         self._bare, self._watch, self._rounds = bare, watch, rounds
@@ -86,24 +86,24 @@ class Turns:
         self.bare_s: list[float] = []
 
     def take(self) -> StopRequest:
-        """The loop's step ends here, and its next one begins."""
+        """Time the loop's step that has ended and a bare step; return whether to go on."""
         self.loop_s.append(self._watch.now() - self._mark)
         self.bare_s.append(self._watch.time(self._bare))
         self._mark = self._watch.now()
-        # To leave is the one wish that saves nothing.
+        # LEAVE is the only request that saves nothing.
         return StopRequest.LEAVE if len(self.loop_s) >= WARMUP + self._rounds else StopRequest.GO_ON
 
 
 def run_loop(config: Pretrain, turns: Turns) -> None:
-    """Carry out a run in a temporary folder, its watch handing the turn to the bare step."""
+    """Carry out a run in a temporary folder that alternates with bare steps."""
 
-    class TurningWatch(StopSignals):
+    class AlternatingSignals(StopSignals):
         def request(self) -> StopRequest:
             return max(super().request(), turns.take())
 
     with tempfile.TemporaryDirectory() as logs, contextlib.redirect_stdout(sys.stderr):
         run = new_run(config, Path(logs))
-        with mock.patch("train.engine.attempt.StopSignals", TurningWatch):
+        with mock.patch("train.engine.attempt.StopSignals", AlternatingSignals):
             code = attempt(run, number=claim_attempt(run, config))
         logging.shutdown()
     if code:
@@ -111,7 +111,7 @@ def run_loop(config: Pretrain, turns: Turns) -> None:
 
 
 def new_run(config: Pretrain, logs: Path) -> RunFolder:
-    """A run folder in `logs`."""
+    """Make a run folder in `logs`."""
     tree: dict[str, Any] = to_tree(config)
     with mock.patch.dict(os.environ, {"LOGS": str(logs)}):
         return make_run("benchmark", tree)

@@ -1,4 +1,4 @@
-"""diffusers' `DiTTransformer2DModel` under the signature of our networks."""
+"""diffusers' `DiTTransformer2DModel` with the signature of our networks."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from configs.schema import Pretrain
 
 
 class DiffusersDiT(nn.Module):
-    """Called as our `DiT` is: `network(x, t, label)` with `t` in 0..1."""
+    """Is called like our `DiT`: `network(x, t, label)` with `t` in 0..1."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -17,13 +17,13 @@ class DiffusersDiT(nn.Module):
         self.blocks: nn.ModuleList = inner.transformer_blocks
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        """As `train.model.dit.DiT.forward`."""
+        """Return the velocity, like `train.model.dit.DiT.forward`."""
         velocity: Tensor = self.inner(x, 1000 * t, label, return_dict=False)[0]
         return velocity
 
 
 def diffusers_dit(config: Pretrain) -> DiffusersDiT:
-    """The peer at the size of `config.model`, in training mode with no dropout of any kind."""
+    """Return the peer at the size of `config.model`, in training mode without any dropout."""
     model, data = config.model, config.data
     inner: Any = DiTTransformer2DModel(
         num_attention_heads=model.heads,

@@ -1,8 +1,8 @@
-"""What planning and submitting a study costs, beside a loop of sbatch calls, on a Slurm of its own.
+"""The cost of planning and submitting a study against a loop of sbatch calls, on its own Slurm.
 
 Each round plans and submits one study (folders, configs, one array per shape, a report), and
 submits as many plain jobs one by one; all are held, then cancelled. The ratio is taken round by
-round, and its median and quartiles are told.
+round and reported as median and quartiles.
 
 python -m benchmarks.plan [--cells 400] [--rounds 5]      (needs env/slurm/install)
 """
@@ -24,8 +24,8 @@ from configs.yaml12 import dump_yaml
 from tests.slurm.cluster import Cluster
 
 
-class Bench:
-    """One Slurm, a study on it, and the two ways to submit its runs."""
+class StudyArms:
+    """A study on a Slurm, and the two ways to submit its runs."""
 
     def __init__(self, cluster: Cluster, folder: Path, *, cells: int) -> None:
         self._cluster, self._logs, self._cells = cluster, folder / "logs", cells
@@ -44,15 +44,15 @@ class Bench:
         self._study.write_text(dump_yaml(tree))
 
     def plan(self) -> None:
-        """List the cells, with the forecast."""
+        """List the cells with the forecast."""
         self._launch("plan", self._study)
 
     def submit(self) -> None:
-        """All of it: plan, folders, arrays and report."""
+        """Submit the study: plan, folders, arrays and report."""
         self._launch("submit", self._study, "--new", "--", "--hold")
 
     def loop(self) -> None:
-        """A call of sbatch per run, and nothing else: no folder, no plan, no report."""
+        """Call sbatch once per run: no folder, no plan, no report."""
         for number in range(self._cells):
             gpu = ("a40", "a100")[number % 2]
             self._cluster.submit(
@@ -62,7 +62,7 @@ class Bench:
             )  # fmt: skip
 
     def clear(self) -> None:
-        """Forget the jobs, and the folders, before the next arm."""
+        """Delete the jobs and folders before the next arm."""
         self._cluster.clear()
         for path in self._logs.iterdir():
             if path.name != ".code":
@@ -75,30 +75,30 @@ class Bench:
 
 
 class Timed(Stopwatch):
-    """Seconds of an arm, without what clears away after it."""
+    """Measures an arm without the clean-up after it."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, arms: StudyArms) -> None:
         super().__init__(clock="wall", device=torch.device("cpu"))
-        self._bench = bench
+        self._arms = arms
 
     def time(self, arm: object) -> float:
-        """How long `arm` takes."""
+        """Run `arm` and return its seconds; then clean up."""
         assert callable(arm)
         begin = time.perf_counter()
         arm()
         seconds = time.perf_counter() - begin
-        self._bench.clear()
+        self._arms.clear()
         return seconds
 
 
 def measure(*, cells: int, rounds: int) -> dict[str, object]:
-    """Seconds of each arm (median and quartiles), and the ratio of the loop to the study."""
+    """Return the seconds of each arm (median and quartiles) and the ratio loop / study."""
     with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
         cluster = Cluster.start(Path(folder) / "slurm")
         try:
-            bench = Bench(cluster, Path(folder), cells=cells)
-            arms = {"plan": bench.plan, "submit": bench.submit, "loop of sbatch": bench.loop}
-            seconds = interleave(arms, rounds=rounds, warmup=1, watch=Timed(bench))
+            study = StudyArms(cluster, Path(folder), cells=cells)
+            arms = {"plan": study.plan, "submit": study.submit, "loop of sbatch": study.loop}
+            seconds = interleave(arms, rounds=rounds, warmup=1, watch=Timed(study))
         finally:
             cluster.stop()
     once = ratio("loop / submit", seconds["loop of sbatch"], seconds["submit"])
@@ -116,14 +116,14 @@ def _spread(seconds: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Measure, and print JSON; figures are [lower quartile, median, upper quartile]."""
+    """Measure and print JSON; figures are [lower quartile, median, upper quartile]."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--cells", type=int, default=400)
     options.add_argument("--rounds", type=int, default=5)
-    asked = options.parse_args()
-    print(json.dumps(measure(cells=asked.cells, rounds=asked.rounds), indent=1))
+    chosen = options.parse_args()
+    print(json.dumps(measure(cells=chosen.cells, rounds=chosen.rounds), indent=1))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Noise by bins of t, and whether other samplers pay: tables of docs/studies/gradient-noise.md.
+"""Gradient noise by bins of t and the gain of other samplers: docs/studies/gradient-noise.md.
 
     python -m benchmarks.timestep_samplers STUDY [--measured RUN ...]
 
 STUDY is the folder of configs/studies/digits-timesteps.yaml, each RUN one of jobs/gns.sbatch over
-the checkpoints of one of its `uniform` runs. Arms are compared seed by seed with
-the one that draws every t alone; intervals are Student's, of the logs of these ratios. Written as
+the checkpoints of one of its `uniform` runs. Arms are compared seed by seed with `uniform`, which
+draws every t independently; intervals are Student's, of the logs of these ratios. The output is
 Markdown, the same bytes for the same runs.
 """
 
@@ -31,14 +31,14 @@ Curve = dict[int, float]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables; 2 where the folder is no such study."""
+    """Print the tables; return 2 if the folder is no such study."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("study", type=Path)
     options.add_argument("--measured", type=Path, nargs="*", default=[])
-    asked = options.parse_args(arguments)
-    study, measured = asked.study, [RunFolder(path) for path in asked.measured]
+    chosen = options.parse_args(arguments)
+    study, measured = chosen.study, [RunFolder(path) for path in chosen.measured]
     if not is_study_folder(study):
         print(f"{study}: not a study's folder", file=sys.stderr)
         return 2
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def whole_seeds(study: Path) -> dict[str, dict[int, RunFolder]]:
-    """The runs of every arm by seed, of the seeds that all arms have done."""
+    """Return the runs of every arm by seed, for the seeds that all arms have completed."""
     arms: dict[str, dict[int, RunFolder]] = {name: {} for name in (BASE, *OTHERS)}
     for run in find_runs(study / "cells"):
         tree = run.config_tree()
@@ -73,13 +73,13 @@ def whole_seeds(study: Path) -> dict[str, dict[int, RunFolder]]:
 
 
 def curve(run: RunFolder) -> Curve:
-    """Validation loss by images."""
-    told_here = [r for r in valid(run.records()) if "validation_loss" in r]
-    return {r["images"]: r["validation_loss"] for r in sorted(told_here, key=lambda r: r["step"])}
+    """Return the validation loss by images."""
+    evaluations = [r for r in valid(run.records()) if "validation_loss" in r]
+    return {r["images"]: r["validation_loss"] for r in sorted(evaluations, key=lambda r: r["step"])}
 
 
 def images_to(found: Curve, target: float) -> float:
-    """Images at which a curve first crosses `target`, by a straight line between evaluations."""
+    """Return the images at which a curve first crosses `target`, by linear interpolation."""
     images, losses = np.array(list(found), float), np.array(list(found.values()))
     at = int(np.argmax(losses <= target))
     if losses[at] > target:
@@ -91,7 +91,7 @@ def images_to(found: Curve, target: float) -> float:
 
 
 def print_arrivals(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> None:
-    """Images to two losses, and the last loss, of every arm against the base."""
+    """Print the images to two losses, and the last loss, of every arm against the base."""
     curves = {name: {seed: curve(runs[seed]) for seed in seeds} for name, runs in arms.items()}
     last = {seed: list(curves[BASE][seed].values()) for seed in seeds}
     half = float(np.mean([values[len(values) // 2] for values in last.values()]))
@@ -113,7 +113,7 @@ def print_arrivals(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
 
 
 def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> None:
-    """tr Sigma while training by arm against the base, and what the base's bins predict."""
+    """Print tr Sigma of every arm against the base, and the prediction of the base's bins."""
     logs = {
         name: [noise_by_stage(read_noise(runs[seed], stages=STAGES)) for seed in seeds]
         for name, runs in arms.items()
@@ -136,7 +136,7 @@ def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
 
 
 def print_variance_reduction(measured: list[RunFolder]) -> None:
-    """What the whole model's bins predict of every checkpoint, all runs together."""
+    """Print the prediction of the whole model's bins for every checkpoint, all runs together."""
     logs = [read_noise(run, stages=STAGES).stages for run in measured]
     print(
         "| step | " + " | ".join(f"{name}, predicted by the whole model" for name in OTHERS), end=""
@@ -152,7 +152,7 @@ def print_variance_reduction(measured: list[RunFolder]) -> None:
 
 
 def print_disagreement(measured: list[RunFolder]) -> None:
-    """How many times the whole model's scale that by adaLN is, for the same images."""
+    """Print the ratio of the noise scale by adaLN to the whole model's, for the same images."""
     logs = [read_noise(run, stages=STAGES).stages for run in measured]
     print("| step | least | median | largest | bins determined in both |")
     print("|---|---|---|---|---|")
@@ -166,13 +166,13 @@ def print_disagreement(measured: list[RunFolder]) -> None:
             for a, b in zip(same.bins, whole.bins, strict=True)
         ]
         ratios = [a.value / b.value for a, b in scales if a and b]
-        told_here = [min(ratios), float(np.median(ratios)), max(ratios)] if ratios else []
-        cells = [f"{one:.2f}" for one in told_here] or [""] * 3
+        summary = [min(ratios), float(np.median(ratios)), max(ratios)] if ratios else []
+        cells = [f"{one:.2f}" for one in summary] or [""] * 3
         print(f"| {stages[0].step} | " + " | ".join(cells) + f" | {len(ratios)} of {len(scales)} |")
 
 
 def pooled(parts: list[BinnedSums]) -> BinnedSums:
-    """The samples of several runs as if they were of one."""
+    """Return the samples of several runs as those of one."""
     return BinnedSums(
         scope=parts[0].scope,
         weights=parts[0].weights,
@@ -182,7 +182,7 @@ def pooled(parts: list[BinnedSums]) -> BinnedSums:
 
 
 def print_bins(runs: list[RunFolder], scope: str) -> None:
-    """B_simple of every bin by stage, from the samples of all runs together."""
+    """Print B_simple of every bin by stage, from the samples of all runs together."""
     logs = [read_noise(run, stages=STAGES).stages for run in runs]
     print(f"| t, {scope} | " + " | ".join(f"to {stage.step}" for stage in logs[0]) + " |")
     print("|---" * (1 + len(logs[0])) + "|")
@@ -203,13 +203,13 @@ def print_bins(runs: list[RunFolder], scope: str) -> None:
 
 
 def scale_of(sums: GramSums) -> str:
-    """B_simple with its interval, or that it is undetermined."""
+    """Format B_simple with its interval, or `undetermined`."""
     b = noise_scale(sums).b_simple
     return "undetermined" if b is None else f"{b.value:.3g} [{b.low:.3g}, {b.high:.3g}]"
 
 
 def paired(above: Floats, below: Floats) -> Estimate:
-    """The ratio of two arms, seed by seed, and its 95 % interval."""
+    """Return the ratio of two arms, seed by seed, with its 95 % interval."""
     logs = np.log(above / below)
     half = float(stdtrit(len(logs) - 1, 0.975)) * logs.std(ddof=1) / np.sqrt(len(logs))
     middle = float(logs.mean())
@@ -218,7 +218,7 @@ def paired(above: Floats, below: Floats) -> Estimate:
 
 
 def shown(ratio: Estimate) -> str:
-    """A ratio with its interval, where samples are enough for one."""
+    """Format a ratio, with its interval if there are enough samples for one."""
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3f}"
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"

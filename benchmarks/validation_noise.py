@@ -1,9 +1,9 @@
-"""How much less noisy the validation loss is than the training loss, at the same steps.
+"""The noise of the training loss relative to that of the validation loss, at the same steps.
 
     python -m benchmarks.validation_noise [--steps 400] [--images 256] [--strata 8] [--json]
 
-Digits are trained with a record and a validation at every step. Noise is what is left of a curve
-when its trend is taken out: the spread (1.48 times the median absolute deviation) of its second
+Digits are trained with a record and a validation at every step. The noise of a curve is what
+remains without its trend: the spread (1.48 times the median absolute deviation) of its second
 differences over the root of 6, which is that of independent noise. The last half of the steps
 counts; the interval is a bootstrap over blocks of 10 steps.
 """
@@ -29,7 +29,7 @@ CONFIG = Path("configs/pretrain/digits.yaml")
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and report."""
+    """Measure and print a report."""
     options = _parser().parse_args(arguments)
     training, validation = (curve[options.steps // 2 :] for curve in curves(options))
     random = np.random.default_rng(0)
@@ -59,7 +59,7 @@ Curve = NDArray[np.float64]
 
 
 def curves(options: argparse.Namespace) -> tuple[Curve, Curve]:
-    """Training and validation loss of every step of a run."""
+    """Train, and return the training and validation loss of every step."""
     every = ["log.every=1", "validation.every=1", "log.tensorboard=false", "sample.steps=1"]
     sizes = [f"validation.images={options.images}", f"validation.strata={options.strata}"]
     config = load(CONFIG, [f"train.steps={options.steps}", *every, *sizes])
@@ -78,7 +78,7 @@ def curves(options: argparse.Namespace) -> tuple[Curve, Curve]:
 
 
 def noise(curve: Curve) -> float:
-    """Standard deviation of the independent noise in a smooth curve [n]."""
+    """Return the standard deviation of the independent noise in a smooth curve `[n]`."""
     return _spread(np.diff(curve, 2))
 
 
@@ -87,11 +87,11 @@ def _spread(second: Curve) -> float:
 
 
 def _bootstrap(first: Curve, second: Curve, random: np.random.Generator) -> Curve:
-    """Ratios of noises over blocks drawn anew [draws]."""
+    """Return the ratios of the noises of resampled blocks, `[DRAWS]`."""
     begins = np.arange(0, len(first) - BLOCK + 1)
     drawn = random.choice(begins, (DRAWS, len(first) // BLOCK))
-    places = (drawn[..., None] + np.arange(BLOCK)).reshape(DRAWS, -1)
-    return np.array([_spread(first[at]) / _spread(second[at]) for at in places])
+    indices = (drawn[..., None] + np.arange(BLOCK)).reshape(DRAWS, -1)
+    return np.array([_spread(first[at]) / _spread(second[at]) for at in indices])
 
 
 def _parser() -> argparse.ArgumentParser:
