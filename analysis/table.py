@@ -81,6 +81,16 @@ def formatted(value: Any) -> str:
     return str(value)
 
 
+def percent_text(share: float | None) -> str | None:
+    """Return a share as percent: `24.5%`."""
+    return None if share is None else f"{share:.1%}"
+
+
+def interval_text(low: float | None, high: float | None, form: str) -> str:
+    """Return `[low, high]`, or an empty string if an end is unknown."""
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
+
+
 def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{printable(value)}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import CLOCKS, choose_clocks
+from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import pair_curves
-from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup, why_not_comparable
+from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speedup, why_not_comparable
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
@@ -155,8 +155,7 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
         ratio = None if found.ratio is None else found.difference
         moved = None if ratio is None or base <= 0 else _shifted(scaled(ratio, 1 / base), 1.0)
         return moved, "the mean losses on the common steps"
-    clocks = [claim.clock] * len(logs) if claim.clock else choose_clocks(logs)
-    runs = [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    runs = measure_rates(logs, clock=claim.clock)
     why = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
         arms = [Arm(runs=(run,)) for run in runs]

@@ -2,8 +2,7 @@
 
 import argparse
 
-from analysis.measure.clocks import choose_clocks
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rate
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
     difference_rows,
     display_row,
@@ -47,8 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
     logs = read_logs(args.paths)
-    clocks = [args.clock] * len(logs) if args.clock else choose_clocks(logs)
-    measured = [measure_rate(log, clock=clock) for log, clock in zip(logs, clocks, strict=True)]
+    measured = measure_rates(logs, clock=args.clock)
     grouped = group_arms(measured)
     compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
     found = flops_rows(compared) if args.flops else speed_rows(compared)

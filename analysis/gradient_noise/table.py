@@ -8,9 +8,9 @@ import numpy as np
 
 from analysis.gradient_noise.stages import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
 from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
-from analysis.measure.speed_table import interval_text
 from analysis.stats.intervals import Estimate
 from analysis.stats.noise_scale import DETERMINED, GramSums, NoiseScale, noise_scale
+from analysis.table import interval_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ import numpy as np
 
 from analysis.measure.cost import costs
 from analysis.measure.speed import Arm, attribution, group_arms, measure_rates, speedup, verdict
-from analysis.measure.speed_table import interval_text
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
+from analysis.table import interval_text
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
 # Seconds before the first image of an inference run, and of that image.

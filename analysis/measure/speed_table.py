@@ -7,6 +7,7 @@ from analysis.measure.differences import differences, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
 from analysis.stats.intervals import Estimate
+from analysis.table import interval_text, percent_text
 
 
 def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
@@ -109,17 +110,7 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def percent_text(share: float | None) -> str | None:
-    """Return a share as percent: `24.5%`."""
-    return None if share is None else f"{share:.1%}"
-
-
 def speedup_text(row: Mapping[str, Any]) -> str:
     """Return `1.93x [1.90, 1.96]`."""
     between = interval_text(row["speedup_low"], row["speedup_high"], ".2f")
     return f"{row['speedup']:.2f}x {between}".rstrip()
-
-
-def interval_text(low: float | None, high: float | None, form: str) -> str:
-    """Return `[low, high]`, or an empty string if an end is unknown."""
-    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

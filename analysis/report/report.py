@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis.detect.detectors import detect
-from analysis.measure.clocks import choose_clocks
 from analysis.measure.loss import (
     AXES,
     CurvePair,
@@ -20,11 +19,10 @@ from analysis.measure.loss import (
     whole_factor,
 )
 from analysis.measure.overview import run_row
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rate
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
     difference_rows,
     display_row,
-    percent_text,
     speed_rows,
     time_rows,
 )
@@ -36,6 +34,7 @@ from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
 from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report.sample_grids import data_address, newest_grid
+from analysis.table import percent_text
 from configs.errors import Unreadable
 
 MOST_GRIDS = 24
@@ -93,8 +92,7 @@ class _Comparison:
 
 
 def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
-    clocks = choose_clocks(trained)
-    measured = [measure_rate(log, clock=clock) for log, clock in zip(trained, clocks, strict=True)]
+    measured = measure_rates(trained)
     compared = group_arms(measured)
     speeds = speed_rows(compared)
     firsts = [arm.runs[0].log for arm in compared]

@@ -8,11 +8,12 @@ import numpy as np
 from analysis.measure.finetune import seconds_per_image
 from analysis.measure.loss import loss_curve, pair_curves
 from analysis.measure.speed import Arm, group_arms, measure_rates
-from analysis.measure.speed_table import interval_text, percent_text, speed_rows, speedup_text
+from analysis.measure.speed_table import speed_rows, speedup_text
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import repeats_mean
 from analysis.study.cells import factors_of, peak_memory_gb
+from analysis.table import interval_text, percent_text
 from configs.errors import Unreadable
 
 # A curve's final value is the mean of this share of it: the last value alone is noisy.
