@@ -62,7 +62,7 @@ def newest_checkpoint(folder: Path) -> LoraSnapshot | None:
         log.warning("%s is damaged (%s): quarantined", folder / name, ", ".join(damaged))
         quarantine(folder / name)
     if names:
-        raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
+        raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to start over")
     return None
 
 

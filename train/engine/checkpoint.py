@@ -215,7 +215,7 @@ def agree_on_newest(folder: Path) -> str | None:
         log.warning("%s is damaged (%s): passed over", folder / name, ", ".join(damaged))
         _on_rank_0(lambda: quarantine(folder / name))  # noqa: B023
     if names:
-        raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to begin anew")
+        raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to start over")
     return None
 
 

@@ -9,7 +9,7 @@ from configs.run.folder import RunFolder
 
 
 class StopRequest(IntEnum):
-    """What to do at the next step boundary; ranks agree on the largest."""
+    """The action at the next step boundary; ranks agree on the largest."""
 
     GO_ON = 0
     PAUSE = 1  # save, to be requeued: the time limit or a preemption is near
@@ -40,9 +40,8 @@ class StopSignals:
         self._poll_s = poll_s
         self._strongest = StopRequest.GO_ON
         self._polled_at = 0.0
-        signal.signal(signal.SIGUSR1, self._handle)
-        signal.signal(signal.SIGTERM, self._handle)
-        signal.signal(signal.SIGINT, self._handle)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         request = StopRequest.PAUSE if number == signal.SIGUSR1 else StopRequest.STOP

@@ -1,6 +1,7 @@
-"""One attempt at a pretraining run, from its folder to its last event."""
+"""One attempt at a pretraining run: build everything, resume, and run the loop."""
 
 import contextlib
+from dataclasses import asdict
 from typing import Any
 
 from torch import nn
@@ -156,18 +157,14 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         "macs_per_image": macs,
         "training_flops_per_image": training_flops(macs),
         "ranks": layout.world,
-        "replicate": layout.replicate,
-        "shard": layout.shard,
-        "tensor": layout.tensor,
-        "micro_batch": layout.micro_batch,
-        "accumulation": layout.accumulation,
+        **asdict(layout),
         "dtypes": _dtypes(config, layout),
         "versions": versions(),
     }
 
 
 def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
-    """Return the element types of tensors; of these the layout decides only `gather`."""
+    """Return the element types; the layout only decides whether there is a `gather`."""
     compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
     types = dict.fromkeys(kept, "float32") | {"compute": compute}
