@@ -59,11 +59,11 @@ ON_A_CLUSTER = {
         "tests/slurm/test_launch.py::test_a_launched_run_on_two_nodes_of_two_gpus_reaches_done"
     ),
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
-        "tests/slurm/test_other_kinds.py::test_the_launcher_takes_a_config_about_a_run"
+        "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
     r"python -m launch submit (?:configs/studies/\S+|STUDY .+)": (
         "tests/slurm/test_studies.py::"
-        "test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict"
+        "test_each_shape_is_one_array_and_every_cell_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
         "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
@@ -72,7 +72,7 @@ ON_A_CLUSTER = {
         "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
     ),
     r"python -m launch doctor.*": (
-        "tests/slurm/test_doctor.py::test_it_answers_for_this_cluster_and_leaves_no_job"
+        "tests/slurm/test_doctor.py::test_the_doctor_measures_this_cluster_and_leaves_no_job"
     ),
     r"make study NAME=(?:layouts|[a-e]|[a-e]-small)": (
         "tests/slurm/test_five_studies.py::test_a_small_study_ends_with_a_report_of_every_grid"
@@ -87,7 +87,7 @@ ELSEWHERE = {
         "test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on"
     ),
     r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (
-        "tests/launch/submit/test_local.py::test_a_study_runs_cell_by_cell_and_is_reported_on"
+        "tests/launch/submit/test_local.py::test_a_local_study_runs_cell_by_cell_and_gets_a_report"
     ),
     r"env/create\.sh": "tests/env/test_create.py::test_a_second_time_changes_nothing",
     r"AI_TOOLKIT=\S+ env/create\.sh ai-toolkit": (

@@ -1,4 +1,4 @@
-"""A checkout of its own to launch from, and a Slurm that answers what a test lets it."""
+"""A site with its own folder of runs, and Slurm commands replaced by shell scripts."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from launch.__main__ import main
 
 @pytest.fixture(autouse=True)
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The site `local` with its runs below `tmp_path`; the folder of runs."""
+    """Use the site `local` with its runs below `tmp_path`; return the folder of runs."""
     for name in os.environ:
         if name.startswith(("SLURM_", "SBATCH_")) or name == "ENVIRONMENT":
             monkeypatch.delenv(name)
@@ -30,7 +30,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """Makes a command of Slurm: its name, and the shell that it runs."""
+    """Return a function that replaces a command of Slurm by a shell script."""
     folder = tmp_path / "commands"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -46,7 +46,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 
 @pytest.fixture
 def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `python -m launch` in this process: exit code, stdout, stderr."""
+    """Return a function that runs `python -m launch` here: exit code, stdout, stderr."""
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         code = main([str(word) for word in arguments])
@@ -57,7 +57,7 @@ def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A small repository with one commit."""
+    """Return a small repository with one commit."""
     root = tmp_path / "tree"
     root.mkdir()
     (root / ".gitignore").write_text("ignored\n")

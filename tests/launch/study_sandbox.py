@@ -1,4 +1,4 @@
-"""A study to submit, a Slurm made of shell that takes it, and what became of its cells."""
+"""A study to submit, shell scripts in place of Slurm, and helpers that end cells."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ TINY = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10
 
 @pytest.fixture(autouse=True)
 def _slurm(command, tmp_path: Path) -> None:
-    """A cluster that takes everything, and counts its jobs from 101 on."""
+    """A cluster that accepts every job and numbers them from 101."""
     command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
     command(
         "sbatch",
@@ -32,7 +32,7 @@ def _slurm(command, tmp_path: Path) -> None:
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """Two GPUs x two batches, twice."""
+    """A study of two GPUs x two batches, repeated twice."""
     file = tmp_path / "gpus.yaml"
     tree = {
         "kind": "study",
@@ -48,13 +48,13 @@ def study(tmp_path: Path) -> Path:
 
 
 def submitted(launch, *words: str | Path) -> StudyFolder:
-    code, said, remarks = launch("submit", *words)
-    assert code == 0, remarks
-    return StudyFolder(Path(said.splitlines()[0].removeprefix("study: ")))
+    code, out, err = launch("submit", *words)
+    assert code == 0, err
+    return StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
 
 
 def end(study: StudyFolder, cell: str, event: str, **fields: object) -> RunFolder:
-    """Let a cell have run, to this event."""
+    """Write the records of a cell whose run ended with this event."""
     run = RunFolder(study.cell(cell))
     number = max(run.attempts(), default=0) + 1
     run.attempt(number).mkdir()
@@ -72,7 +72,7 @@ def end_all(study: StudyFolder, event: str = "done", *, but: tuple[str, ...] = (
 
 
 def array_lines(tmp_path: Path) -> list[str]:
-    """`--array` of every job that sbatch got, in order; empty for one that is no array."""
+    """Return `--array` of every submitted job in order; empty for other jobs."""
     scripts = sorted(tmp_path.glob("*.sbatch"), key=lambda file: int(file.stem))
     found = (re.search(r"^#SBATCH --array=(.*)$", file.read_text(), re.M) for file in scripts)
     return [match[1] if match else "" for match in found]

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine as tests use it: start, submit, wait, ask, disturb, stop."""
+"""Control a real Slurm on this machine: start, submit, wait, query, disturb, stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINAL_STATES = frozenset(
 
 
 def wait_until(condition: Callable[[], object], *, timeout: float = 30, what: str = "it") -> None:
-    """Poll until `condition()` is true; TimeoutError naming `what` otherwise."""
+    """Poll until `condition()` is true; raise `TimeoutError`, which names `what`."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -26,13 +26,13 @@ def wait_until(condition: Callable[[], object], *, timeout: float = 30, what: st
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what an outer Slurm job or its user left in it."""
+    """Return this process's environment without the variables of an outer Slurm."""
     outer = ("SLURM", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
     return {key: value for key, value in os.environ.items() if not key.startswith(outer)}
 
 
 class Cluster:
-    """One Slurm whose state lies in `folder`. Job ids are strings, as Slurm prints them."""
+    """A Slurm with its state in `folder`. Job ids are strings, as Slurm prints them."""
 
     def __init__(self, folder: Path, *, slurm_conf: str) -> None:
         self.folder = folder
@@ -40,9 +40,9 @@ class Cluster:
 
     @classmethod
     def start(cls, folder: Path, *, lines: Sequence[str] = ()) -> Cluster:
-        """Start a Slurm; `lines` of slurm.conf, such as "KillWait=30", replace the usual ones.
+        """Start a Slurm; `lines` of slurm.conf, such as "KillWait=30", replace the defaults.
 
-        RuntimeError, with the log's end, where it does not come up.
+        Raise `RuntimeError` with the end of the log if it does not start.
         """
         answer = subprocess.run(
             [SCRIPTS / "up", folder, *lines],
@@ -56,7 +56,7 @@ class Cluster:
         return cls(folder, slurm_conf=answer.stdout.strip().removeprefix("export SLURM_CONF="))
 
     def stop(self) -> None:
-        """Stop its daemons and jobs and remove its state."""
+        """Stop the daemons and jobs and remove the state."""
         subprocess.run([SCRIPTS / "down", self.folder], check=True, capture_output=True, timeout=60)
 
     def run(
@@ -68,9 +68,9 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         stdin: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Run srun, salloc or any command against this cluster; `env` is added to what it sees.
+        """Run srun, salloc or any command against this cluster; `env` extends its environment.
 
-        AssertionError with its output where `check` and it fails.
+        Raise `AssertionError` with the output if `check` is set and the command fails.
         """
         done = subprocess.run(
             command,
@@ -93,41 +93,41 @@ class Cluster:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> str:
-        """`sbatch` these arguments, or `script` as the text of the batch script; the job id."""
+        """Submit these arguments, or the text of a script, with sbatch; return the job id."""
         if script and not script.startswith("#!"):
             script = f"#!/bin/bash\n{script}"
         answer = self.run("sbatch", "--parsable", *arguments, cwd=cwd, env=env, stdin=script)
         return answer.stdout.strip().split(";")[0]
 
     def squeue(self, job: str, form: str) -> str:
-        """One `squeue -o` field of a job, such as "%T" or "%r"; "" for a job Slurm forgot."""
+        """Return a `squeue -o` field of a job, such as "%T"; "" if Slurm has forgotten the job."""
         answer = self.run("squeue", "-h", "-t", "all", "-j", job, "-o", form, check=False)
         return answer.stdout.strip()
 
     def state(self, job: str) -> str:
-        """PENDING, RUNNING, COMPLETED ..."""
+        """Return the state: PENDING, RUNNING, COMPLETED ..."""
         return self.squeue(job, "%T")
 
     def reason(self, job: str) -> str:
-        """Why it is pending: Resources, BeginTime, Dependency ..."""
+        """Return why the job is pending: Resources, BeginTime, Dependency ..."""
         return self.squeue(job, "%r")
 
     def restarts(self, job: str) -> int:
-        """How often it was requeued and started again."""
+        """Return how often the job was requeued and restarted."""
         answer = self.run("squeue", "-h", "-t", "all", "-j", job, "-O", "RestartCnt")
         return int(answer.stdout)
 
     def nodes(self, job: str) -> list[str]:
-        """The nodes it runs on, the batch node first."""
+        """Return the nodes of the job, the batch node first."""
         return self.run("scontrol", "show", "hostnames", self.squeue(job, "%N")).stdout.split()
 
     def node_states(self) -> dict[str, str]:
-        """idle, mixed, allocated, down ... of each node; a trailing * means it does not answer."""
+        """Return the state of each node: idle, down ...; a trailing * means no response."""
         answer = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout
         return dict(line.split() for line in answer.splitlines())
 
     def sacct(self, job: str, *fields: str, duplicates: bool = False) -> list[dict[str, str]]:
-        """Accounting rows of the job and its steps; `duplicates` adds those before a requeue."""
+        """Return the accounting rows of a job and its steps; `duplicates` adds earlier starts."""
         answer = self.run(
             "sacct", "-n", "--parsable2", "-j", job, f"--format={','.join(fields)}",
             *(["--duplicates"] if duplicates else []),
@@ -136,7 +136,7 @@ class Cluster:
         return [dict(zip(fields, row.split("|"), strict=True)) for row in rows]
 
     def accounted(self, job: str, *fields: str, timeout: float = 30) -> dict[str, str]:
-        """The job's row once accounting knows that it has ended, a second or two after it did."""
+        """Wait for the end of the job in the accounting, 1-2 s after it; return the row."""
 
         def row() -> dict[str, str]:
             rows = self.sacct(job, "State", *fields)
@@ -146,9 +146,9 @@ class Cluster:
         return row()
 
     def wait(self, job: str, *states: str, timeout: float = 60) -> str:
-        """Wait for one of `states`, or for any final one; returns it.
+        """Wait for one of `states`, or for any final state, and return it.
 
-        TimeoutError with what Slurm knows of the job, also at once where it ended otherwise.
+        Raise `TimeoutError` with `scontrol show job` after the timeout or another final state.
         """
         wanted = set(states) or FINAL_STATES
         deadline = time.monotonic() + timeout
@@ -166,18 +166,18 @@ class Cluster:
         self.run("scontrol", "requeue", job)
 
     def warn(self, job: str) -> None:
-        """Send the batch shell the USR1 of --signal=B:USR1@..., without waiting for the limit."""
+        """Send the batch shell USR1, as --signal=B:USR1@... does before the limit."""
         self.run("scancel", "--batch", "--signal=USR1", job)
 
     def bring_limit_near(self, job: str, *, seconds: int = 40) -> None:
-        """Let the job's time end soon; Slurm acts on it at its next 30 s tick."""
+        """Move the job's end time close; Slurm acts on it at its next check, every 30 s."""
         self.run("scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}")
 
     def end_requeue_hold(self, job: str, *, timeout: float = 60) -> None:
         """Wait until a requeued job is held by its begin time, and let it start in two seconds.
 
-        Not now: a start in the second in which slurmd revoked the last one's credential is taken
-        for that last one, and Slurm kills the job ("Job credential revoked").
+        Not at once: in the second in which slurmd revokes the last credential, it mistakes a new
+        start for the last one, and Slurm kills the job ("Job credential revoked").
         """
         wait_until(
             lambda: self.squeue(job, "%T %r") == "PENDING BeginTime",
@@ -187,15 +187,15 @@ class Cluster:
         self.run("scontrol", "update", f"jobid={job}", "StartTime=now+2")
 
     def lose_node(self, node: str, *, tasks: Literal["linger", "die"] = "linger") -> None:
-        """Kill a node's slurmd and mark it down; its tasks linger unless they shall die too."""
+        """Kill a node's slurmd and mark the node down; its tasks linger or die."""
         self.run(SCRIPTS / "node", "crash" if tasks == "die" else "kill", node, self.folder)
 
     def restore_node(self, node: str) -> None:
-        """Start a lost node's slurmd again; returns once Slurm would use it."""
+        """Restart a lost node's slurmd; return once Slurm can use the node."""
         self.run(SCRIPTS / "node", "resume", node, self.folder)
 
     def clear(self) -> None:
-        """Cancel every job, bring lost nodes back, wait until all are idle: as after the start."""
+        """Cancel every job, restore lost nodes and wait until all are idle."""
         jobs = self.run("squeue", "-h", "-o", "%A").stdout.split()
         if jobs:
             self.cancel(*set(jobs))

@@ -1,4 +1,4 @@
-"""One real Slurm for all tests below this folder, on one worker, stopped after the last of them."""
+"""Provide one real Slurm to all tests in this folder, on one worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from tests.slurm.cluster import SCRIPTS, Cluster
 
 
-# First: xdist reads the groups in a hook of the same name.
+# Must run first: xdist reads the groups in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark every test here; under `pytest -n ... --dist loadgroup` one worker gets them all."""
+    """Mark every test here; with `--dist loadgroup` a single worker runs them all."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def slurm_installed() -> None:
-    """Skip if Slurm's packages are missing; on a CI machine that is a failure."""
+    """Skip the tests if Slurm is not installed; on CI fail instead."""
     check = subprocess.run([SCRIPTS / "install", "--check"], capture_output=True, text=True)
     if check.returncode and os.environ.get("CI"):
         pytest.fail(check.stderr.strip())
@@ -48,7 +48,7 @@ def slurm_installed() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The session's Slurm. Each test finds it without jobs and with all nodes idle."""
+    """Start the session's Slurm; before each test it has no jobs and only idle nodes."""
     one = Cluster.start(tmp_path_factory.mktemp("slurm"))
     try:
         yield one

@@ -1,4 +1,4 @@
-"""Batch scripts that a rule judges and that a real Slurm then runs."""
+"""Batch scripts that are linted and then run on a real Slurm."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from tests.slurm.cluster import Cluster, wait_until
 
 
 def rules(text: str) -> set[str]:
-    """The names of the rules that a script breaks."""
+    """Return the names of the rules that a script breaks."""
     return {one.rule.name for one in lint(parse_script(text, path=Path("my.sbatch")))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Scripts that are judged by a rule and then run."""
+    """Run scripts on the cluster from one folder."""
 
     cluster: Cluster
     folder: Path
 
     def start(self, text: str, *flags: str) -> str:
-        """Submit a script; its job."""
+        """Submit a script and return its job."""
         script = self.folder / "my.sbatch"
         script.write_text(f"#!/bin/bash\n{text}")
         return self.cluster.submit(
             "--output=%j.out", *flags, script, cwd=self.folder, env={"PATH": path()}
         )
 
-    def said(self, job: str) -> str:
-        """The job's output so far."""
+    def output(self, job: str) -> str:
+        """Return the job's output so far."""
         file = self.folder / f"{job}.out"
         return file.read_text() if file.exists() else ""
 
-    def ended(self, text: str, *flags: str) -> tuple[str, str]:
-        """State and output of a script that was run to its end."""
+    def run(self, text: str, *flags: str) -> tuple[str, str]:
+        """Run a script to its end and return the state and the output."""
         job = self.start(text, *flags)
-        return self.cluster.wait(job), self.said(job)
+        return self.cluster.wait(job), self.output(job)
 
-    def hears(self, job: str, word: str, *, timeout: float = 20) -> None:
-        """Wait until the job has said something."""
-        wait_until(lambda: word in self.said(job), timeout=timeout, what=f"{word} of job {job}")
+    def wait_for(self, job: str, word: str, *, timeout: float = 20) -> None:
+        """Wait until the job has printed a word."""
+        wait_until(lambda: word in self.output(job), timeout=timeout, what=f"{word} of job {job}")
 
 
 def path() -> str:

@@ -46,10 +46,10 @@ def test_a_time_limit_saves_and_requeues_it_and_it_goes_on_from_there(
     wait_until(lambda: events(run, "paused"), timeout=90, what="a save at the time limit")
     at = events(run, "paused")[0]["step"]
     assert at == events(run, "saved")[0]["step"] >= 5
-    # As giving the run another train.steps would.
+    # Like an override of train.steps.
     replace_file(run.attempt(1) / "overrides.yaml", f"train: {{steps: {at + 4}}}\n")
     wait_until(lambda: cluster.state(job) == "PENDING", timeout=60, what="its requeue")
-    # A limit brought near stays so short that the next start would be warned at once.
+    # The shortened limit would persist, and the next start would be warned at once.
     cluster.run("scontrol", "update", f"jobid={job}", "TimeLimit=10")
     cluster.end_requeue_hold(job)
     cluster.wait(job, "COMPLETED", timeout=200)

@@ -1,4 +1,4 @@
-"""`launch doctor` measures the cluster that it is asked of, and writes a site file that works."""
+"""`launch doctor` measures a cluster and writes a site file that works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 
 ROOT = SCRIPTS.parents[1]
-# Another site: jobs are requeued only if they ask for it, and are killed later.
+# Another site: jobs are requeued only on request, and KILL comes later.
 STRICT = (
     "ClusterName=strict",
     "JobRequeue=0",
@@ -27,7 +27,7 @@ STRICT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Clinic:
-    """A checkout whose site files may be written, and a cluster."""
+    """A checkout with writable site files, and a cluster."""
 
     root: Path
     cluster: Cluster
@@ -51,7 +51,7 @@ class Clinic:
 
 
 def copied(folder: Path) -> Path:
-    """What the launcher needs of a checkout."""
+    """Copy the parts of the checkout that the launcher needs."""
     for name in ("launch", "configs", "env", "jobs", "train"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
@@ -71,7 +71,7 @@ def strict(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> I
         one.stop()
 
 
-def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
+def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
     found = clinic.measure("--quick")
     assert found["KillWait"] == "5 s"
     assert found["requeue by default"] == "yes"
@@ -88,7 +88,7 @@ def test_it_answers_for_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
     assert list((clinic.root / "lo gs").iterdir()) == []
 
 
-def test_another_cluster_gets_other_answers(strict: Cluster, tmp_path: Path) -> None:
+def test_another_cluster_gives_other_values(strict: Cluster, tmp_path: Path) -> None:
     clinic = Clinic(root=copied(tmp_path / "tree"), cluster=strict)
     found = clinic.measure("--quick")
     assert found["KillWait"] == "12 s"
@@ -98,7 +98,7 @@ def test_another_cluster_gets_other_answers(strict: Cluster, tmp_path: Path) -> 
     assert "# requeue by default: no" in (clinic.root / "env/sites/strict.sh").read_text()
 
 
-def test_its_site_file_is_sound_and_taken_by_preflight(clinic: Clinic) -> None:
+def test_the_site_file_is_valid_and_preflight_accepts_it(clinic: Clinic) -> None:
     clinic.launch("doctor", "--quick", "--partition", "preempt", "--site", "mine")
     file = clinic.root / "env" / "sites" / "mine.sh"
     text = file.read_text()
@@ -106,13 +106,13 @@ def test_its_site_file_is_sound_and_taken_by_preflight(clinic: Clinic) -> None:
     assert not [line for line in text.splitlines() if len(line) > 130]
     if shutil.which("shellcheck"):
         assert subprocess.run(["shellcheck", file], check=False).returncode == 0
-    asked = ("configs/pretrain/digits.yaml", "resources.gpu=a100")
-    checked = clinic.launch("preflight", *asked, "--site", "mine", check=False).stdout
+    words = ("configs/pretrain/digits.yaml", "resources.gpu=a100")
+    checked = clinic.launch("preflight", *words, "--site", "mine", check=False).stdout
     flags = "--partition=preempt --nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:1"
     assert re.search(rf"^pass +gpu flags +sbatch accepts {flags}$", checked, re.MULTILINE)
 
 
-def test_a_site_file_that_is_there_stays(clinic: Clinic) -> None:
+def test_an_existing_site_file_is_kept(clinic: Clinic) -> None:
     file = clinic.root / "env" / "sites" / "mine.sh"
     file.write_text("# by hand\n")
     kept = clinic.launch("doctor", "--quick", "--site", "mine")
@@ -122,7 +122,7 @@ def test_a_site_file_that_is_there_stays(clinic: Clinic) -> None:
     assert "mine, measured by" in file.read_text()
 
 
-def test_ctrl_c_cancels_its_jobs(clinic: Clinic) -> None:
+def test_ctrl_c_cancels_the_probe_jobs(clinic: Clinic) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "launch", "doctor"],
         cwd=clinic.root,
@@ -147,7 +147,7 @@ def test_the_time_limit_is_measured(
 ) -> None:
     cluster = request.getfixturevalue("strict" if lines else "cluster")
     found = Clinic(root=copied(tmp_path / "tree"), cluster=cluster).measure()
-    # Slurm looks every 30 s, from 30 s before the lead that was asked for on.
+    # Slurm checks every 30 s, starting 30 s before the requested lead.
     lead = int(found["--signal=B:USR1@40"].split()[0])
     assert 39 <= lead <= 71
     assert 0 <= int(found["TERM at the limit"].split()[0]) <= 31

@@ -1,4 +1,4 @@
-"""A node whose GPU breaks down: the requeued job stays off it, while enough others are left."""
+"""A node with a failed GPU: the requeued job avoids it if enough other nodes are left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.slurm.test_pretrain import jobs
 
 
 def break_gpu(run: RunFolder, node: str) -> None:
-    """Leave what rank 0 would leave whose GPU reports an error, and end it."""
+    """Write the note of a rank 0 whose GPU reports an error, and kill the ranks."""
     note = {"reason": "node", "rank": 0, "node": node, "message": "uncorrectable ECC error"}
     (run.attempt(run.attempts()[-1]) / "error.json").write_text(json.dumps(note))
     agents = set(processes(run, "torchrun"))
@@ -28,9 +28,9 @@ def break_gpu(run: RunFolder, node: str) -> None:
 
 
 def excluded(jobs: Jobs, job: str) -> str:
-    """Nodes that the job may not start on."""
-    told = jobs.cluster.run("scontrol", "show", "job", "-o", job).stdout
-    return told.partition(" ExcNodeList=")[2].split()[0]
+    """Return the nodes that the job may not start on."""
+    shown = jobs.cluster.run("scontrol", "show", "job", "-o", job).stdout
+    return shown.partition(" ExcNodeList=")[2].split()[0]
 
 
 def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
@@ -38,11 +38,11 @@ def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
     run = jobs.at_step(job, 5)
     (faulty,) = jobs.cluster.nodes(job)
     break_gpu(run, faulty)
-    wait_until(lambda: f"{faulty} is at fault: job {job} stays off it" in jobs.said(job))
+    wait_until(lambda: f"{faulty} is at fault: job {job} stays off it" in jobs.output(job))
     end_at(run, 100)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=90)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert excluded(jobs, job) == faulty
     nodes = [entry["slurm"]["nodelist"] for entry in run.manifest()["attempts"]]
     assert nodes[0] == faulty
@@ -53,19 +53,19 @@ def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("flags", [("--nodes=2", "--gpus-per-node=a40:1"), ONE], ids=["2", "1"])
-def test_a_job_keeps_its_faulty_node_where_too_few_others_are_left(
+def test_a_job_keeps_its_faulty_node_if_too_few_others_are_left(
     jobs: Jobs, flags: tuple[str, ...]
 ) -> None:
-    # The one node's job has been told to stay off the other node of its kind already.
+    # The job on one node already excludes the other node of its type.
     other = () if "--nodes=2" in flags else ("--exclude=a40-2",)
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*flags, *other))
     run = jobs.at_step(job, 5)
     faulty = jobs.cluster.nodes(job)[0]
     break_gpu(run, faulty)
-    wait_until(lambda: "not excluded" in jobs.said(job), timeout=60)
+    wait_until(lambda: "not excluded" in jobs.output(job), timeout=60)
     end_at(run, 100)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=90)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run)[-1] == "done"
     assert faulty in jobs.cluster.nodes(job)

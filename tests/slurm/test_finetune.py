@@ -1,4 +1,4 @@
-"""Fine-tuning on a real Slurm: what its time limit interrupts goes on to the bit."""
+"""Fine-tuning on a real Slurm: after its time limit it continues with identical losses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.real_runs import events, losses
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.test_pretrain import ONE, Jobs, end_at
 
-# Steps slow enough that a reference can be trained to where Slurm's clock interrupts.
+# Slow steps, so that a reference can be trained up to where Slurm interrupts.
 SLOW = (
     "train.steps=100000", "train.global_batch=8", "train.micro_batch=1", "sample.every=null",
     "validation.every=null", "checkpoint.every=1000",
@@ -21,7 +21,7 @@ SLOW = (
 
 @pytest.fixture
 def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    """Fine-tuning jobs, and a tiny Flux for them in `flux`."""
+    """Return fine-tuning jobs, with a tiny Flux for them in `flux`."""
     logs = tmp_path / "logs"
     logs.mkdir()
     make_tiny_flux(tmp_path / "flux")
@@ -29,36 +29,38 @@ def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Jobs(cluster=cluster, logs=logs, kind="finetune")
 
 
-def asked(tunes: Jobs) -> list[str]:
+def overrides(tunes: Jobs) -> list[str]:
     return [*paths(tunes.logs.parent / "flux"), *QUICK, *SLOW]
 
 
-def goes_on_to_the_bit(tunes: Jobs, job: str) -> None:
-    """That the job, about to be interrupted, is requeued and ends with the losses of one start."""
+def expect_identical_continuation(tunes: Jobs, job: str) -> None:
+    """Check that the interrupted job is requeued and has the losses of an uninterrupted run."""
     run = tunes.run_of(job)
     wait_until(lambda: tunes.cluster.restarts(job) == 1, timeout=120)
     assert events(run)[-2:] == ["saved", "paused"]
     end_at(run, max(losses(run)) + 5)
     tunes.cluster.end_requeue_hold(job)
     tunes.cluster.wait(job, timeout=120)
-    assert tunes.state(job) == "COMPLETED 0:0", tunes.said(job)
+    assert tunes.state(job) == "COMPLETED 0:0", tunes.output(job)
     assert run.attempts() == [1, 2]
     found = losses(run)
     assert sorted(found) == list(range(1, max(found) + 1))
-    whole = run_attempt(TINY, [*asked(tunes), f"train.steps={max(found)}"])
+    whole = run_attempt(TINY, [*overrides(tunes), f"train.steps={max(found)}"])
     assert losses(whole) == found
 
 
 def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jobs) -> None:
-    job = tunes.submit(TINY, *asked(tunes), flags=ONE)
+    job = tunes.submit(TINY, *overrides(tunes), flags=ONE)
     tunes.at_step(job, 5)
     tunes.cluster.warn(job)
-    goes_on_to_the_bit(tunes, job)
+    expect_identical_continuation(tunes, job)
 
 
 @pytest.mark.long
-def test_a_fine_tuning_that_meets_its_time_limit_is_the_uninterrupted_one(tunes: Jobs) -> None:
-    job = tunes.submit(TINY, *asked(tunes), flags=(*ONE, "--signal=B:USR1@60"))
+def test_a_fine_tuning_that_reaches_its_time_limit_continues_with_identical_losses(
+    tunes: Jobs,
+) -> None:
+    job = tunes.submit(TINY, *overrides(tunes), flags=(*ONE, "--signal=B:USR1@60"))
     tunes.at_step(job, 5)
     tunes.cluster.bring_limit_near(job)
-    goes_on_to_the_bit(tunes, job)
+    expect_identical_continuation(tunes, job)

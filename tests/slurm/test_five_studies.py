@@ -1,4 +1,4 @@
-"""Each small study goes through Slurm from its plan to its report, by the one command."""
+"""One command takes each small study through Slurm, from its plan to its report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from configs.run.study_folder import StudyFolder
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_launch import Checkout, copy_tree, events
 
-# In full, and one of them with a single run of every cell of its first grid.
+# All of them in full, and one with a single run per cell.
 SHORT, LONG = ("b-small", "repeats=1"), ("a-small", "b-small", "c-small", "d-small", "e-small")
 
 
@@ -49,10 +49,10 @@ def test_a_small_study_ends_with_a_report_of_every_grid(
 
 
 def grids_of(checkout: Checkout, name: str) -> list[Path]:
-    """The files of a small study's grids."""
+    """Return the files of a small study's grids."""
     letter = name.partition("-")[0]
     return list((checkout.root / "configs" / "studies").glob(f"{letter}-*-small.yaml"))
 
 
-def job_of(told: dict[str, str]) -> str:
-    return f"{told['array_job']}_{told['array_task']}"
+def job_of(slurm: dict[str, str]) -> str:
+    return f"{slurm['array_job']}_{slurm['array_task']}"

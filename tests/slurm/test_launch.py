@@ -1,4 +1,4 @@
-"""What `python -m launch` promises, on a real Slurm: snapshots, refusals, cancel, resume."""
+"""`python -m launch` on a real Slurm: snapshots, refusals, cancel, resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.real_runs import files_with
 from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 
 ROOT = SCRIPTS.parents[1]
-# Made here, since a run also keeps the code that it ran, and that of the tests with it.
+# Made at run time, because a run keeps its code, which includes the tests.
 CANARY = secrets.token_hex(16)
 SMALLEST = (
     "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
@@ -28,13 +28,13 @@ SMALLEST = (
 A40 = ("resources.gpu=a40", "resources.hours=0.5", "resources.cpus_per_gpu=1")
 
 CARC = ("--site=carc-discovery",)
-# What a cluster with modules exports to its shells.
+# A cluster with modules exports this function to its shells.
 NO_MODULES = {"BASH_FUNC_module%%": "() { :\n}"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A repository of its own to launch from, and a folder of runs."""
+    """A separate repository to launch from, and a folder of runs."""
 
     root: Path
     logs: Path
@@ -64,9 +64,9 @@ class Checkout:
     def submit(
         self, *arguments: str | Path, env: Mapping[str, str] | None = None
     ) -> tuple[Path, str]:
-        """The run's folder and the job's id."""
-        said = self.launch("submit", *arguments, env=env).stdout.splitlines()
-        run, job = (line.partition(": ")[2] for line in said)
+        """Submit; return the run's folder and the job's id."""
+        lines = self.launch("submit", *arguments, env=env).stdout.splitlines()
+        run, job = (line.partition(": ")[2] for line in lines)
         return Path(run), job
 
     def status(self, run: Path, *, env: Mapping[str, str] | None = None) -> dict[str, object]:
@@ -86,7 +86,7 @@ def manifest(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A copy of this tree, in folders with the names that people should not choose."""
+    """Return a copy of this tree in folders with hostile names."""
     folder = tmp_path_factory.mktemp("launch")
     root = folder / 'my "check\'out" $(touch hacked); #'
     copy_tree(root)
@@ -94,7 +94,7 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
 
 
 def copy_tree(root: Path) -> None:
-    """Make `root` a repository of its own, of this tree as it is."""
+    """Make `root` a repository with this tree as it is."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True,
@@ -110,7 +110,7 @@ def copy_tree(root: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Edited:
-    """A job that was held while the checkout was edited, and what was submitted."""
+    """A run that was held while the checkout was edited, its job and its commit."""
 
     run: Path
     job: str
@@ -119,7 +119,7 @@ class Edited:
 
 @pytest.fixture(scope="module")
 def edited(checkout: Checkout, cluster: Cluster) -> Edited:
-    """A run on two nodes of two GPUs, of a tree with one new line, edited before it started."""
+    """Submit a tree with one new line on two nodes of two GPUs; edit it before the start."""
     body = checkout.root / "jobs" / "body.sh"
     submitted = body.read_text() + "\n# This line is submitted.\n"
     body.write_text(submitted)
@@ -188,7 +188,7 @@ def test_a_secret_of_the_environment_is_in_no_file(edited: Edited, checkout: Che
     assert files_with(edited.job, checkout.logs)
 
 
-def test_no_name_of_a_folder_reached_a_shell_unquoted(edited: Edited, checkout: Checkout) -> None:
+def test_no_folder_name_reached_a_shell_unquoted(edited: Edited, checkout: Checkout) -> None:
     found = [path for path in checkout.root.parent.rglob("*hacked") if path != checkout.root]
     assert found == []
     assert not Path("hacked").exists()
@@ -196,7 +196,7 @@ def test_no_name_of_a_folder_reached_a_shell_unquoted(edited: Edited, checkout: 
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """A run on CARC's site: looked at while it ran, cancelled, resumed; what was said of it."""
+    """A run on CARC's site that was watched, cancelled and resumed, with the output of each."""
 
     run: Path
     jobs: list[str]
@@ -208,8 +208,8 @@ class Story:
 @pytest.fixture(scope="module")
 def story(checkout: Checkout, cluster: Cluster) -> Story:
     endless = ("train.steps=1000000", "checkpoint.every=1000000", "log.every=1")
-    asked = (*SMALLEST, *A40, *endless, "resources.gpus_per_node=2", *CARC)
-    run, job = checkout.submit("configs/pretrain/digits.yaml", *asked, env=NO_MODULES)
+    words = (*SMALLEST, *A40, *endless, "resources.gpus_per_node=2", *CARC)
+    run, job = checkout.submit("configs/pretrain/digits.yaml", *words, env=NO_MODULES)
     wait_until(lambda: "started" in events(run), timeout=180, what="the run to start")
     states = [checkout.status(run)]
     refused = checkout.launch("submit", run, check=False)
@@ -230,7 +230,7 @@ def story(checkout: Checkout, cluster: Cluster) -> Story:
     )
 
 
-def test_the_carc_spelling_gives_the_task_of_a_node_all_its_gpus(story: Story) -> None:
+def test_the_carc_flags_give_the_task_of_a_node_all_its_gpus(story: Story) -> None:
     for job in story.jobs:
         script = (story.run / "jobs" / f"{job}.sbatch").read_text()
         assert "#SBATCH --gpus-per-task=a40:2\n#SBATCH --job-name=" in script
@@ -239,7 +239,7 @@ def test_the_carc_spelling_gives_the_task_of_a_node_all_its_gpus(story: Story) -
         assert [rank["node"] for rank in attempt["placement"]] == ["a40-1", "a40-1"]
 
 
-def test_status_asks_slurm_where_the_record_has_no_end(story: Story) -> None:
+def test_status_asks_slurm_if_the_record_has_no_end(story: Story) -> None:
     running, stopped, done = story.states
     assert (running["state"], running["job"]) == ("running", story.jobs[0])
     assert running["nodes"] == "a40-1"
@@ -256,7 +256,7 @@ def test_a_second_job_for_a_running_run_is_refused(story: Story) -> None:
     assert f"its job {story.jobs[0]} is RUNNING; wait until it ends" in story.refused
 
 
-def test_a_stopped_run_is_resumed_as_a_new_job_where_it_was(story: Story) -> None:
+def test_a_stopped_run_is_resumed_by_a_new_job_at_its_step(story: Story) -> None:
     assert events(story.run)[4:] == ["queued", "started", "saved", "done"]
     records = map(json.loads, (story.run / "metrics.jsonl").read_text().splitlines())
     first, second = [record for record in records if record.get("event") == "saved"]
@@ -268,7 +268,7 @@ def test_tail_follows_from_the_queue_to_the_end(story: Story) -> None:
     assert story.followed.endswith(f"done: {story.run}\n")
 
 
-def test_a_pending_run_says_why_and_is_stopped_by_cancel(
+def test_a_pending_run_shows_why_and_is_stopped_by_cancel(
     checkout: Checkout, cluster: Cluster
 ) -> None:
     run, job = checkout.submit("configs/pretrain/digits.yaml", *A40, "--", "--begin=now+600")
@@ -279,7 +279,7 @@ def test_a_pending_run_says_why_and_is_stopped_by_cancel(
     assert events(run) == ["queued", "stopped"]
 
 
-def test_status_does_without_accounting(checkout: Checkout, cluster: Cluster, tmp_path) -> None:
+def test_status_works_without_accounting(checkout: Checkout, cluster: Cluster, tmp_path) -> None:
     run, job = checkout.submit("configs/pretrain/digits.yaml", *A40, "--", "--hold")
     broken = tmp_path / "sacct"
     broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
@@ -304,7 +304,7 @@ def test_status_does_without_accounting(checkout: Checkout, cluster: Cluster, tm
         (["train.stps=1"], 2, "did you mean train.steps?"),
     ],
 )
-def test_what_cannot_run_is_refused_before_it_is_queued(
+def test_an_impossible_run_is_refused_before_it_is_queued(
     checkout: Checkout, cluster: Cluster, arguments: list[str], code: int, message: str
 ) -> None:
     before = sorted(checkout.logs.glob("*")) if checkout.logs.exists() else []

@@ -1,4 +1,4 @@
-"""Whatever ends a job, on one rank and on four: the run ends or goes on as promised, to the bit."""
+"""Every way to end a job, on 1 and 4 ranks: the run ends or resumes with identical losses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ranks(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def reference(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """The same run, undisturbed."""
+    """Return the same run without interruption."""
     logs = tmp_path_factory.mktemp("reference")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -49,7 +49,7 @@ def kill_agent(jobs: Jobs, job: str, run: RunFolder) -> None:
 
 
 def kill_stepd(jobs: Jobs, job: str, run: RunFolder) -> None:
-    """The slurmstepd of the step that the agents are in, on one node."""
+    """Kill the slurmstepd of the agents' step on one node."""
     parent = processes(run, "torchrun")[0]
     while Path(f"/proc/{parent}/comm").read_text().strip() != "slurmstepd":
         parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
@@ -84,14 +84,14 @@ Outcome = Callable[[RunFolder], None]
 
 @pytest.fixture
 def outcome(record_property: Callable[[str, object], None]) -> Outcome:
-    """Keeps what became of a run, for the table of `tests/slurm/failure_table.py`."""
+    """Return a function that records the end of a run for `tests/slurm/failure_table.py`."""
 
     def keep(run: RunFolder) -> None:
         ends = [
             r for r in run.records() if r.get("event") in ("paused", "stopped", "failed", "done")
         ]
-        said = [r["event"] + (f"/{r['reason']}" if "reason" in r else "") for r in ends]
-        record_property("ended", ", ".join(said))
+        ended = [r["event"] + (f"/{r['reason']}" if "reason" in r else "") for r in ends]
+        record_property("ended", ", ".join(ended))
         record_property("attempts", len(run.attempts()))
         record_property("lost", lost_steps(run))
 
@@ -99,32 +99,32 @@ def outcome(record_property: Callable[[str, object], None]) -> Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comeback:
-    """How a job came back: steps done twice, and what its attempts ended with."""
+class Resumption:
+    """A resumed job: the steps done twice and the number of attempts."""
 
     lost: int
     attempts: int
 
 
-def come_back(jobs: Jobs, job: str, run: RunFolder, *, begun: int = 1) -> Comeback:
-    """Let a requeued job go on to an end, and say what it lost."""
-    wait_until(lambda: jobs.cluster.restarts(job) >= begun, timeout=120, what="the requeue")
-    # Far enough for ranks that train on for a while after their agent is dead.
+def resume(jobs: Jobs, job: str, run: RunFolder) -> Resumption:
+    """Let a requeued job run to its end and return what it lost."""
+    wait_until(lambda: jobs.cluster.restarts(job) >= 1, timeout=120, what="the requeue")
+    # Far enough for ranks that keep training for a while after their agent has died.
     end_at(run, max(losses(run)) + 400)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=180)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run)[-1] == "done"
-    return Comeback(lost=lost_steps(run), attempts=len(run.attempts()))
+    return Resumption(lost=lost_steps(run), attempts=len(run.attempts()))
 
 
 def lost_steps(run: RunFolder) -> int:
-    """Steps recorded before the newest attempt began, and done again by it."""
+    """Return the number of steps that the newest attempt repeated."""
     records = list(run.records())
     start = max(i for i, record in enumerate(records) if record.get("event") == "started")
-    begun_at = int(records[start]["step"])
+    started_at = int(records[start]["step"])
     before = (int(record["step"]) for record in records[:start] if "loss" in record)
-    return max(before, default=begun_at) - begun_at
+    return max(before, default=started_at) - started_at
 
 
 @pytest.mark.long
@@ -139,8 +139,8 @@ def test_a_sudden_end_costs_at_most_one_save_interval(
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 60)
     end(jobs, job, run)
-    back = come_back(jobs, job, run)
-    assert 0 <= back.lost <= run.config().checkpoint.every
+    resumed = resume(jobs, job, run)
+    assert 0 <= resumed.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
     outcome(run)
 
@@ -155,7 +155,7 @@ def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
     jobs.at_step(job, max(losses(run)) + 20)
     jobs.cluster.warn(job)
     wait_until(lambda: events(run)[-1] == "paused", timeout=60)
-    assert come_back(jobs, job, run).lost == 0
+    assert resume(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
     outcome(run)
 
@@ -170,11 +170,11 @@ def test_a_lost_node_costs_at_most_one_save_interval(
     lost = jobs.cluster.nodes(job)[-1]
     jobs.cluster.lose_node(lost, tasks="die")
     try:
-        back = come_back(jobs, job, run)
+        resumed = resume(jobs, job, run)
         assert lost not in jobs.cluster.nodes(job)
     finally:
         jobs.cluster.restore_node(lost)
-    assert 0 <= back.lost <= run.config().checkpoint.every
+    assert 0 <= resumed.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
     outcome(run)
 
@@ -191,7 +191,7 @@ def test_a_preemption_loses_no_step(
     wait_until(lambda: events(run)[-1] == "paused", timeout=60)
     jobs.cluster.wait(more, "RUNNING", timeout=90)
     jobs.cluster.cancel(more)
-    assert come_back(jobs, job, run).lost == 0
+    assert resume(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
     outcome(run)
 
@@ -212,9 +212,9 @@ def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
     jobs.cluster.warn(job)
     wait_until(lambda: events(run)[-1] == "paused", timeout=60)
     damage(run)
-    back = come_back(jobs, job, run)
+    resumed = resume(jobs, job, run)
     most = 0 if damage is spoil_pointer else run.config().checkpoint.every
-    assert 0 <= back.lost <= most
+    assert 0 <= resumed.lost <= most
     assert bool(list(run.checkpoints.glob("*.damaged"))) == (damage is not spoil_pointer)
     expect_same_curve(run, reference)
     outcome(run)
@@ -227,7 +227,7 @@ def test_a_time_limit_and_a_scancel_lose_no_step(
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 30)
     jobs.cluster.warn(job)
-    assert come_back(jobs, job, run).lost == 0
+    assert resume(jobs, job, run).lost == 0
     again = jobs.submit(run.path, "train.steps=1000000", flags=FLAGS[ranks])
     further = max(losses(run)) + 20
     wait_until(lambda: max(losses(run)) >= further, timeout=90, what=f"step {further}")
@@ -245,7 +245,7 @@ def test_a_time_limit_and_a_scancel_lose_no_step(
 
 @pytest.fixture
 def small_disk() -> Iterator[Callable[[Path, int], None]]:
-    """Puts a file system of so many bytes over a folder."""
+    """Return a function that mounts a file system of a given size over a folder."""
     mounted: list[Path] = []
 
     def put(folder: Path, size: int) -> None:
@@ -283,7 +283,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> Iterator[Cluster]:
-    """A Slurm that looks at the memory of jobs every 20 s, and kills those that take too much."""
+    """Start a Slurm that checks the memory of jobs every 20 s and kills those over their limit."""
     lines = ["JobAcctGatherFrequency=20", "JobAcctGatherParams=OverMemoryKill"]
     one = Cluster.start(tmp_path_factory.mktemp("watched"), lines=lines)
     yield one

@@ -1,4 +1,4 @@
-"""What the one-machine Slurm promises, held as facts, since the other tests build on it."""
+"""Facts about the one-machine Slurm that the other tests rely on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 from tests.slurm.cluster import NODES, SCRIPTS, Cluster, clean_environment, wait_until
 
-# A batch script that leaves when asked, as a training job does, and writes down what it was sent.
-LEAVES_WHEN_ASKED = """
+# A batch script that exits at a signal, as a training job does, and prints the signal.
+EXITS_AT_SIGNAL = """
 trap 'echo got USR1; exit 0' USR1
 trap 'echo got TERM; exit 1' TERM
 echo attempt ${SLURM_RESTART_COUNT:-none} of $SLURM_JOB_ID on $SLURMD_NODENAME
@@ -31,7 +31,7 @@ def wait_for_text(log: Path, text: str, *, timeout: float = 60) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """False for a zombie too: whoever should reap it may take its time."""
+    """Return whether a process runs; a zombie, which may wait to be reaped, does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def is_running(pid: int) -> bool:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Names of the daemons, steps and tasks whose environment or arguments name `folder`."""
+    """Return the names of processes whose environment or arguments contain `folder`."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -64,7 +64,7 @@ def test_a_typed_gpu_request_sets_the_gpu_variables(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("gpus", ["h100:1", "a40:3"])
-def test_a_gpu_request_nobody_can_meet_is_refused_before_submission(
+def test_an_impossible_gpu_request_is_refused_before_submission(
     cluster: Cluster, gpus: str
 ) -> None:
     refused = cluster.run(
@@ -86,7 +86,7 @@ def test_a_step_on_two_nodes_runs_on_both(cluster: Cluster) -> None:
 
 def test_a_job_starts_with_no_signal_ignored(cluster: Cluster) -> None:
     step = cluster.run("srun", "grep", "SigIgn", "/proc/self/status")
-    # From 32 on they are the C library's own and of real time: what it ignores is its business.
+    # Signals from 32 on are real-time signals, some of which the C library ignores.
     assert int(step.stdout.split()[1], 16) & 0x7FFFFFFF == 0
 
 
@@ -101,7 +101,7 @@ def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_s
     cluster: Cluster, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    job = cluster.submit("--open-mode=append", f"--output={log}", script=LEAVES_WHEN_ASKED)
+    job = cluster.submit("--open-mode=append", f"--output={log}", script=EXITS_AT_SIGNAL)
     wait_for_text(log, f"attempt none of {job}")
     requeued = time.monotonic()
     cluster.requeue(job)
@@ -116,7 +116,7 @@ def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_s
 
 def test_a_warning_reaches_the_batch_shell(cluster: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    job = cluster.submit(f"--output={log}", script=LEAVES_WHEN_ASKED)
+    job = cluster.submit(f"--output={log}", script=EXITS_AT_SIGNAL)
     wait_for_text(log, "attempt")
     cluster.warn(job)
     cluster.wait(job, "COMPLETED")
@@ -125,7 +125,7 @@ def test_a_warning_reaches_the_batch_shell(cluster: Cluster, tmp_path: Path) -> 
 
 def test_a_time_limit_brought_near_sends_the_warning(cluster: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    job = cluster.submit("--signal=B:USR1@10", f"--output={log}", script=LEAVES_WHEN_ASKED)
+    job = cluster.submit("--signal=B:USR1@10", f"--output={log}", script=EXITS_AT_SIGNAL)
     wait_for_text(log, "attempt")
     cluster.bring_limit_near(job)
     cluster.wait(job, "COMPLETED", timeout=70)
@@ -139,7 +139,7 @@ def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     job = cluster.submit(
         "--partition=preempt", "--nodes=4", "--exclusive", "--signal=B:USR1@60",
         "--open-mode=append", f"--output={log}",
-        script=LEAVES_WHEN_ASKED.replace("exit 0", "scontrol requeue $SLURM_JOB_ID"),
+        script=EXITS_AT_SIGNAL.replace("exit 0", "scontrol requeue $SLURM_JOB_ID"),
     )  # fmt: skip
     wait_for_text(log, "attempt none")
     urgent = cluster.submit("--partition=high", "--output=/dev/null", "--wrap=sleep 1")
@@ -155,7 +155,7 @@ def test_preemption_without_grace_requeues(cluster: Cluster, tmp_path: Path) -> 
     try:
         job = cluster.submit(
             "--partition=preempt", "--nodes=4", "--exclusive", "--open-mode=append",
-            f"--output={log}", script=LEAVES_WHEN_ASKED,
+            f"--output={log}", script=EXITS_AT_SIGNAL,
         )  # fmt: skip
         wait_for_text(log, "attempt none")
         cluster.submit("--partition=high", "--output=/dev/null", "--wrap=true")
@@ -246,8 +246,8 @@ def ordinary_user() -> Iterator[str]:
         subprocess.run(["userdel", "--force", name], check=True, timeout=30)
 
 
-def test_an_ordinary_user_can_have_one(slurm_installed: None, ordinary_user: str) -> None:
-    # Not below tmp_path, which nobody else may enter; the checkout may be as closed.
+def test_an_ordinary_user_can_start_a_cluster(slurm_installed: None, ordinary_user: str) -> None:
+    # Not below tmp_path, which other users cannot enter; the checkout may be closed too.
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         shutil.copytree(SCRIPTS, f"{place}/scripts")
         user = pwd.getpwnam(ordinary_user)

@@ -1,4 +1,4 @@
-"""Every other form of job that README and docs show, on a real Slurm: to its end, in small."""
+"""Every other kind of job in README and docs, at small size on a real Slurm."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
 
 
 def done(jobs: Jobs, kind: str, *arguments: str | Path, flags: tuple[str, ...]) -> RunFolder:
-    """The run of a job of one kind, which came to its end."""
+    """Submit a job of one kind, wait until it is done, and return its run."""
     of_kind = replace(jobs, kind=kind)
     job = of_kind.submit(*arguments, flags=flags)
     jobs.cluster.wait(job, timeout=240)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     run = jobs.run_of(job)
     assert events(run)[-1] == "done"
     return run
@@ -86,7 +86,7 @@ def test_images_are_drawn_from_a_fine_tuning(jobs: Jobs, tmp_path: Path) -> None
     assert sum("image_s" in record for record in found.records()) >= 2
 
 
-def test_the_launcher_takes_a_config_about_a_run(
+def test_the_launcher_submits_a_config_that_names_a_run(
     checkout: Checkout, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(checkout.logs))
@@ -98,11 +98,11 @@ def test_the_launcher_takes_a_config_about_a_run(
 
 
 def test_values_on_the_command_line_make_a_study(checkout: Checkout, cluster: Cluster) -> None:
-    asked = ("optimizer.lr=1e-4,3e-4", "repeats=3", *SMALLEST, *A40)
-    said = checkout.launch("submit", "configs/pretrain/digits.yaml", *asked).stdout.splitlines()
-    told = [line.partition(": ")[::2] for line in said]
-    study = StudyFolder(Path(told[0][1]))
-    cluster.wait(told[-1][1], timeout=400)
+    words = ("optimizer.lr=1e-4,3e-4", "repeats=3", *SMALLEST, *A40)
+    lines = checkout.launch("submit", "configs/pretrain/digits.yaml", *words).stdout.splitlines()
+    fields = [line.partition(": ")[::2] for line in lines]
+    study = StudyFolder(Path(fields[0][1]))
+    cluster.wait(fields[-1][1], timeout=400)
     assert len(study.rows()) == 6
     for row in study.rows():
         assert events(RunFolder(study.cell(row.cell)))[-1] == "done"

@@ -1,4 +1,4 @@
-"""`launch preflight` asks a real Slurm with the flags that `launch submit` would use."""
+"""`launch preflight` checks the flags of `launch submit` on a real Slurm."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ Preflight = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def preflight(cluster: Cluster, tmp_path: Path) -> Preflight:
-    """The lines by topic, each with its level first."""
+    """Return a function that runs preflight and returns its lines by topic, level first."""
     environment = {"SITE": "local", "LOGS": str(tmp_path), "VENV": sys.prefix}
 
-    def ask(*words: str) -> dict[str, str]:
+    def check(*words: str) -> dict[str, str]:
         command = (sys.executable, "-m", "launch", "preflight", str(DIGITS), *words)
-        said = cluster.run(*command, env=environment, check=False, timeout=120).stdout
-        lines = [re.fullmatch(r"(\w+) +(\w+(?: \w+)?)  +(.*)", line) for line in said.splitlines()]
+        output = cluster.run(*command, env=environment, check=False, timeout=120).stdout
+        lines = [
+            re.fullmatch(r"(\w+) +(\w+(?: \w+)?)  +(.*)", line) for line in output.splitlines()
+        ]
         return {line[2]: f"{line[1]}: {line[3]}" for line in lines if line}
 
-    return ask
+    return check
 
 
-def test_what_the_cluster_has_passes(preflight: Preflight) -> None:
+def test_an_available_gpu_and_time_pass(preflight: Preflight) -> None:
     found = preflight("resources.gpu=a100", "resources.gpus_per_node=2")
     assert found["partition"] == "pass: allows 04:00:00 on 1 nodes"
     flags = "--nodes=1 --ntasks-per-node=1 --gpus-per-node=a100:2"

@@ -13,7 +13,7 @@ from configs.run.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses, trained
 from tests.slurm.cluster import Cluster, wait_until
 
-# No decay: the curve does not depend on how many steps there are to be.
+# Without decay the curve does not depend on the total number of steps.
 ENDLESS = (
     *TINY, "train.steps=1000000", "optimizer.decay=0", "log.every=1", "checkpoint.every=50",
 )  # fmt: skip
@@ -24,14 +24,14 @@ ONE = ("--nodes=1", "--gpus-per-node=a40:1")
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs:
-    """Submits jobs of one kind to the one-machine Slurm, with a folder of runs of their own."""
+    """Submit jobs of one kind to the one-machine Slurm, with a separate folder of runs."""
 
     cluster: Cluster
     logs: Path
     kind: str = "pretrain"
 
     def submit(self, *arguments: str | Path, flags: tuple[str, ...] = ONE) -> str:
-        """Plain sbatch from the checkout; the job's id."""
+        """Submit with plain sbatch from the checkout; return the job's id."""
         output = f"--output={self.logs}/%x-%j.out"
         return self.cluster.submit(
             "--cpus-per-task=1", "--time=10", output, *flags, f"jobs/{self.kind}.sbatch",
@@ -48,29 +48,31 @@ class Jobs:
         }
 
     def run_of(self, job: str) -> RunFolder:
-        """The folder that the job made."""
+        """Return the run of the job."""
         wait_until(lambda: list(self.logs.glob(f"*-{job}/config.yaml")), timeout=60)
         return RunFolder(next(self.logs.glob(f"*-{job}")))
 
     def at_step(self, job: str, step: int, *, attempt: int = 1) -> RunFolder:
-        """The job's run, once the attempt has recorded the step."""
+        """Return the job's run once the attempt has recorded the step."""
         run = self.run_of(job)
 
-        def is_there() -> bool:
+        def is_recorded() -> bool:
             return any(
                 record["attempt"] == attempt and record.get("loss") and record["step"] >= step
                 for record in run.records()
             )
 
-        wait_until(is_there, timeout=90, what=f"step {step} of attempt {attempt}: {self.said(job)}")
+        wait_until(
+            is_recorded, timeout=90, what=f"step {step} of attempt {attempt}: {self.output(job)}"
+        )
         return run
 
-    def said(self, job: str) -> str:
-        """What the job itself printed."""
+    def output(self, job: str) -> str:
+        """Return what the job itself printed."""
         return "".join(path.read_text() for path in self.logs.glob(f"*-{job}.out"))
 
     def state(self, job: str) -> str:
-        """The job's final state and exit code, from the accounting."""
+        """Return the job's final state and exit code from the accounting."""
         row = self.cluster.accounted(job, "State", "ExitCode")
         return f"{row['State'].split()[0]} {row['ExitCode']}"
 
@@ -84,12 +86,12 @@ def jobs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> J
 
 
 def end_at(run: RunFolder, step: int) -> None:
-    """Let the next attempt be done at `step`, as giving the run `train.steps` would."""
+    """Let the next attempt end at `step`, like an override of `train.steps`."""
     replace_file(run.attempt(run.attempts()[-1]) / "overrides.yaml", f"train: {{steps: {step}}}\n")
 
 
 def expect_same_curve(run: RunFolder, reference: RunFolder) -> None:
-    """The same losses to the bit on all the steps that both have."""
+    """Check that the losses of all common steps are bit-identical."""
     found, expected = losses(run), losses(reference)
     common = found.keys() & expected.keys()
     assert len(common) >= 50
@@ -102,7 +104,7 @@ def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> Non
     job = jobs.submit(DIGITS, *TINY, "train.steps=10", flags=TWO_BY_TWO)
     jobs.cluster.wait(job, timeout=120)
     run = jobs.run_of(job)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run) == ["started", "saved", "done"]
     entry = run.manifest()["attempts"][0]
     places = entry["placement"]
@@ -113,12 +115,12 @@ def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> Non
         (1, "0,1"),
     }
     assert entry["slurm"]["job"] == job
-    assert jobs.said(job).count("warning: the config asks for 1 x 1 GPUs") == 1
+    assert jobs.output(job).count("warning: the config asks for 1 x 1 GPUs") == 1
 
     again = jobs.submit(run.path, flags=TWO_BY_TWO)
     jobs.cluster.wait(again, timeout=60)
     assert jobs.state(again) == "COMPLETED 0:0"
-    assert "done already" in jobs.said(again)
+    assert "done already" in jobs.output(again)
     assert run.attempts() == [1]
 
 
@@ -138,7 +140,7 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
     end_at(run, max(losses(run)) + 40)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=120)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run)[-1] == "done"
     assert run.attempts() == [1, 2]
     reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
@@ -159,7 +161,7 @@ def test_a_real_time_limit_is_survived(jobs: Jobs, limit: str) -> None:
     assert events(run)[-2:] == ["saved", "paused"]
     end_at(run, paused_at + 10)
     jobs.cluster.wait(job, timeout=120)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.said(job)
+    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert sorted(losses(run)) == list(range(1, paused_at + 11))
 
 
@@ -189,7 +191,7 @@ def test_a_job_that_is_requeued_by_hand_comes_back_by_itself(jobs: Jobs) -> None
 def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothing(
     jobs: Jobs,
 ) -> None:
-    # Untyped: the job can start again on another node while the lost one's ranks train on.
+    # Untyped: the job can restart on another node while the lost node's ranks keep training.
     job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=1", "--gpus-per-node=1"))
     run = jobs.at_step(job, 60)
     (lost,) = jobs.cluster.nodes(job)
@@ -221,8 +223,8 @@ def test_three_attempts_that_save_nothing_end_the_run_as_failed(jobs: Jobs) -> N
         jobs.cluster.requeue(job)
         jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=60)
-    assert jobs.state(job) == "FAILED 2:0", jobs.said(job)
+    assert jobs.state(job) == "FAILED 2:0", jobs.output(job)
     assert run.attempts() == [1, 2, 3]
     last = list(run.records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "timeout")
-    assert "3 attempts in a row saved nothing new" in jobs.said(job)
+    assert "3 attempts in a row saved nothing new" in jobs.output(job)

@@ -1,4 +1,4 @@
-"""What rules on directives and resources warn of happens on a real Slurm, and stops once mended."""
+"""Each mistake in directives and resources fails on a real Slurm, and its fix works."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 
-# The unit tests of the rules are in `make test`; what they are about is shown here.
+# The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = pytest.mark.long
 
 
@@ -20,9 +20,9 @@ def test_a_fallback_to_localhost_makes_every_node_the_head(trial: Trial) -> None
     good = HEAD.format("", "[[ -n $head ]] || exit 1\n")
     assert "localhost-fallback" in rules(bad)
     assert "localhost-fallback" not in rules(good)
-    state, said = trial.ended(bad, "--nodes=2")
-    assert (state, said.count("head=localhost")) == ("COMPLETED", 2)
-    assert trial.ended(good, "--nodes=2")[0] == "FAILED"
+    state, output = trial.run(bad, "--nodes=2")
+    assert (state, output.count("head=localhost")) == ("COMPLETED", 2)
+    assert trial.run(good, "--nodes=2")[0] == "FAILED"
 
 
 def test_a_job_without_its_output_folder_never_runs(
@@ -59,23 +59,23 @@ def test_a_directive_below_a_command_does_nothing(trial: Trial) -> None:
     assert names == ["my.sbatch", "mine"]
 
 
-def test_a_task_has_one_cpu_where_none_are_asked_for(trial: Trial) -> None:
+def test_a_task_has_one_cpu_if_none_are_requested(trial: Trial) -> None:
     text = "#SBATCH --ntasks=1\nsrun bash -c 'echo cpus=$SLURM_CPUS_ON_NODE'\n"
     good = "#SBATCH --cpus-per-task=4\n" + text
     assert "one-cpu" in rules(text)
     assert "one-cpu" not in rules(good)
-    assert trial.ended(text)[1] == "cpus=1\n"
-    assert trial.ended(good)[1] == "cpus=4\n"
+    assert trial.run(text)[1] == "cpus=1\n"
+    assert trial.run(good)[1] == "cpus=4\n"
 
 
-def test_a_step_does_not_take_over_the_cpus_of_its_job(trial: Trial) -> None:
-    # --exact: the step gets what it asks for, as binding by task/affinity or cgroups would have it.
+def test_a_step_does_not_inherit_the_cpus_of_its_job(trial: Trial) -> None:
+    # With --exact the step gets only what it requests, as with task/affinity or cgroups.
     bad = "#SBATCH --cpus-per-task=4\nsrun --exact bash -c 'echo cpus=$SLURM_CPUS_ON_NODE'\n"
     good = bad.replace("srun", "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun")
     assert "srun-cpus" in rules(bad)
     assert "srun-cpus" not in rules(good)
-    assert trial.ended(bad)[1] == "cpus=1\n"
-    assert trial.ended(good)[1] == "cpus=4\n"
+    assert trial.run(bad)[1] == "cpus=1\n"
+    assert trial.run(good)[1] == "cpus=4\n"
 
 
 def test_several_tasks_a_node_start_an_agent_each(trial: Trial) -> None:
@@ -83,7 +83,7 @@ def test_several_tasks_a_node_start_an_agent_each(trial: Trial) -> None:
     good = "#SBATCH --ntasks-per-node=1\nsrun torchrun --help\n"
     assert "several-agents" in rules(bad)
     assert "several-agents" not in rules(good)
-    counts = [trial.ended(text.replace("torchrun --help", "echo agent"))[1] for text in (bad, good)]
+    counts = [trial.run(text.replace("torchrun --help", "echo agent"))[1] for text in (bad, good)]
     assert [count.count("agent") for count in counts] == [2, 1]
 
 
@@ -91,11 +91,11 @@ def test_a_script_is_run_from_a_spool_folder(trial: Trial) -> None:
     bad, good = 'cd "$(dirname "$0")"; pwd\n', 'cd "$SLURM_SUBMIT_DIR"; pwd\n'
     assert "spool-path" in rules(bad)
     assert "spool-path" not in rules(good)
-    assert "spool" in trial.ended(bad)[1]
-    assert trial.ended(good)[1] == f"{trial.folder}\n"
+    assert "spool" in trial.run(bad)[1]
+    assert trial.run(good)[1] == f"{trial.folder}\n"
 
 
-def test_memory_that_is_not_asked_for_is_the_default(trial: Trial) -> None:
+def test_without_a_request_the_memory_is_the_default(trial: Trial) -> None:
     bad = "#SBATCH --ntasks=1\nsrun true\n"
     good = "#SBATCH --mem=9G\n" + bad
     assert "no-memory" in rules(bad)
@@ -104,10 +104,10 @@ def test_memory_that_is_not_asked_for_is_the_default(trial: Trial) -> None:
     assert shown == ["4000M", "9G"]
 
 
-def test_the_end_of_a_job_is_in_squeue_and_in_no_variable(trial: Trial) -> None:
+def test_the_end_of_a_job_is_in_squeue_but_not_in_a_variable(trial: Trial) -> None:
     bad = "echo end=$SLURM_JOB_END_TIME\n"
     good = 'echo end=$(squeue -h -j "$SLURM_JOB_ID" -o %e)\n'
     assert "job-end-time" in rules(bad)
     assert "job-end-time" not in rules(good)
-    assert trial.ended(bad)[1] == "end=\n"
-    assert trial.ended(good)[1].startswith("end=20")
+    assert trial.run(bad)[1] == "end=\n"
+    assert trial.run(good)[1].startswith("end=20")

@@ -1,4 +1,4 @@
-"""What the rules on signals and requeues warn of happens on a real Slurm, and stops once mended."""
+"""Each mistake with signals and requeues fails on a real Slurm, and its fix works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 
-# The unit tests of the rules are in `make test`; what they are about is shown here.
+# The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = pytest.mark.long
 
 
@@ -25,12 +25,12 @@ def test_a_trap_waits_for_the_end_of_a_step_in_the_foreground(trial: Trial) -> N
     assert "foreground-step" not in rules(good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "up")
+        trial.wait_for(job, "up")
         trial.cluster.warn(job)
-    trial.hears(jobs[1], "saving", timeout=3)
-    assert "saving" not in trial.said(jobs[0])
+    trial.wait_for(jobs[1], "saving", timeout=3)
+    assert "saving" not in trial.output(jobs[0])
     trial.cluster.wait(jobs[0])
-    assert trial.said(jobs[0]) == "up\nsaving\nstep over\n"
+    assert trial.output(jobs[0]) == "up\nsaving\nstep over\n"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
     good = bad + "wait $!\n"
     assert "no-wait" in rules(bad)
     assert "no-wait" not in rules(good)
-    assert "trained" not in trial.ended(bad)[1]
-    assert "trained" in trial.ended(good)[1]
+    assert "trained" not in trial.run(bad)[1]
+    assert "trained" in trial.run(good)[1]
 
 
 SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 3; echo saved' & pid=$!\necho up\n{}\n"
@@ -68,11 +68,11 @@ def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
     assert "single-wait" not in rules(good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "up")
+        trial.wait_for(job, "up")
         trial.cluster.warn(job)
         trial.cluster.wait(job)
-    assert "saved" not in trial.said(jobs[0])
-    assert trial.said(jobs[1]) == "up\nheard\nsaved\n"
+    assert "saved" not in trial.output(jobs[0])
+    assert trial.output(jobs[1]) == "up\nheard\nsaved\n"
 
 
 def test_a_signal_for_a_shell_without_a_trap_kills_it(trial: Trial) -> None:
@@ -83,7 +83,7 @@ def test_a_signal_for_a_shell_without_a_trap_kills_it(trial: Trial) -> None:
     states = []
     for text in (bad, good):
         job = trial.start(text)
-        trial.hears(job, "up")
+        trial.wait_for(job, "up")
         trial.cluster.warn(job)
         states.append(trial.cluster.wait(job))
     assert states == ["FAILED", "COMPLETED"]
@@ -99,17 +99,17 @@ def test_a_signal_without_b_reaches_steps_and_not_the_shell(trial: Trial) -> Non
     assert "not-for-the-shell" not in rules(good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "up")
-        trial.hears(job, "ready")
-    # What --signal without and with B: sends.
+        trial.wait_for(job, "up")
+        trial.wait_for(job, "ready")
+    # As --signal without and with B: would send it.
     trial.cluster.run("scancel", "--signal=USR1", jobs[0])
     trial.cluster.warn(jobs[1])
-    trial.hears(jobs[0], "step")
-    trial.hears(jobs[1], "shell")
-    assert "shell" not in trial.said(jobs[0])
+    trial.wait_for(jobs[0], "step")
+    trial.wait_for(jobs[1], "shell")
+    assert "shell" not in trial.output(jobs[0])
 
 
-def test_a_signal_for_steps_is_heard_by_nobody_where_there_are_none(trial: Trial) -> None:
+def test_a_signal_for_steps_reaches_no_process_without_steps(trial: Trial) -> None:
     bad = "#SBATCH --signal=USR1@60\necho up\npython -u train.py\n"
     good = bad.replace("python", "srun python")
     assert "nobody-hears" in rules(bad)
@@ -121,11 +121,11 @@ def test_a_signal_for_steps_is_heard_by_nobody_where_there_are_none(trial: Trial
     )
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "ready")
+        trial.wait_for(job, "ready")
         trial.cluster.run("scancel", "--signal=USR1", job)
-    trial.hears(jobs[1], "heard")
+    trial.wait_for(jobs[1], "heard")
     trial.cluster.wait(jobs[0])
-    assert "heard" not in trial.said(jobs[0])
+    assert "heard" not in trial.output(jobs[0])
 
 
 def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
@@ -135,16 +135,16 @@ def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
     assert "no-append" not in rules(good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "attempt 0")
+        trial.wait_for(job, "attempt 0")
         trial.cluster.requeue(job)
     for job in jobs:
         trial.cluster.end_requeue_hold(job)
-        trial.hears(job, "attempt 1")
-    assert "attempt 0" not in trial.said(jobs[0])
-    assert "attempt 0" in trial.said(jobs[1])
+        trial.wait_for(job, "attempt 1")
+    assert "attempt 0" not in trial.output(jobs[0])
+    assert "attempt 0" in trial.output(jobs[1])
 
 
-def test_what_follows_a_requeue_does_not_run(trial: Trial) -> None:
+def test_commands_after_a_requeue_do_not_run(trial: Trial) -> None:
     bad = "scontrol requeue $SLURM_JOB_ID\nsleep 1\ntouch cleaned\n"
     good = "touch cleaned\nscontrol requeue $SLURM_JOB_ID\n"
     assert "requeue-not-last" in rules(bad)
@@ -163,7 +163,7 @@ def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
     assert "requeue-at-term" not in rules(good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
-        trial.hears(job, "up")
+        trial.wait_for(job, "up")
         trial.cluster.cancel(job)
     wait_until(lambda: trial.cluster.state(jobs[0]) in ("PENDING", "RUNNING"), timeout=20)
     wait_until(lambda: trial.cluster.restarts(jobs[0]) == 1, timeout=20)

@@ -1,4 +1,4 @@
-"""What the rules on torchrun warn of happens on a real Slurm, and stops once mended."""
+"""Each mistake with torchrun fails on a real Slurm, and its fix works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
 
-# The unit tests of the rules are in `make test`; what they are about is shown here.
+# The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = pytest.mark.long
 
 
@@ -22,9 +22,9 @@ def test_torchrun_sets_one_thread_for_several_ranks_and_nothing_for_one(trial: T
     assert "omp-threads" in rules(one)
     assert "omp-threads" not in rules("export OMP_NUM_THREADS=4\n" + one)
     unset = "unset OMP_NUM_THREADS\n"
-    assert "t=\n" in trial.ended(unset + one.format(1))[1]
-    assert trial.ended(unset + one.format(2))[1].count("t=1\n") == 2
-    assert "t=4\n" in trial.ended("export OMP_NUM_THREADS=4\n" + one.format(1))[1]
+    assert "t=\n" in trial.run(unset + one.format(1))[1]
+    assert trial.run(unset + one.format(2))[1].count("t=1\n") == 2
+    assert "t=4\n" in trial.run("export OMP_NUM_THREADS=4\n" + one.format(1))[1]
 
 
 AGENT = (
@@ -48,14 +48,14 @@ def test_an_agent_dies_of_the_signal_that_its_ranks_wait_for(trial: Trial) -> No
     states = []
     for text in (bad, good):
         job = trial.start(text)
-        trial.hears(job, "ready", timeout=60)
+        trial.wait_for(job, "ready", timeout=60)
         trial.cluster.warn(job)
         states.append(trial.cluster.wait(job))
     assert states == ["FAILED", "COMPLETED"]
-    assert "saved" in trial.said(job)
+    assert "saved" in trial.output(job)
 
 
-MEETING = (
+RENDEZVOUS = (
     "srun torchrun --nnodes=1:1 --nproc-per-node=1 --rdzv-backend=c10d --rdzv-conf=join_timeout=15 "
     "{} --no-python bash -c 'echo ready; sleep {}; echo trained'\n"
 )
@@ -64,11 +64,11 @@ MEETING = (
 OWN = "--rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=127.0.0.1:$((20000 + SLURM_JOB_ID % 12000))"
 
 
-def two_jobs_on_a_node(trial: Trial, meeting: str) -> list[str]:
-    """How two jobs end, the second of which began later and needs longer."""
-    first = trial.start(MEETING.format(meeting, 8), "--nodelist=a40-1")
-    trial.hears(first, "ready", timeout=60)
-    second = trial.start(MEETING.format(meeting, 12), "--nodelist=a40-1")
+def two_jobs_on_a_node(trial: Trial, rendezvous: str) -> list[str]:
+    """Return the final states of two jobs; the second starts later and takes longer."""
+    first = trial.start(RENDEZVOUS.format(rendezvous, 8), "--nodelist=a40-1")
+    trial.wait_for(first, "ready", timeout=60)
+    second = trial.start(RENDEZVOUS.format(rendezvous, 12), "--nodelist=a40-1")
     return [trial.cluster.wait(job, timeout=120) for job in (first, second)]
 
 
@@ -81,8 +81,8 @@ def two_jobs_on_a_node(trial: Trial, meeting: str) -> list[str]:
 )
 def test_two_jobs_with_one_port_on_a_node_share_a_store(trial: Trial, rule: str, bad: str) -> None:
     port = 20000 + os.getpid() % 12000
-    assert rule in rules(MEETING.format(bad.format(port=port), 1))
-    assert rule not in rules(MEETING.format(OWN, 1))
+    assert rule in rules(RENDEZVOUS.format(bad.format(port=port), 1))
+    assert rule not in rules(RENDEZVOUS.format(OWN, 1))
     assert two_jobs_on_a_node(trial, bad.format(port=port)) == ["COMPLETED", "FAILED"]
     assert two_jobs_on_a_node(trial, OWN) == ["COMPLETED", "COMPLETED"]
 
@@ -101,7 +101,7 @@ for pid in ${{pids[@]}}; do wait $pid && echo well || echo died; done
 """
 
 
-def test_two_runs_of_a_job_that_have_its_id_alone_join_one_another(trial: Trial) -> None:
+def test_two_runs_of_a_job_with_only_its_id_join_each_other(trial: Trial) -> None:
     bad = SEVERAL.format(OWN)
     good = SEVERAL.format(
         OWN.replace("$SLURM_JOB_ID ", "$SLURM_JOB_ID-$s ").replace("))", " + s))")
@@ -112,11 +112,11 @@ def test_two_runs_of_a_job_that_have_its_id_alone_join_one_another(trial: Trial)
     for text in (bad, good):
         job = trial.start(text, "--nodelist=a40-1")
         trial.cluster.wait(job, "COMPLETED", timeout=120)
-        ends.append((trial.said(job).count("well\n"), trial.said(job).count("died\n")))
+        ends.append((trial.output(job).count("well\n"), trial.output(job).count("died\n")))
     assert ends == [(1, 1), (2, 0)]
 
 
-def test_several_runs_of_a_job_are_told_apart_by_more_than_its_id() -> None:
+def test_several_runs_of_a_job_need_more_than_its_id() -> None:
     two = "torchrun --rdzv-id={0} a.py &\ntorchrun --rdzv-id={0} b.py &\nwait $!\n"
     assert "job-id-alone" in rules(two.format("$SLURM_JOB_ID"))
     assert "job-id-alone" not in rules(two.format("$SLURM_JOB_ID-$RUN"))

@@ -1,4 +1,4 @@
-"""What `env/interactive.sh` promises, on a real Slurm: several runs in one allocation."""
+"""`env/interactive.sh` on a real Slurm: several runs in one allocation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(cluster: Cluster, folder: Path) -> str:
-    """What a session on two nodes of one GPU printed."""
+    """Return the output of a session on two nodes with one GPU each."""
     answer = cluster.run(
         *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--nodes=2", "--time=00:30:00"),
         "--cpus-per-task=2",
@@ -51,7 +51,7 @@ def session(cluster: Cluster, folder: Path) -> str:
 
 
 def runs(folder: Path, name: str) -> list[Path]:
-    """In the order in which they began."""
+    """Return the runs in the order of their start."""
     found = (folder / "logs").glob(f"{name}-*")
     return sorted(found, key=lambda run: (run / "config.yaml").stat().st_mtime_ns)
 
@@ -82,9 +82,9 @@ def test_the_runs_at_once_span_both_nodes_and_all_runs_name_one_job(
         assert {rank["node"] for rank in attempts[run]["placement"]} == {"a40-1", "a40-2"}
 
 
-def test_the_two_at_once_ran_at_once(session: str, folder: Path) -> None:
+def test_the_two_concurrent_runs_overlapped(session: str, folder: Path) -> None:
     def lifetime(run: Path) -> tuple[float, float]:
-        """When the ranks began and when they last wrote: a step of so few images is too short."""
+        """Return when the ranks started and last wrote; single steps are too short to overlap."""
         records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         step = next(record for record in records if "setup_s" in record)
         return step["time"] - step["setup_s"] - step["train_s"], records[-1]["time"]
@@ -94,7 +94,7 @@ def test_the_two_at_once_ran_at_once(session: str, folder: Path) -> None:
     assert second[0] < first[1]
 
 
-def test_misuse_prints_how_to_use_it() -> None:
+def test_misuse_prints_the_usage() -> None:
     refused = subprocess.run(
         [ROOT / "env" / "interactive.sh", "a40"], capture_output=True, text=True, check=False
     )

@@ -26,7 +26,7 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A copy of this tree, in folders with the names that people should not choose."""
+    """Return a copy of this tree in folders with hostile names."""
     folder = tmp_path_factory.mktemp("studies")
     root = folder / "a 'tree' $(touch hacked)"
     copy_tree(root)
@@ -35,7 +35,7 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted:
-    """A study that was submitted: its folder, its arrays in order, and the job of its report."""
+    """A submitted study: its folder, its arrays in order, and the job of its report."""
 
     study: StudyFolder
     arrays: list[str]
@@ -49,22 +49,22 @@ class Submitted:
         return [record for record in map(json.loads, lines) if "event" in record][-1]
 
     def task(self, cell: str) -> str:
-        """`<array>_<task>` of a cell."""
+        """Return the task of a cell, as `<array>_<task>`."""
         (index,) = (row.index for row in self.study.rows() if row.cell == cell)
         for array in self.arrays:
-            told = json.loads((self.study.jobs / f"{array}.json").read_text())
-            if index in told["rows"]:
-                return f"{array}_{index - told['first']}"
+            saved = json.loads((self.study.jobs / f"{array}.json").read_text())
+            if index in saved["rows"]:
+                return f"{array}_{index - saved['first']}"
         raise AssertionError(cell)
 
 
 def submit(checkout: Checkout, *words: str | Path) -> Submitted:
-    said = checkout.launch("submit", *words).stdout.splitlines()
-    told = [line.partition(": ")[::2] for line in said]
+    lines = checkout.launch("submit", *words).stdout.splitlines()
+    fields = [line.partition(": ")[::2] for line in lines]
     return Submitted(
-        study=StudyFolder(Path(told[0][1])),
-        arrays=[what.split()[0] for name, what in told if name == "array"],
-        report=next((what for name, what in told if name == "report"), None),
+        study=StudyFolder(Path(fields[0][1])),
+        arrays=[what.split()[0] for name, what in fields if name == "array"],
+        report=next((what for name, what in fields if name == "report"), None),
     )
 
 
@@ -86,7 +86,7 @@ def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None
 def grid(
     request: pytest.FixtureRequest, checkout: Checkout, cluster: Cluster
 ) -> tuple[Path, Submitted]:
-    """Two GPUs x two batches, once or repeated."""
+    """Submit two GPUs x two batches, once or repeated."""
     file = write(
         checkout, f"my $(touch hacked); 'study' {request.param}", question="Which is faster?",
         repeats=request.param,
@@ -97,7 +97,7 @@ def grid(
     return file, found
 
 
-def test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict(
+def test_each_shape_is_one_array_and_every_cell_reaches_done(
     grid: tuple[Path, Submitted], cluster: Cluster
 ) -> None:
     file, found = grid
@@ -115,7 +115,7 @@ def test_each_shape_is_one_array_and_every_cell_ends_with_a_verdict(
         assert cluster.accounted(task)["State"] == "COMPLETED"
 
 
-def test_the_report_is_made_after_all_of_them(grid: tuple[Path, Submitted]) -> None:
+def test_the_report_is_made_after_all_cells(grid: tuple[Path, Submitted]) -> None:
     study = grid[1].study
     page = (study.path / "report.html").read_text()
     assert all(row.cell in page for row in study.rows())
@@ -176,8 +176,8 @@ def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
     cluster.end_requeue_hold(task)
     wait_until(lambda: found.events(cell).count("started") == 2, timeout=180, what="a resume")
     states = json.loads(checkout.launch("status", found.study.path, "--json").stdout)
-    told = {Path(row["run"]).name: row for row in states}
-    assert (told[cell]["state"], told[cell]["job"], told[cell]["attempts"]) == ("running", task, 2)
+    rows = {Path(row["run"]).name: row for row in states}
+    assert (rows[cell]["state"], rows[cell]["job"], rows[cell]["attempts"]) == ("running", task, 2)
 
     cluster.warn(task)
     cluster.end_requeue_hold(task)
@@ -209,7 +209,7 @@ def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
     site = checkout.root / "env" / "sites" / "small.sh"
     shutil.copy(checkout.root / "env" / "sites" / "local.sh", site)
     with site.open("a") as text:
-        # Of the ranks, in KiB: a job body is small.
+        # For the ranks, in KiB; the job script needs little.
         text.write("\n[[ -z ${SLURM_JOB_ID-} ]] || ulimit -v 8000000\n")
     file = write(
         checkout, "limited", throttle=1, order_seed=3,
@@ -235,7 +235,7 @@ def test_a_cell_out_of_memory_rules_out_the_larger_one_before_it_starts(limited:
     assert not list((limited.study.cell("bs8192_s0") / "attempts").iterdir())
 
 
-def test_what_ran_out_of_memory_is_a_result_and_is_not_submitted_again(
+def test_a_cell_out_of_memory_is_a_result_and_is_not_resubmitted(
     limited: Submitted, checkout: Checkout
 ) -> None:
     answer = checkout.launch("submit", limited.study.path, "--site=small")

@@ -1,6 +1,6 @@
-"""`launch why` on every end that can be made on a real Slurm.
+"""`launch why` on every end that a real Slurm can produce.
 
-Ends that need GPUs or a cgroup are judged by recorded texts in tests/launch/why/test_command.py.
+Ends that need GPUs or a cgroup use recorded logs, in tests/launch/why/test_command.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.real_runs import DIGITS
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs
 
-# Nothing is asked of the ranks before the end comes.
+# The ranks get no warning before the end: they ignore URG.
 UNWARNED = ("--signal=B:URG@10",)
 PYTHON = (sys.executable, "-m", "launch", "why")
 
@@ -38,21 +38,21 @@ Why = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def why(jobs: Jobs) -> Why:
-    """The verdict on a run or a job, of its newest attempt or another; `without` sacct too."""
+    """Return a function that diagnoses an attempt of a run or job, the newest by default."""
 
     def ask(name: Path | str, *, attempt: int = -1, **environment: str) -> dict[str, Any]:
-        asked = jobs.cluster.run(
+        answer = jobs.cluster.run(
             *PYTHON, str(name), "--json", env=jobs.environment | environment, check=False
         )
-        assert asked.stdout, asked.stderr
-        return json.loads(asked.stdout)[attempt]
+        assert answer.stdout, answer.stderr
+        return json.loads(answer.stdout)[attempt]
 
     return ask
 
 
 @pytest.fixture
 def without_sacct(tmp_path: Path) -> dict[str, str]:
-    """An environment in which there is no accounting."""
+    """Return an environment without accounting."""
     broken = tmp_path / "commands" / "sacct"
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
@@ -60,8 +60,8 @@ def without_sacct(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{broken.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-def evidence(verdict: dict[str, Any]) -> str:
-    return "\n".join(verdict["evidence"])
+def evidence(diagnosis: dict[str, Any]) -> str:
+    return "\n".join(diagnosis["evidence"])
 
 
 @pytest.mark.long
@@ -91,7 +91,7 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
 
 
 @pytest.mark.long
-def test_a_warning_far_from_the_limit_is_somebodys(jobs: Jobs, why: Why) -> None:
+def test_a_warning_far_from_the_limit_is_a_request_to_pause(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 5)
     jobs.cluster.warn(job)
@@ -168,7 +168,7 @@ def test_a_lost_node(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> Non
 
 
 def pids_of(job: str) -> list[int]:
-    """The ranks of a job's run, not their agent."""
+    """Return the pids of the ranks of a job's run, without their agent."""
     ps = ["ps", "-eww", "-o", "pid,args"]
     listed = subprocess.run(ps, capture_output=True, text=True, check=True)
     rows = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
@@ -176,23 +176,23 @@ def pids_of(job: str) -> list[int]:
 
 
 def ranks_of(job: str) -> dict[int, int]:
-    """The process of each rank."""
+    """Return the pid of each rank."""
     environments = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in pids_of(job)}
     return {int(text.split(b"\0RANK=")[1].split(b"\0")[0]): p for p, text in environments.items()}
 
 
 @pytest.mark.long
-def test_a_rank_that_stands_still(jobs: Jobs, why: Why) -> None:
+def test_a_rank_that_hangs(jobs: Jobs, why: Why) -> None:
     flags = ("--nodes=1", "--gpus-per-node=2")
     job = jobs.submit(DIGITS, *ENDLESS, "train.hang_s=5", flags=flags)
     run = jobs.at_step(job, 20)
     os.kill(ranks_of(job)[1], signal.SIGSTOP)
-    wait_until(lambda: "failed" in run.metrics_file.read_text(), timeout=90, what=jobs.said(job))
+    wait_until(lambda: "failed" in run.metrics_file.read_text(), timeout=90, what=jobs.output(job))
     found = why(run.path, attempt=0)
     assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("hang", "rank 1")
 
 
-def test_a_killed_rank_is_told_from_those_that_lost_it(jobs: Jobs, why: Why) -> None:
+def test_a_killed_rank_is_distinguished_from_those_that_lost_it(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=("--nodes=1", "--gpus-per-node=2"))
     run = jobs.at_step(job, 5)
     os.kill(ranks_of(job)[1], signal.SIGKILL)
@@ -235,7 +235,7 @@ def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB, where one can be made."""
+    """Mount a file system of 1 MB, or skip the test if that is not allowed."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
@@ -264,7 +264,7 @@ def test_a_missing_output_folder(jobs: Jobs, why: Why, without_sacct: dict[str, 
         assert "0:53" in evidence(found)
 
 
-def test_an_exit_with_0_that_says_nothing(jobs: Jobs, why: Why, tmp_path: Path) -> None:
+def test_an_exit_with_0_without_a_record(jobs: Jobs, why: Why, tmp_path: Path) -> None:
     venv = tmp_path / "venv" / "bin"
     venv.mkdir(parents=True)
     (venv / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -296,7 +296,7 @@ def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
     assert running["next"] == f"python -m launch tail {run.path}"
 
 
-def test_a_job_that_nobody_knows(jobs: Jobs) -> None:
-    asked = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
-    assert asked.returncode == 2
-    assert "unknown to Slurm" in asked.stderr
+def test_an_unknown_job(jobs: Jobs) -> None:
+    answer = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
+    assert answer.returncode == 2
+    assert "unknown to Slurm" in answer.stderr

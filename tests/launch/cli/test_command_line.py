@@ -1,6 +1,7 @@
-"""The command line: its flags are frozen, and help answers at once."""
+"""The flags of the command line are frozen, and help answers at once."""
 
 import argparse
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_these_are_all_its_flags() -> None:
         "submit c.yaml a=1 --dry-run b=2 -- --hold",
     ],
 )
-def test_changes_may_stand_on_both_sides_of_a_flag(line: str) -> None:
+def test_overrides_may_stand_on_both_sides_of_a_flag(line: str) -> None:
     options = parse(line.split())
     assert (options.source, options.overrides) == (Path("c.yaml"), ["a=1", "b=2"])
     assert (options.how, options.flags) == ("dry", ["--hold"])
@@ -59,7 +60,7 @@ def test_changes_may_stand_on_both_sides_of_a_flag(line: str) -> None:
     "line",
     ["submit c.yaml --fast", "status --json --csv", "cancel", "tail a b", "status -- --x", ""],
 )
-def test_misuse_is_said_with_exit_code_2(line: str, capsys) -> None:
+def test_misuse_exits_with_code_2_and_prints_the_usage(line: str, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(line.split())
     assert ended.value.code == 2
@@ -89,6 +90,20 @@ def test_submitting_imports_no_torch() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert answer.stdout == "False\n"
+
+
+SLURM_COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "sinfo", "scancel")
+
+
+def test_only_launch_slurm_runs_slurm_commands() -> None:
+    """No call and no list elsewhere begins with the name of a Slurm command."""
+    for file in (ROOT / "launch").rglob("*.py"):
+        if file.parent.name == "slurm":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            if words and isinstance(words[0], ast.Constant):
+                assert words[0].value not in SLURM_COMMANDS, f"{file}:{node.lineno}"
 
 
 def test_only_the_executor_imports_submitit() -> None:

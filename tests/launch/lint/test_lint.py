@@ -1,4 +1,4 @@
-"""Batch scripts are read: what is right raises no alarm, and what is found says where it stands."""
+"""Good batch scripts have no findings; a finding names its file and line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +62,7 @@ if [[ -n $paused ]]; then
 fi
 exit "$status"
 """
-ASKS_FIRST = """\
+QUERY_FIRST = """\
 #!/bin/bash -l
 #SBATCH --nodes 2 --gres gpu:4
 #SBATCH --ntasks-per-node 1
@@ -75,7 +75,7 @@ srun -c "$SLURM_CPUS_PER_TASK" torchrun --nnodes "$SLURM_NNODES" --nproc_per_nod
   --rdzv_id $RANDOM --rdzv_backend c10d --rdzv_endpoint "$head:$((20000 + RANDOM % 9999))" train.py
 echo over
 """
-BY_A_HERE_DOCUMENT = """\
+WITH_A_HERE_DOCUMENT = """\
 #!/bin/bash -e
 #SBATCH --ntasks=64 --mem-per-cpu=2G
 #SBATCH --cpus-per-task=1
@@ -94,17 +94,17 @@ def rules(text: str) -> list[str]:
     return [f"{one.number}: {one.rule.name}" for one in found]
 
 
-@pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES, ASKS_FIRST])
-def test_a_good_script_raises_no_alarm(text: str) -> None:
+@pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES, QUERY_FIRST])
+def test_a_good_script_has_no_findings(text: str) -> None:
     assert rules(text) == []
 
 
-def test_a_here_document_is_no_part_of_the_script() -> None:
-    assert rules(BY_A_HERE_DOCUMENT) == []
+def test_a_here_document_is_not_part_of_the_script() -> None:
+    assert rules(WITH_A_HERE_DOCUMENT) == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "jobs").glob("*.sbatch")))
-def test_our_own_jobs_raise_no_alarm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_jobs_have_no_warnings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = lint(read_script(ROOT / "jobs" / name))
     assert [one.rule.name for one in found if one.rule.level == "warning"] == []
@@ -120,13 +120,13 @@ def test_findings_are_printed_line_by_line_with_their_fix(launch: Launch, tmp_pa
     assert second.startswith("    fix: port=$((20000 + ")
 
 
-def test_a_remark_is_no_failure(launch: Launch, tmp_path: Path) -> None:
+def test_a_remark_is_not_a_failure(launch: Launch, tmp_path: Path) -> None:
     script = tmp_path / "my.sbatch"
     script.write_text(ONE_NODE.replace(" --mem=32G", ""))
     assert launch("preflight", "--script", script)[0] == 0
 
 
-def test_a_script_that_is_not_there_is_said_so(launch: Launch, tmp_path: Path) -> None:
+def test_a_missing_script_is_misuse(launch: Launch, tmp_path: Path) -> None:
     code, _, err = launch("preflight", "--script", tmp_path / "none.sbatch")
     assert code == 2
     assert "none.sbatch: cannot be read: No such file or directory" in err
@@ -147,11 +147,11 @@ def test_a_script_that_is_not_there_is_said_so(launch: Launch, tmp_path: Path) -
         ("state=$(sacct -j 7 --json | jq .)", "json-output"),
     ],
 )
-def test_other_spellings_of_a_mistake_are_known(line: str, rule: str) -> None:
+def test_other_spellings_of_a_mistake_are_found(line: str, rule: str) -> None:
     text = ONE_NODE.replace('cd "$SLURM_SUBMIT_DIR"\npython train.py --lr 1e-4', line)
     assert f"10: {rule}" in rules(text)
 
 
-def test_a_short_warning_is_remarked() -> None:
+def test_a_short_warning_is_a_remark() -> None:
     text = TWO_NODES.replace("USR1@180", "USR1@20")
     assert rules(text) == ["8: short-warning"]

@@ -28,21 +28,21 @@ SMALL = ForecastAnswer(parameters=1_000_000, gpus={})
 
 @pytest.fixture
 def slurm(command: Command) -> None:
-    """A cluster of one partition that takes what it is asked for."""
+    """A cluster with one partition that accepts every request."""
     command("sbatch", SBATCH)
     command("sinfo", SINFO)
 
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch is imported by the tests that are about it; it takes seconds."""
+    """Import torch, which takes seconds, only in the tests about it."""
     if "torch" not in request.node.name:
         script = machine._TORCH.replace("sys, torch; print(torch.__version__", "sys; print('2.0'")
         assert script != machine._TORCH
         monkeypatch.setattr(machine, "_TORCH", script)
 
 
-def of(*overrides: str, source: Path = DIGITS) -> Subject:
+def subject(*overrides: str, source: Path = DIGITS) -> Subject:
     return read_subject(source, list(overrides), site_name=None)
 
 
@@ -82,14 +82,14 @@ def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
     assert "fix: change resources.gpu" in out
 
 
-def test_without_slurm_the_cluster_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = of()
+def test_without_slurm_the_cluster_check_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = subject()
     monkeypatch.setenv("PATH", "/nowhere")
     line = only([*request.cluster(one)])
     assert (line.level, line.message) == ("warn", "Slurm not found")
 
 
-def test_a_config_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
+def test_an_invalid_config_gives_a_single_line(launch: Launch) -> None:
     code, out, _ = launch("preflight", DIGITS, "train.stps=1")
     assert code == 1
     assert out.startswith("fail  config")
@@ -102,7 +102,7 @@ def test_a_batch_and_a_path_that_do_not_fit_fail(launch: Launch, slurm: None) ->
     code, out, _ = launch("preflight", config, data, "resources.nodes=3", "train.global_batch=256")
     assert code == 1
     assert "fail  batch" in out
-    assert "fail  data          data.path /no/such/folder: no such folder; make it or name" in out
+    assert "fail  data          data.path /no/such/folder: no such folder; create it or name" in out
 
 
 def test_a_broken_site_fails(
@@ -148,18 +148,18 @@ def test_a_folder_of_runs_that_cannot_be_made_fails(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
-    line = only([*storage.logs(of())])
+    line = only([*storage.logs(subject())])
     assert (line.level, line.fix) == ("fail", "set LOGS to a writable folder")
 
 
-def test_a_folder_of_runs_that_is_not_there_is_warned_of(site: Path) -> None:
-    line = only([*storage.logs(of())])
+def test_a_missing_folder_of_runs_is_a_warning(site: Path) -> None:
+    line = only([*storage.logs(subject())])
     assert line.level == "warn"
     assert f"mkdir -p {site}" in line.fix
 
 
 def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
-    with_average, without = of().config, of("train.ema_decay=null").config
+    with_average, without = subject().config, subject("train.ema_decay=null").config
     assert isinstance(with_average, Pretrain)
     assert isinstance(without, Pretrain)
     assert storage.checkpoint_bytes(with_average, 1000) == 16_000
@@ -179,7 +179,7 @@ def test_one_more_checkpoint_than_are_kept_must_fit(
     monkeypatch: pytest.MonkeyPatch, room: Room, level: str
 ) -> None:
     monkeypatch.setattr(storage, "rooms", lambda folder: iter([room]))
-    line = only([*storage.room(of("checkpoint.keep=3"), SMALL)])
+    line = only([*storage.room(subject("checkpoint.keep=3"), SMALL)])
     assert line.level == level
     if level == "fail":
         assert "a quota leaves" in line.message
@@ -194,25 +194,25 @@ def test_quotas_are_read(command: Command, tmp_path: Path) -> None:
     assert (quota.size, quota.files) == (200 * 1024, None)
 
 
-def test_the_lead_is_held_against_measured_saves(site: Path) -> None:
+def test_the_lead_is_compared_with_measured_saves(site: Path) -> None:
     run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
     writer = RecordWriter(run.path, attempt=1)
     writer.event("saved", step=10)
     writer.event("saved", step=20)
     writer.write(step=20, loss=1.0, train_s=100.0, save_s=300.0)
     writer.close()
-    line = only([*signal_lead.lead(of(), SMALL)])
-    # 60 s, a step of 5 s, a save of 150 s; the template asks for 180 s.
+    line = only([*signal_lead.lead(subject(), SMALL)])
+    # 60 s, a step of 5 s, a save of 150 s; the template requests 180 s.
     assert line.level == "fail"
     assert "215 s needed (measured in 1 earlier runs of this model)" in line.message
     assert "--signal=B:USR1@245" in line.fix
-    other = only([*signal_lead.lead(of("model.depth=2"), SMALL)])
+    other = only([*signal_lead.lead(subject("model.depth=2"), SMALL)])
     assert other.level == "pass"
     assert "no run of this model is in LOGS" in other.message
 
 
 def test_a_save_that_is_estimated_too_long_is_a_warning() -> None:
-    line = only([*signal_lead.lead(of(), ForecastAnswer(parameters=7_000_000_000, gpus={}))])
+    line = only([*signal_lead.lead(subject(), ForecastAnswer(parameters=7_000_000_000, gpus={}))])
     assert line.level == "warn"
 
 
@@ -233,17 +233,21 @@ def test_the_memory_of_the_gpu_is_forecast(
     gpus: dict[str, dict[str, object]], level: str, fix: str
 ) -> None:
     line = only(
-        [*request.gpu_memory(of(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU"))]
+        [
+            *request.gpu_memory(
+                subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
+            )
+        ]
     )
     assert line.level == level
     assert line.fix.startswith(fix)
 
 
-def test_a_forecast_that_cannot_be_made_is_unknown() -> None:
-    forecast = request.forecast_of(of("resources.gpu=abacus"))
+def test_a_failed_forecast_is_a_warning() -> None:
+    forecast = request.forecast_of(subject("resources.gpu=abacus"))
     assert forecast.parameters is None
     assert "abacus" in forecast.remark
-    line = only([*storage.room(of(), forecast)])
+    line = only([*storage.room(subject(), forecast)])
     assert (line.level, "unknown" in line.message) == ("warn", True)
 
 
@@ -275,27 +279,27 @@ def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
     assert "1 fail" in err
 
 
-def test_a_study_that_cannot_be_read_is_the_only_line(launch: Launch) -> None:
+def test_an_invalid_study_gives_a_single_line(launch: Launch) -> None:
     code, out, _ = launch("preflight", DIGITS, "train.stps=1,2")
     assert code == 1
     assert out.count("\n") == 1
     assert out.startswith("fail  config")
 
 
-def test_variables_that_override_a_plain_sbatch_are_warned_of(
+def test_variables_that_override_a_plain_sbatch_are_a_warning(
     monkeypatch: pytest.MonkeyPatch, slurm: None
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "other")
-    levels = {line.topic: line.level for line in checks(of())}
+    levels = {line.topic: line.level for line in checks(subject())}
     assert levels["environment"] == "warn"
 
 
-def test_a_line_holds_no_escape_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_contains_no_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert show([failure("data", "\x1b[2J\nevil")]) == 1
     assert capsys.readouterr().out == "fail  data          \\x1b[2J evil\n"
 
 
-def test_a_config_and_a_script_are_not_asked_at_once(launch: Launch) -> None:
+def test_a_config_and_a_script_exclude_each_other(launch: Launch) -> None:
     for words in ((), (DIGITS, "--script", "x")):
         with pytest.raises(SystemExit) as end:
             launch("preflight", *words)

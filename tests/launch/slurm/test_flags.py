@@ -1,4 +1,4 @@
-"""Flags come from the template, the site and the command line, and inject nothing."""
+"""Flags are parsed, checked and formatted; a value cannot inject a directive."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ def test_words_are_flags_and_back() -> None:
 
 
 @pytest.mark.parametrize("word", ["-p", "gpu", "--", "--Time=1", "-p gpu", "--a b", ""])
-def test_what_is_no_flag_is_refused_by_its_source(word: str) -> None:
+def test_an_invalid_flag_is_refused_with_its_source(word: str) -> None:
     with pytest.raises(ConfigError, match=r"^env/sites/x\.sh: .* is not a flag"):
         parse_flags([word], source="env/sites/x.sh")
 
 
 @pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "a\rb", "a\x00b", "a\\b", "a\x1b[31m"])
-def test_a_value_that_could_end_its_directive_is_refused(value: str) -> None:
+def test_a_value_that_could_break_its_directive_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="--comment contains characters"):
         parse_flags([f"--comment={value}"], source="here")
 
@@ -59,7 +59,7 @@ def test_every_template_can_be_replayed() -> None:
         ("", None),
     ],
 )
-def test_slurms_ways_to_write_a_time_are_read(text: str, expected: int | None) -> None:
+def test_all_of_slurms_time_formats_are_parsed(text: str, expected: int | None) -> None:
     assert parse_duration(text) == expected
 
 

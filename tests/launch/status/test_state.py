@@ -1,4 +1,4 @@
-"""How runs stand: the record first, Slurm where it has no end. The Slurm here is made of shell."""
+"""The state of runs: from the record, and from Slurm if it has no end. Slurm is a shell script."""
 
 import json
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
-from launch.status import jobs
+from launch.status.jobs import save_script
 from launch.table import text
 from tests.launch.conftest import DIGITS
 
-SQUEUE_KNOWS_NOTHING = "exit 0"
 
-
-def a_run(*events: str, job: str | None = "7", begun: bool = True, **fields: object) -> RunFolder:
-    """A run with these events of its first attempt, submitted as `job`."""
+def sample_run(
+    *events: str, job: str | None = "7", has_attempt: bool = True, **fields: object
+) -> RunFolder:
+    """Make a run, submitted as `job`, whose first attempt recorded these events."""
     run = make_run("digits", to_tree(load(DIGITS, ["train.steps=600"])))
     if job:
-        jobs.save_script(run, job, "#!/bin/bash\n")
-    if begun:
+        save_script(run, job, "#!/bin/bash\n")
+    if has_attempt:
         run.attempt(1).mkdir()
         run.note(1, slurm={"job": job, "nodelist": "n[1-2]"} if job else None)
     writer = RecordWriter(run.path, attempt=1)
@@ -31,14 +31,14 @@ def a_run(*events: str, job: str | None = "7", begun: bool = True, **fields: obj
 
 
 def row(launch, run: RunFolder) -> dict[str, object]:
-    code, said, _ = launch("status", run.path, "--json")
+    code, out, _ = launch("status", run.path, "--json")
     assert code == 0
-    (one,) = json.loads(said)
+    (one,) = json.loads(out)
     return one
 
 
 @pytest.mark.parametrize(
-    ("events", "begun", "squeue", "state", "why"),
+    ("events", "has_attempt", "squeue", "state", "why"),
     [
         (["queued"], False, "7|PENDING||Resources", "queued", "Resources"),
         (["queued"], True, "7|RUNNING|n1|None", "starting", None),
@@ -52,60 +52,60 @@ def row(launch, run: RunFolder) -> dict[str, object]:
     ],
 )
 def test_a_record_without_an_end_is_completed_by_squeue(
-    events: list[str], begun: bool, squeue: str, state: str, why: str | None, launch, command
+    events: list[str], has_attempt: bool, squeue: str, state: str, why: str | None, launch, command
 ) -> None:
     command("squeue", f"echo '{squeue}'")
     command("sacct", "exit 1")
-    one = row(launch, a_run(*events, begun=begun))
+    one = row(launch, sample_run(*events, has_attempt=has_attempt))
     assert (one["state"], one.get("why"), one["job"]) == (state, why, "7")
 
 
 def test_a_job_that_squeue_forgot_is_looked_up_in_the_accounting(launch, command) -> None:
     command("squeue", "exit 0")
     command("sacct", "echo '7|CANCELLED by 1000|n1'")
-    one = row(launch, a_run("queued", "started"))
+    one = row(launch, sample_run("queued", "started"))
     assert (one["state"], one["why"], one["nodes"]) == (
         "started, then ended", "its job is CANCELLED", "n1",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("event", ["done", "stopped", "skipped"])
-def test_a_record_with_an_end_asks_nobody(event: str, launch, command) -> None:
+def test_a_record_with_an_end_needs_no_slurm(event: str, launch, command) -> None:
     command("squeue", "exit 99")
-    one = row(launch, a_run("started", event, step=600))
+    one = row(launch, sample_run("started", event, step=600))
     assert (one["state"], one["steps"], one["nodes"]) == (event, "600/600", "n[1-2]")
 
 
-def test_a_failed_run_says_its_reason(launch) -> None:
-    one = row(launch, a_run("started", "failed", reason="nan"))
+def test_a_failed_run_shows_its_reason(launch) -> None:
+    one = row(launch, sample_run("started", "failed", reason="nan"))
     assert (one["state"], one["why"]) == ("failed", "nan")
 
 
-def test_a_run_of_this_machine_is_told_by_its_record_alone(launch, command) -> None:
+def test_a_local_run_is_known_from_its_record_alone(launch, command) -> None:
     command("squeue", "exit 99")
-    assert row(launch, a_run("queued", "started", job=None))["state"] == "started"
+    assert row(launch, sample_run("queued", "started", job=None))["state"] == "started"
 
 
 def test_slurm_is_asked_once_for_all_runs(launch, command, tmp_path: Path, site: Path) -> None:
     command("squeue", f"echo \"$@\" >>{tmp_path}/asked; echo '7|PENDING||None'; echo '8|RUNNING||'")
     command("sacct", "exit 1")
-    a_run("queued", begun=False)
-    a_run("started", job="8")
-    code, said, _ = launch("status")
+    sample_run("queued", has_attempt=False)
+    sample_run("started", job="8")
+    code, out, _ = launch("status")
     assert code == 0
-    states = [line.split()[1] for line in said.splitlines()]
+    states = [line.split()[1] for line in out.splitlines()]
     assert (states[0], sorted(states[1:])) == ("state", ["queued", "running"])
-    (asked,) = (tmp_path / "asked").read_text().splitlines()
-    assert "--jobs=7,8,1 " in asked
+    (query,) = (tmp_path / "asked").read_text().splitlines()
+    assert "--jobs=7,8,1 " in query
 
 
 @pytest.mark.parametrize("squeue", ["echo down >&2; exit 1", "exec /nowhere/squeue"])
-def test_a_silent_slurm_leaves_the_record(squeue: str, launch, command) -> None:
+def test_without_an_answer_from_slurm_the_record_is_shown(squeue: str, launch, command) -> None:
     command("squeue", squeue)
-    run = a_run("queued", begun=False)
-    code, said, remarks = launch("status", run.path, "--json")
-    assert (code, json.loads(said)[0]["state"]) == (0, "queued")
-    assert "without Slurm" in remarks
+    run = sample_run("queued", has_attempt=False)
+    code, out, err = launch("status", run.path, "--json")
+    assert (code, json.loads(out)[0]["state"]) == (0, "queued")
+    assert "without Slurm" in err
 
 
 def test_outer_settings_of_squeue_do_not_reach_it(
@@ -114,23 +114,23 @@ def test_outer_settings_of_squeue_do_not_reach_it(
     command("squeue", 'echo "7|PENDING||${SQUEUE_STATES-}${SBATCH_X-}${SLURM_JOB_ID-}$SLURM_CONF"')
     for name in ("SQUEUE_STATES", "SBATCH_X", "SLURM_JOB_ID", "SLURM_CONF"):
         monkeypatch.setenv(name, name)
-    assert row(launch, a_run("queued", begun=False))["why"] == "SLURM_CONF"
+    assert row(launch, sample_run("queued", has_attempt=False))["why"] == "SLURM_CONF"
 
 
 def test_a_folder_without_runs_gives_no_rows_and_a_missing_one_is_misuse(
     launch, tmp_path: Path
 ) -> None:
     assert launch("status", tmp_path) == (0, "", "")
-    code, _, remarks = launch("status", tmp_path / "nope")
-    assert (code, "no such folder" in remarks) == (2, True)
+    code, _, err = launch("status", tmp_path / "nope")
+    assert (code, "no such folder" in err) == (2, True)
 
 
 def test_a_pending_job_is_cancelled_and_its_run_stopped(launch, command, tmp_path: Path) -> None:
     command("squeue", "echo '7|PENDING||Priority'")
     command("scancel", f'echo "$@" >>{tmp_path}/cancelled')
-    run = a_run("queued", begun=False)
-    code, said, _ = launch("cancel", run.path)
-    assert (code, said) == (0, f"{run.path}: job 7 cancelled; stopped\n")
+    run = sample_run("queued", has_attempt=False)
+    code, out, _ = launch("cancel", run.path)
+    assert (code, out) == (0, f"{run.path}: job 7 cancelled; stopped\n")
     assert (tmp_path / "cancelled").read_text() == "7\n"
     assert [record["event"] for record in run.records()] == ["queued", "stopped"]
 
@@ -138,32 +138,32 @@ def test_a_pending_job_is_cancelled_and_its_run_stopped(launch, command, tmp_pat
 def test_a_running_job_is_cancelled_and_writes_its_own_end(launch, command) -> None:
     command("squeue", "echo '7|RUNNING|n1|None'")
     command("scancel", "exit 0")
-    run = a_run("queued", "started")
+    run = sample_run("queued", "started")
     assert launch("cancel", run.path)[0] == 0
     assert [record["event"] for record in run.records()] == ["queued", "started"]
 
 
-def test_a_run_in_a_session_is_stopped_and_the_session_is_not(launch, command) -> None:
+def test_a_run_in_a_session_is_stopped_but_the_session_is_not(launch, command) -> None:
     command("scancel", "exit 99")
-    run = a_run("started", job=None)
+    run = sample_run("started", job=None)
     run.note(1, slurm={"job": "9"})
     assert launch("cancel", run.path)[0] == 0
     assert run.stop_file.exists()
 
 
-def test_what_has_ended_is_not_cancelled(launch, command) -> None:
+def test_an_ended_run_is_not_cancelled(launch, command) -> None:
     command("scancel", "exit 99")
-    run = a_run("started", "done")
-    code, said, remarks = launch("cancel", run.path)
-    assert (code, said, remarks) == (0, "", f"{run.path}: already done\n")
+    run = sample_run("started", "done")
+    code, out, err = launch("cancel", run.path)
+    assert (code, out, err) == (0, "", f"{run.path}: already done\n")
 
 
-def test_a_refusal_of_scancel_is_passed_on(launch, command) -> None:
+def test_a_refusal_by_scancel_is_reported(launch, command) -> None:
     command("squeue", "echo '7|RUNNING|n1|None'")
     command("scancel", "echo 'Access/permission denied' >&2; exit 1")
-    code, _, remarks = launch("cancel", a_run("started").path)
-    assert (code, remarks) == (1, "scancel 7: Access/permission denied\n")
+    code, _, err = launch("cancel", sample_run("started").path)
+    assert (code, err) == (1, "scancel 7: Access/permission denied\n")
 
 
-def test_a_table_shows_control_characters_spelled() -> None:
+def test_a_table_shows_control_characters_escaped() -> None:
     assert text([{"run": "a\x1b[31mb", "steps": 3}]) == "run         steps\na\\x1b[31mb  3"

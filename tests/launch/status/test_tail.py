@@ -10,7 +10,8 @@ from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
-from launch.status import jobs, tail
+from launch.status import tail
+from launch.status.jobs import save_script
 from launch.status.tail import follow
 from tests.launch.conftest import DIGITS
 
@@ -19,7 +20,7 @@ from tests.launch.conftest import DIGITS
 def run(site: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setattr(tail, "POLL_S", 0.01)
     run = make_run("digits", to_tree(load(DIGITS)))
-    jobs.save_script(run, "7", "#!/bin/bash\n")
+    save_script(run, "7", "#!/bin/bash\n")
     record(run, "queued")
     return run
 
@@ -49,17 +50,17 @@ def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
             file.write("step 2\n")
         record(run, "done")
 
-    life = threading.Thread(target=live)
-    life.start()
+    thread = threading.Thread(target=live)
+    thread.start()
     end = follow(run, lines=20)
-    life.join()
-    said = capfdbinary.readouterr()
-    assert said.out == b"the job begins\nstep 1\nstep 2\n"
-    assert b"job 7 waits: Resources\n" in said.err
+    thread.join()
+    printed = capfdbinary.readouterr()
+    assert printed.out == b"the job begins\nstep 1\nstep 2\n"
+    assert b"job 7 waits: Resources\n" in printed.err
     assert end.event == "done"
 
 
-def test_only_the_last_lines_of_what_was_there_are_printed(run: RunFolder, capfdbinary) -> None:
+def test_only_the_last_existing_lines_are_printed(run: RunFolder, capfdbinary) -> None:
     run.attempt(1).mkdir()
     (run.attempt(1) / "output.log").write_text("".join(f"line {i}\n" for i in range(100)))
     record(run, "failed", reason="nan")
@@ -71,17 +72,17 @@ def test_a_run_that_failed_before_it_started_shows_why(run: RunFolder, launch) -
     run.attempt(1).mkdir()
     (run.attempt(1) / "output.log").write_text("no module named torch\n")
     record(run, "failed", reason="crash")
-    code, said, remarks = launch("tail", run.path)
-    assert (code, said) == (1, "no module named torch\n")
-    assert remarks.endswith(f"failed: {run.path}\n")
+    code, out, err = launch("tail", run.path)
+    assert (code, out) == (1, "no module named torch\n")
+    assert err.endswith(f"failed: {run.path}\n")
 
 
-def test_a_job_that_died_silently_ends_it(run: RunFolder, command) -> None:
+def test_a_job_that_died_silently_ends_the_tail(run: RunFolder, command) -> None:
     command("squeue", "echo '7|NODE_FAIL|n1|None'")
     with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
         follow(run, lines=20)
 
 
-def test_a_folder_that_is_no_run_is_misuse(launch, tmp_path: Path) -> None:
-    code, _, remarks = launch("tail", tmp_path)
-    assert (code, "not a run's folder" in remarks) == (2, True)
+def test_a_folder_that_is_not_a_run_is_misuse(launch, tmp_path: Path) -> None:
+    code, _, err = launch("tail", tmp_path)
+    assert (code, "not a run's folder" in err) == (2, True)

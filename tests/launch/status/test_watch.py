@@ -1,4 +1,4 @@
-"""`status` as people watch it: pace, time to go, a view that redraws, holds that it shortens."""
+"""`status` for people: step rate and eta, a table that is redrawn, and shortened holds."""
 
 import json
 import os
@@ -15,18 +15,18 @@ from configs.run.records import RecordWriter
 from launch.__main__ import main
 from launch.status.state import Overview, StepRate, overview
 from launch.status.watch import ChangeLog, RequeueHolds, watch
-from tests.launch.status.test_state import a_run, row
+from tests.launch.status.test_state import row, sample_run
 
 
-def steps(run: RunFolder, *times: tuple[float, int], attempt: int = 1) -> None:
-    """Step records at these (seconds, step)."""
+def add_steps(run: RunFolder, *times: tuple[float, int], attempt: int = 1) -> None:
+    """Append step records at these (seconds, step)."""
     with run.metrics_file.open("a") as file:
         for at, step in times:
             record = {"time": at, "attempt": attempt, "step": step, "images": step, "loss": 1.0}
             file.write(json.dumps(record) + "\n")
 
 
-def test_pace_is_that_of_the_newest_records_of_the_newest_attempt() -> None:
+def test_the_step_rate_is_that_of_the_newest_records_of_the_newest_attempt() -> None:
     rate = StepRate()
     assert rate.steps_per_s is None
     for at, step in [(0.0, 0), (1.0, 1000)]:
@@ -39,26 +39,26 @@ def test_pace_is_that_of_the_newest_records_of_the_newest_attempt() -> None:
     assert rate.eta_s(step=None, steps=10) is None
 
 
-def test_a_running_run_shows_its_pace_and_what_it_has_to_go(launch, command) -> None:
+def test_a_running_run_shows_its_step_rate_and_eta(launch, command) -> None:
     command("squeue", "echo '7|RUNNING|n1|None'")
-    run = a_run("started")
-    steps(run, (100.0, 100), (110.0, 120))
+    run = sample_run("started")
+    add_steps(run, (100.0, 100), (110.0, 120))
     one = row(launch, run)
     assert (one["steps"], one["steps_per_s"], one["eta_s"]) == ("120/600", 2.0, 240)
-    _, said, _ = launch("status", run.path)
-    assert said.splitlines()[0].split()[2:5] == ["steps", "steps/s", "eta"]
-    assert said.splitlines()[1].split()[3:5] == ["2", "00:04:00"]
+    _, out, _ = launch("status", run.path)
+    assert out.splitlines()[0].split()[2:5] == ["steps", "steps/s", "eta"]
+    assert out.splitlines()[1].split()[3:5] == ["2", "00:04:00"]
 
 
-def test_a_run_that_does_not_run_shows_no_pace(launch, command) -> None:
+def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
     command("squeue", "echo '7|PENDING||BeginTime'")
-    run = a_run("started")
-    steps(run, (100.0, 100), (110.0, 120))
+    run = sample_run("started")
+    add_steps(run, (100.0, 100), (110.0, 120))
     assert "steps_per_s" not in row(launch, run)
 
 
 def watched(run: RunFolder, *, end_after_s: float) -> tuple[str, int]:
-    """What `status RUN` shows on a terminal, of a run that ends meanwhile; its exit code."""
+    """Return what `status RUN` shows on a terminal until the run ends, and its exit code."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "launch", "status", str(run.path)]
     wide = os.environ | {"COLUMNS": "300"}
@@ -73,16 +73,18 @@ def watched(run: RunFolder, *, end_after_s: float) -> tuple[str, int]:
         while chunk := os.read(ours, 4096):
             shown += chunk
     except OSError:
-        # What reads from a terminal whose other end is closed.
+        # Raised once the other end of the terminal is closed.
         pass
     return shown.decode(), process.wait(timeout=30)
 
 
-def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: Path) -> None:
-    command("squeue", f"echo x >>{tmp_path}/asked; echo '7|PENDING||BeginTime'")
+def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
+    command, tmp_path: Path
+) -> None:
+    command("squeue", f"echo x >>{tmp_path}/queries; echo '7|PENDING||BeginTime'")
     command("scontrol", f'echo "$@" >>{tmp_path}/updates')
-    run = a_run("started", "paused")
-    steps(run, (100.0, 100))
+    run = sample_run("started", "paused")
+    add_steps(run, (100.0, 100))
     shown, code = watched(run, end_after_s=2.5)
     first, last = shown.split("\x1b[3A\x1b[J")
     assert "paused, then requeued" in first
@@ -90,14 +92,17 @@ def test_on_a_terminal_it_is_drawn_anew_until_all_has_ended(command, tmp_path: P
     assert "done" in last
     assert code == 0
     assert (tmp_path / "updates").read_text() == "update jobid=7 StartTime=now+5\n"
-    assert (tmp_path / "asked").read_text() == "x\n"
+    assert (tmp_path / "queries").read_text() == "x\n"
 
 
-def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
+def test_in_a_pipe_waiting_prints_changes_and_returns_whether_all_are_done(
     command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command("squeue", "exit 0")
-    runs = [a_run("started", job=None), a_run("started", "failed", job=None, reason="nan")]
+    runs = [
+        sample_run("started", job=None),
+        sample_run("started", "failed", job=None, reason="nan"),
+    ]
     ended = [RecordWriter(runs[0].path, attempt=1)]
 
     def summary(now: Overview) -> list[str]:
@@ -110,8 +115,8 @@ def test_in_a_pipe_waiting_says_what_changes_and_whether_all_is_done(
 
     pauses = [True, False]
     now = watch([run.path for run in runs], on=ChangeLog(), summaries=summary, pause=pause)
-    said = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
-    assert said == ["started, failed", "done, failed"]
+    out = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert out == ["started, failed", "done, failed"]
     assert [one.event for one in now.runs] == ["done", "failed"]
     assert launched(runs, "--wait") == 1
     assert launched(runs[:1], "--wait") == 0
@@ -134,23 +139,23 @@ def test_only_the_hold_after_a_requeue_is_shortened(
 ) -> None:
     command("squeue", f"echo '{squeue}'")
     command("scontrol", f"touch {tmp_path}/updated")
-    now = overview([a_run(*events).path])
+    now = overview([sample_run(*events).path])
     assert RequeueHolds().shorten(now.runs, now.jobs or {}) == []
     assert not (tmp_path / "updated").exists()
 
 
-def test_a_site_that_forbids_it_is_named_once(command) -> None:
+def test_a_site_that_forbids_it_is_reported_once(command) -> None:
     command("squeue", "echo '7|PENDING||BeginTime'")
     command("scontrol", "echo 'Access denied' >&2; exit 1")
-    now = overview([a_run("started").path])
+    now = overview([sample_run("started").path])
     holds = RequeueHolds()
-    (said,) = holds.shorten(now.runs, now.jobs or {})
-    assert "the site forbids to end that" in said
+    (remark,) = holds.shorten(now.runs, now.jobs or {})
+    assert "the site forbids to end that" in remark
     assert holds.shorten(now.runs, now.jobs or {}) == []
 
 
-def test_status_tells_what_the_hours_went_to(launch) -> None:
-    run = a_run("started")
+def test_status_shows_the_hours_by_use(launch) -> None:
+    run = sample_run("started")
     began = next(iter(run.records()))["time"]
     run.note(1, began=began - 3600, ended=began + 7200, slurm={"job": "7"})
     clocks = {"train_s": 5400.0, "data_s": 900.0}
@@ -158,8 +163,8 @@ def test_status_tells_what_the_hours_went_to(launch) -> None:
     writer.write(step=10, images=10, loss=1.0, **clocks)
     writer.event("done", step=10, **clocks)
     writer.close()
-    code, said, _ = launch("status", run.path, "--hours", "--json")
-    (hours,) = json.loads(said)
+    code, out, _ = launch("status", run.path, "--hours", "--json")
+    (hours,) = json.loads(out)
     assert code == 0
     assert hours["run"] == run.name
     assert (hours["train_h"], hours["data_h"]) == (1.25, 0.25)

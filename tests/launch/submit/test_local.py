@@ -14,7 +14,7 @@ from configs.run.folder import ROOT, RunFolder
 from tests.launch.conftest import DIGITS
 from tests.real_runs import files_with
 
-# Made here, since a run also keeps the code that it ran, and that of the tests with it.
+# Made at run time, because a run keeps its code, which includes the tests.
 CANARY = secrets.token_hex(16)
 SMALLEST = (
     "model.width=32", "model.heads=4", "model.depth=1", "train.steps=10", "train.global_batch=16",
@@ -24,7 +24,7 @@ SMALLEST = (
 
 @pytest.fixture
 def started(site: Path) -> RunFolder:
-    """A run started by a launcher that has left."""
+    """Return a run started by a launcher that has exited."""
     answer = subprocess.run(
         [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
         cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY},
@@ -35,14 +35,14 @@ def started(site: Path) -> RunFolder:
     return RunFolder(Path(run.removeprefix("run: ")))
 
 
-def test_it_goes_on_after_the_launcher_left_until_it_is_done(started: RunFolder, launch) -> None:
+def test_a_local_run_outlives_the_launcher_and_reaches_done(started: RunFolder, launch) -> None:
     deadline = time.monotonic() + 240
     while (events := [one["event"] for one in started.records() if "event" in one])[-1] != "done":
         assert time.monotonic() < deadline, (events, log(started))
         time.sleep(0.2)
     assert events == ["queued", "started", "saved", "done"]
-    _, said, _ = launch("status", started.path, "--json")
-    (row,) = json.loads(said)
+    _, out, _ = launch("status", started.path, "--json")
+    (row,) = json.loads(out)
     assert (row["state"], row["steps"], row["attempts"]) == ("done", "10/10", 1)
     assert launch("tail", started.path)[0] == 0
     assert not list(started.path.parent.rglob("*.pkl"))
@@ -54,17 +54,17 @@ def log(run: RunFolder) -> str:
     return "".join(file.read_text() for file in (run.path / "jobs").glob("*.out"))
 
 
-def test_a_folder_that_submitit_takes_for_a_pattern_is_refused(
+def test_a_folder_that_submitit_would_expand_is_refused(
     launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "100%task"))
-    code, _, remarks = launch("submit", DIGITS, "--local")
+    code, _, err = launch("submit", DIGITS, "--local")
     assert code == 2
-    assert "submitit expands % followed by a letter" in remarks
+    assert "submitit expands % followed by a letter" in err
     assert not (tmp_path / "100%task").exists()
 
 
-def test_a_study_runs_cell_by_cell_and_is_reported_on(site: Path, launch) -> None:
+def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -> None:
     words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
     answer = subprocess.run(
         [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *words],
@@ -72,23 +72,23 @@ def test_a_study_runs_cell_by_cell_and_is_reported_on(site: Path, launch) -> Non
         check=True, timeout=60,
     )  # fmt: skip
     study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
-    code, _, remarks = launch("submit", study)
-    assert (code, f"process {process} already runs it here" in remarks) == (1, True)
+    code, _, err = launch("submit", study)
+    assert (code, f"process {process} already runs it here" in err) == (1, True)
     deadline = time.monotonic() + 300
     while not (Path(study) / "ablation.txt").exists():
         assert time.monotonic() < deadline, list(Path(study).rglob("*.out"))
         time.sleep(0.2)
-    _, said, remarks = launch("status", study, "--json")
-    assert [row["state"] for row in json.loads(said)] == ["done", "done"]
-    assert remarks.endswith(": 2 runs: 2 done\n")
+    _, out, err = launch("status", study, "--json")
+    assert [row["state"] for row in json.loads(out)] == ["done", "done"]
+    assert err.endswith(": 2 runs: 2 done\n")
     assert (Path(study) / "report.html").exists()
     assert not list(site.rglob("*.pkl"))
 
 
-def test_a_study_on_this_machine_is_cancelled_between_its_cells(site: Path, launch) -> None:
+def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> None:
     words = [*SMALLEST, "train.steps=1000000", "optimizer.lr=1e-4,3e-4", "report=false"]
-    _, said, _ = launch("submit", DIGITS, "--local", *words)
-    study, process = (line.partition(": ")[2] for line in said.splitlines())
+    _, out, _ = launch("submit", DIGITS, "--local", *words)
+    study, process = (line.partition(": ")[2] for line in out.splitlines())
     runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
     deadline = time.monotonic() + 240
     while not any(one.get("event") == "started" for run in runs for one in run.records()):

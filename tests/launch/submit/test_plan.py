@@ -1,4 +1,4 @@
-"""A plan: the cells, their order, what they may cost, and which of them cannot run."""
+"""A plan: the cells, their order, their cost, and the ones that do not fit."""
 
 import json
 import statistics
@@ -31,7 +31,7 @@ def planned(file: Path, *overrides: str) -> Plan:
     return make_plan(load_grid(file, list(overrides)), with_forecast=False)
 
 
-# Those of studies that read nothing but what comes with the suite.
+# Studies that need no data other than what the suite contains.
 GRIDS = {
     "a-0.5b": 252, "a-7b": 396, "a-auto": 72, "a-grid-small": 8, "d-grid-small": 8,
     "d-options-small": 4, "e-layouts": 16, "e-layouts-small": 8,
@@ -39,33 +39,31 @@ GRIDS = {
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_the_grids_that_need_no_data_are_planned_as_they_stand(name: str) -> None:
+def test_the_grids_that_need_no_data_can_be_planned(name: str) -> None:
     plan = planned(ROOT / "configs" / "studies" / f"{name}.yaml")
     assert len(plan.grid.cells) == GRIDS[name]
     assert len(plan.kept) == 3 * len(plan.grid.cells)
 
 
-def test_what_reads_data_that_is_not_here_is_planned_but_not_submitted(launch, site: Path) -> None:
+def test_a_study_with_missing_data_is_planned_but_not_submitted(launch, site: Path) -> None:
     file = ROOT / "configs" / "studies" / "d-grid.yaml"
     words = ("data.path=/no/such/folder", "--no-forecast")
-    code, said, remarks = launch("plan", file, *words)
-    assert (code, "144 runs of 48 cells" in said) == (0, True)
-    assert "cannot be submitted yet: " in remarks
-    assert "data.path /no/such/folder: no such" in remarks
-    code, said, remarks = launch("submit", file, *words)
-    assert (code, said) == (2, "")
-    assert "data.path /no/such/folder: no such" in remarks
+    code, out, err = launch("plan", file, *words)
+    assert (code, "144 runs of 48 cells" in out) == (0, True)
+    assert "cannot be submitted yet: " in err
+    assert "data.path /no/such/folder: no such" in err
+    code, out, err = launch("submit", file, *words)
+    assert (code, out) == (2, "")
+    assert "data.path /no/such/folder: no such" in err
     assert not site.exists()
 
 
-def test_a_cell_too_large_for_its_gpu_is_dropped_and_the_reason_given(
-    tmp_path: Path, launch
-) -> None:
+def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(tmp_path: Path, launch) -> None:
     axes = {"size": SIZES, "resources.gpu": ["a40", "a100"]}
     file = study(tmp_path, base=str(CIFAR10), axes=axes, set={"data": {"source": "dummy",
                  "path": None}}, repeats=2)  # fmt: skip
-    code, said, remarks = launch("plan", file, "--json")
-    plan = json.loads(said)
+    code, out, err = launch("plan", file, "--json")
+    plan = json.loads(out)
     dropped = {cell["cell"]: cell["dropped"] for cell in plan["cells"] if cell["dropped"]}
     assert (code, set(dropped)) == (
         0, {"huge_a40", "huge_a40_r2", "huge_a100", "huge_a100_r2"},
@@ -73,28 +71,28 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_and_the_reason_given(
     assert "a40: not even one image fits into" in dropped["huge_a40"]
     assert "would fit: " in dropped["huge_a40"]
     assert sum(plan["arrays"].values()) == 4
-    assert "no forecast" not in remarks
+    assert "no forecast" not in err
     assert all(
         not cell["dropped"]
         for cell in json.loads(launch("plan", file, "--json", "--no-forecast")[1])["cells"]
     )
 
 
-def test_what_is_dropped_has_its_verdict_in_its_folder(tmp_path: Path, launch, command) -> None:
+def test_a_dropped_cell_has_its_reason_in_its_folder(tmp_path: Path, launch, command) -> None:
     command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
     command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
     command("squeue", "exit 0")
     command("srun", "exit 0")
     file = study(tmp_path, axes={"size": SIZES, "resources.gpu": ["a40"]})
-    code, said, _ = launch("submit", file)
-    assert (code, said.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
-    folder = said.splitlines()[0].removeprefix("study: ")
+    code, out, _ = launch("submit", file)
+    assert (code, out.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
+    folder = out.splitlines()[0].removeprefix("study: ")
     (row,) = json.loads(launch("status", f"{folder}/cells/huge_a40", "--json")[1])
     assert (row["state"], row["why"]) == ("skipped", "forecast")
     RecordWriter(Path(folder, "cells", "small_a40"), attempt=1).event("done", step=1000)
     assert "nothing to run" in launch("submit", folder)[2]
-    code, said, _ = launch("submit", folder, "--no-forecast")
-    assert (code, said.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
+    code, out, _ = launch("submit", folder, "--no-forecast")
+    assert (code, out.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_what_is_dropped_has_its_verdict_in_its_folder(tmp_path: Path, launch, c
         [{"gpus": {}}, {"gpus": {"a40": {"fits": True}}}],
     ],
 )
-def test_where_no_forecast_can_be_made_the_cells_are_kept(
+def test_cells_without_a_forecast_are_kept(
     answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(queries: object) -> object:
@@ -118,14 +116,14 @@ def test_where_no_forecast_can_be_made_the_cells_are_kept(
     assert [run.dropped for run in plan.runs] == [None, None]
 
 
-def test_a_gpu_that_is_not_known_is_no_reason_to_drop_a_cell(tmp_path: Path, launch) -> None:
+def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch) -> None:
     file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
-    code, said, remarks = launch("plan", file)
-    assert (code, "2 runs of 2 cells, 0 dropped" in said) == (0, True)
-    assert "2 cells kept without a forecast" in remarks
+    code, out, err = launch("plan", file)
+    assert (code, "2 runs of 2 cells, 0 dropped" in out) == (0, True)
+    assert "2 cells kept without a forecast" in err
 
 
-def test_a_cell_on_the_edge_is_tried() -> None:
+def test_a_cell_within_the_margin_is_kept() -> None:
     gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "fix": "m"}
     assert ForecastAnswer(gpus={"a40": gpu}).too_large() is None
     larger = gpu | {"gib": {"peak": 60.0}}
@@ -147,8 +145,8 @@ def test_the_order_is_by_passes_each_shuffled_by_the_recorded_seed(tmp_path: Pat
     assert other.grid.study.order_seed == 1
 
 
-def test_a_drift_in_time_is_no_effect_of_a_level(tmp_path: Path) -> None:
-    """Places in the order are alike on average for the levels of an axis."""
+def test_a_drift_in_time_is_not_an_effect_of_a_level(tmp_path: Path) -> None:
+    """The levels of an axis have the same mean place in the order."""
     axes = {"train.compile": [False, True], "train.steps": list(range(1, 11))}
     plan = planned(study(tmp_path, axes=axes, repeats=10))
     places = {
@@ -160,20 +158,20 @@ def test_a_drift_in_time_is_no_effect_of_a_level(tmp_path: Path) -> None:
     assert abs(places[True] - places[False]) < 10
 
 
-def test_seeds_are_passes_of_their_own(tmp_path: Path) -> None:
+def test_each_seed_is_a_pass(tmp_path: Path) -> None:
     plan = planned(study(tmp_path, axes={"train.steps": [1, 2, 3], "seed": [5, 6]}))
     assert [run.cell.config.seed for run in plan.runs] == [5, 5, 5, 6, 6, 6]
     assert "repeats: by seed (2)" in plan.remarks[0]
 
 
-def test_what_it_may_cost_is_time_limits_times_gpus(tmp_path: Path) -> None:
+def test_the_maximum_cost_is_time_limits_times_gpus(tmp_path: Path) -> None:
     axes = {"resources.nodes": [1, 2], "resources.gpus_per_node": [1, 2]}
     plan = planned(study(tmp_path, axes=axes, set={"resources.hours": 0.5}, repeats=3))
     assert plan.gpu_hours == 3 * 0.5 * (1 + 2 + 2 + 4)
     assert len(plan.shapes()) == 4
 
 
-def test_shapes_are_alike_only_where_all_that_is_asked_is(tmp_path: Path) -> None:
+def test_shapes_are_equal_only_if_all_resources_are(tmp_path: Path) -> None:
     axes = {"resources.hours": [1, 1.5], "resources.memory_gb": [None, 8], "seed": [1, 2]}
     plan = planned(study(tmp_path, axes=axes))
     assert set(plan.shapes().values()) == {2}
@@ -188,7 +186,7 @@ def test_shapes_are_alike_only_where_all_that_is_asked_is(tmp_path: Path) -> Non
     assert all(shape.startswith("1x1-gpu-") for shape in shapes)
 
 
-def test_four_hundred_cells_are_planned_in_a_moment(tmp_path: Path) -> None:
+def test_four_hundred_cells_are_planned_within_seconds(tmp_path: Path) -> None:
     import time
 
     file = study(tmp_path, axes={"train.steps": list(range(1, 21)), "optimizer.lr":
@@ -198,7 +196,7 @@ def test_four_hundred_cells_are_planned_in_a_moment(tmp_path: Path) -> None:
     assert time.process_time() - began < 5
 
 
-def test_a_study_may_leave_the_micro_batch_to_be_found(tmp_path: Path) -> None:
+def test_a_study_may_have_an_automatic_micro_batch(tmp_path: Path) -> None:
     axes = {"train.micro_batch": ["auto", 8]}
     assert [cell.name for cell in cells(tmp_path, axes)] == ["mbauto", "mb8"]
 

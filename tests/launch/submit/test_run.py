@@ -1,4 +1,4 @@
-"""Queueing a run: what is checked, what is written, what a refusal leaves. Without a Slurm."""
+"""Queueing a run: its checks, its files, and a refusal. Slurm is replaced by shell scripts."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.launch.conftest import DIGITS
 
 @pytest.fixture(autouse=True)
 def _slurm(command) -> None:
-    """A cluster with two partitions that takes everything."""
+    """A cluster with two partitions that accepts every job."""
     command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-2\nlong|infinite|1-8\n'""")
     command("sbatch", r"""[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 4711""")
     command("squeue", "exit 0")
@@ -19,11 +19,11 @@ def _slurm(command) -> None:
     command("srun", "exit 0")
 
 
-def test_a_queued_run_has_its_config_its_event_and_its_script(launch, site: Path) -> None:
-    code, said, remarks = launch("submit", DIGITS, "train.steps=7")
+def test_a_queued_run_has_its_config_event_and_script(launch, site: Path) -> None:
+    code, out, err = launch("submit", DIGITS, "train.steps=7")
     (run,) = find_runs(site)
-    assert (code, said) == (0, f"run: {run.path}\njob: 4711\n")
-    assert "python -m launch tail" in remarks
+    assert (code, out) == (0, f"run: {run.path}\njob: 4711\n")
+    assert "python -m launch tail" in err
     assert run.config().train.steps == 7
     assert [(one["event"], one["attempt"]) for one in run.records()] == [("queued", 1)]
     text = (run.path / "jobs" / "4711.sbatch").read_text()
@@ -32,35 +32,35 @@ def test_a_queued_run_has_its_config_its_event_and_its_script(launch, site: Path
     assert run.path.stat().st_mode & 0o077 == 0
 
 
-def test_sbatch_gets_the_script_that_is_kept_and_no_variable_of_its_own(
+def test_sbatch_gets_the_saved_script_and_none_of_its_variables(
     launch, command, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(
         "sbatch",
         f"""[[ $1 == --test-only ]] && exit 0
-        cp "$1" {tmp_path}/got; env >{tmp_path}/env; echo Submitted batch job 4711""",
+        cp "$1" {tmp_path}/script; env >{tmp_path}/env; echo Submitted batch job 4711""",
     )
     for name in ("SBATCH_PARTITION", "SBATCH_EXPORT", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
         monkeypatch.setenv(name, "9")
     monkeypatch.setenv("ENVIRONMENT", "BATCH")
     monkeypatch.setenv("SLURM_CONF", "/x")
-    _, _, remarks = launch("submit", DIGITS)
+    _, _, err = launch("submit", DIGITS)
     (run,) = find_runs(site)
-    assert (tmp_path / "got").read_text() == (run.path / "jobs" / "4711.sbatch").read_text()
-    got = (tmp_path / "env").read_text()
-    assert "SBATCH_" not in got
-    assert "SLURM_CONF=/x\n" in got
-    assert "SLURM_JOB_ID" not in got
-    assert "ENVIRONMENT=BATCH" not in got
-    assert "SBATCH_EXPORT, SBATCH_PARTITION: ignored" in remarks
+    assert (tmp_path / "script").read_text() == (run.path / "jobs" / "4711.sbatch").read_text()
+    env = (tmp_path / "env").read_text()
+    assert "SBATCH_" not in env
+    assert "SLURM_CONF=/x\n" in env
+    assert "SLURM_JOB_ID" not in env
+    assert "ENVIRONMENT=BATCH" not in env
+    assert "SBATCH_EXPORT, SBATCH_PARTITION: ignored" in err
     assert not run.name.endswith("-9")
 
 
-def test_a_refusal_by_sbatch_itself_leaves_nothing(launch, command, site: Path) -> None:
+def test_a_refusal_by_sbatch_leaves_nothing(launch, command, site: Path) -> None:
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo QOSMaxSubmitJob >&2; exit 1")
-    code, said, remarks = launch("submit", DIGITS)
-    assert (code, said) == (1, "")
-    assert "sbatch refuses the job: QOSMaxSubmitJob" in remarks
+    code, out, err = launch("submit", DIGITS)
+    assert (code, out) == (1, "")
+    assert "sbatch refuses the job: QOSMaxSubmitJob" in err
     assert find_runs(site) == []
 
 
@@ -76,31 +76,31 @@ def test_a_refusal_by_sbatch_itself_leaves_nothing(launch, command, site: Path) 
         (["--partition=night"], "no partition night; available: gpu, long"),
     ],
 )  # fmt: skip
-def test_the_partitions_limits_are_known_before(
+def test_the_limits_of_the_partition_are_checked_first(
     words: list[str], message: str, launch, site: Path
 ) -> None:
     assert launch("submit", DIGITS, *words) == (1, "", f"{message}\n")
     assert not site.exists()
 
 
-def test_a_partition_that_allows_it_takes_it(launch) -> None:
+def test_a_job_within_the_limits_of_one_of_its_partitions_is_queued(launch) -> None:
     words = ["resources.hours=200", "resources.nodes=8", "--partition=gpu,long"]
     assert launch("submit", DIGITS, *words)[0] == 0
 
 
-def test_a_configuration_that_only_waits_for_nodes_is_queued(launch, command) -> None:
+def test_a_job_that_only_waits_for_lost_nodes_is_queued(launch, command) -> None:
     command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite|1-2\n'")
     command(
         "sbatch",
         """[[ $1 == --test-only ]] || { echo Submitted batch job 4711; exit; }
         echo 'allocation failure: Requested node configuration is not available' >&2; exit 1""",
     )
-    code, said, remarks = launch("submit", DIGITS)
-    assert (code, "job: 4711" in said) == (0, True)
-    assert "some nodes are down or drained, so sbatch decides" in remarks
+    code, out, err = launch("submit", DIGITS)
+    assert (code, "job: 4711" in out) == (0, True)
+    assert "some nodes are down or drained, so sbatch decides" in err
 
 
-def begun(site: Path, launch, *events: str) -> RunFolder:
+def started_run(site: Path, launch, *events: str) -> RunFolder:
     launch("submit", DIGITS, "train.steps=10")
     (run,) = find_runs(site)
     run.attempt(1).mkdir()
@@ -112,27 +112,27 @@ def begun(site: Path, launch, *events: str) -> RunFolder:
 
 
 def test_a_run_is_resumed_with_free_keys_in_its_own_folder(launch, site: Path) -> None:
-    run = begun(site, launch, "started", "stopped")
-    code, said, _ = launch("submit", run.path, "train.steps=20")
-    assert (code, said) == (0, f"run: {run.path}\njob: 4711\n")
+    run = started_run(site, launch, "started", "stopped")
+    code, out, _ = launch("submit", run.path, "train.steps=20")
+    assert (code, out) == (0, f"run: {run.path}\njob: 4711\n")
     text = (run.path / "jobs" / "4711.sbatch").read_text()
     assert text.endswith(f"/jobs/pretrain.sbatch {run.path} train.steps=20\n")
     last = list(run.records())[-1]
     assert (last["event"], last["attempt"]) == ("queued", 2)
-    code, _, remarks = launch("submit", run.path, "optimizer.lr=1.0")
-    assert (code, "optimizer.lr: cannot change" in remarks) == (2, True)
+    code, _, err = launch("submit", run.path, "optimizer.lr=1.0")
+    assert (code, "optimizer.lr: cannot change" in err) == (2, True)
 
 
 def test_a_done_run_is_not_queued_again(launch, site: Path) -> None:
-    run = begun(site, launch, "started", "done")
-    code, said, remarks = launch("submit", run.path)
-    assert (code, said) == (0, "")
-    assert "already done; raise train.steps to continue" in remarks
+    run = started_run(site, launch, "started", "done")
+    code, out, err = launch("submit", run.path)
+    assert (code, out) == (0, "")
+    assert "already done; raise train.steps to continue" in err
     assert launch("submit", run.path, "train.steps=11")[0] == 0
 
 
-def test_a_refused_resume_leaves_the_run_and_says_so(launch, command, site: Path) -> None:
-    run = begun(site, launch, "started", "stopped")
+def test_a_refused_resume_is_recorded_in_the_run(launch, command, site: Path) -> None:
+    run = started_run(site, launch, "started", "stopped")
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo no >&2; exit 1")
     assert launch("submit", run.path)[0] == 1
     last = list(run.records())[-1]

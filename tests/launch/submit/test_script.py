@@ -1,4 +1,4 @@
-"""The batch script, whole: what `--dry-run` prints is what is submitted."""
+"""The whole batch script: what `--dry-run` prints is what is submitted."""
 
 import os
 import re
@@ -21,13 +21,13 @@ def _same_id(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stable(text: str, tmp_path: Path) -> str:
-    """The text without what differs between machines."""
+    """Return the text without what differs between machines."""
     text = text.replace(str(tmp_path), "/TMP").replace(sys.prefix, "/VENV")
     text = text.replace(str(ROOT), "/CHECKOUT")
     return re.sub(r"\.code/[0-9a-f]{16}", ".code/TREE", text)
 
 
-# Words of the command line, without those after the `--`, and those after it.
+# Words of the command line before the `--`, and those after it.
 CASES = {
     "plain": ("resources.gpu=a40", ""),
     "two-nodes": (
@@ -45,39 +45,39 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_script_and_the_command_by_hand_are_these(name: str, launch, tmp_path: Path) -> None:
+def test_the_script_and_the_sbatch_command_match_the_golden_text(
+    name: str, launch, tmp_path: Path
+) -> None:
     words, flags = CASES[name]
-    code, said, remarks = launch(
-        "submit", DIGITS, *words.split(), "--dry-run", "--", *flags.split()
-    )
-    assert (code, remarks) == (0, "")
+    code, out, err = launch("submit", DIGITS, *words.split(), "--dry-run", "--", *flags.split())
+    assert (code, err) == (0, "")
     golden = GOLDEN / f"{name}.sbatch"
     if os.environ.get("GOLDEN") == "write":
-        golden.write_text(stable(said, tmp_path))
-    assert stable(said, tmp_path) == golden.read_text()
+        golden.write_text(stable(out, tmp_path))
+    assert stable(out, tmp_path) == golden.read_text()
 
 
-def test_it_writes_nothing(launch, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(launch, tmp_path: Path) -> None:
     launch("submit", DIGITS, "--dry-run")
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_it_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dry_run_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("bash", "dirname", "git", "hostname", "env"):
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    code, said, _ = launch("submit", DIGITS, "--dry-run")
-    assert (code, said.startswith("#!/bin/bash\n")) == (0, True)
+    code, out, _ = launch("submit", DIGITS, "--dry-run")
+    assert (code, out.startswith("#!/bin/bash\n")) == (0, True)
 
 
 def executed(text: str, folder: Path) -> list[str]:
-    """The words that the script's last command would run, as bash reads them."""
-    said = folder / "said"
-    stub = 'exec() { printf "%s\\0" "$@" >"$SAID"; }\n'
+    """Return the words of the script's last command as bash parses them."""
+    out = folder / "words"
+    stub = 'exec() { printf "%s\\0" "$@" >"$OUT"; }\n'
     lines = text.partition("# Equivalent command")[0]
-    subprocess.run(["bash", "-c", stub + lines], check=True, cwd=folder, env={"SAID": str(said)})
-    return said.read_bytes().decode().split("\0")[:-1]
+    subprocess.run(["bash", "-c", stub + lines], check=True, cwd=folder, env={"OUT": str(out)})
+    return out.read_bytes().decode().split("\0")[:-1]
 
 
 HOSTILE = [
@@ -96,48 +96,52 @@ def test_no_name_reaches_a_shell_unquoted(
     (tmp_path / name / "venv").symlink_to(sys.prefix)
     config = tmp_path / name / f"{name}.yaml"
     config.write_text("{}\n")
-    _, said, _ = launch("submit", config, "--dry-run")
+    _, out, _ = launch("submit", config, "--dry-run")
     run = tmp_path / name / "logs" / f"{name}-1120-093000-1a2b"
-    shell, script, source = executed(said, tmp_path)
+    shell, script, source = executed(out, tmp_path)
     assert (shell, source) == ("bash", str(run))
     assert script.startswith(f"{tmp_path / name}/logs/.code/")
-    directives = [line for line in said.splitlines() if line.startswith("#SBATCH")]
+    directives = [line for line in out.splitlines() if line.startswith("#SBATCH")]
     assert len(directives) == 11
-    by_hand = said.split("# Equivalent command")[1].partition("\n")[2].removeprefix("# ")
-    assert shlex.split(by_hand)[-1] == str(config)
+    command = out.split("# Equivalent command")[1].partition("\n")[2].removeprefix("# ")
+    assert shlex.split(command)[-1] == str(config)
     assert not list(tmp_path.rglob("hacked"))
 
 
 def test_a_newline_in_a_value_stays_in_its_word(launch, tmp_path: Path) -> None:
     launch("submit", DIGITS, "--dry-run")
     question = 'question="a\n#SBATCH --uid=0\n$(touch hacked)"'
-    code, said, _ = launch("submit", DIGITS, question, "--dry-run")
+    code, out, _ = launch("submit", DIGITS, question, "--dry-run")
     assert code == 0
-    assert "\n#SBATCH --uid" not in said
-    assert len(executed(said, tmp_path)) == 3
+    assert "\n#SBATCH --uid" not in out
+    assert len(executed(out, tmp_path)) == 3
     assert not list(tmp_path.rglob("hacked"))
 
 
 @pytest.mark.parametrize("name", ["new\nline", "tab\t", "esc\x1b", "back\\slash"])
-def test_a_folder_that_slurm_cannot_be_given_is_refused(
+def test_a_folder_that_slurm_cannot_take_is_refused(
     name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / name))
-    code, said, remarks = launch("submit", DIGITS, "--dry-run")
-    assert (code, said) == (2, "")
-    assert "without backslashes and control characters" in remarks
+    code, out, err = launch("submit", DIGITS, "--dry-run")
+    assert (code, out) == (2, "")
+    assert "without backslashes and control characters" in err
 
 
 @pytest.mark.parametrize("name", ["new\nline", "back\\slash"])
-def test_a_config_whose_name_no_job_can_have_is_refused(name: str, launch, tmp_path: Path) -> None:
+def test_a_config_whose_name_is_invalid_for_a_job_is_refused(
+    name: str, launch, tmp_path: Path
+) -> None:
     config = tmp_path / f"{name}.yaml"
     config.write_text("{}\n")
-    code, said, remarks = launch("submit", config, "--dry-run")
-    assert (code, said) == (2, "")
-    assert "rename the YAML file" in remarks
+    code, out, err = launch("submit", config, "--dry-run")
+    assert (code, out) == (2, "")
+    assert "rename the YAML file" in err
 
 
-def test_a_secret_in_the_environment_is_in_no_text(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_the_environment_is_not_in_the_script(
+    launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "canary-4711")
     assert "canary" not in launch("submit", DIGITS, "--dry-run")[1]
 
@@ -153,35 +157,35 @@ def test_a_secret_in_the_environment_is_in_no_text(launch, monkeypatch: pytest.M
         ([DIGITS, "--", "-p", "gpu"], "'-p' is not a flag; write each as one word"),
     ],
 )
-def test_what_is_wrong_with_the_request_is_misuse(
+def test_an_invalid_request_is_misuse(
     words: list[str | Path], message: str, launch, site: Path
 ) -> None:
-    code, said, remarks = launch("submit", *words)
-    assert (code, said) == (2, "")
-    assert message in remarks
+    code, out, err = launch("submit", *words)
+    assert (code, out) == (2, "")
+    assert message in err
     assert not site.exists()
 
 
 def test_a_missing_virtualenv_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENV", "/nowhere")
-    code, _, remarks = launch("submit", DIGITS)
-    assert (code, remarks) == (2, "no virtualenv in /nowhere; create it with env/create.sh\n")
+    code, _, err = launch("submit", DIGITS)
+    assert (code, err) == (2, "no virtualenv in /nowhere; create it with env/create.sh\n")
 
 
-def test_a_log_folder_that_cannot_be_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_folder_that_cannot_exist_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGS", "/dev/null/logs")
-    code, _, remarks = launch("submit", DIGITS)
+    code, _, err = launch("submit", DIGITS)
     assert code == 2
-    assert remarks.startswith("LOGS /dev/null/logs: not writable; set LOGS")
+    assert err.startswith("LOGS /dev/null/logs: not writable; set LOGS")
 
 
-def test_without_slurm_the_way_out_is_named(
+def test_without_slurm_the_message_names_local(
     launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, site: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("bash", "dirname", "git", "hostname", "env"):
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    code, _, remarks = launch("submit", DIGITS)
-    assert (code, "or run here with --local" in remarks) == (2, True)
+    code, _, err = launch("submit", DIGITS)
+    assert (code, "or run here with --local" in err) == (2, True)
     assert not site.exists() or find_runs(site) == []

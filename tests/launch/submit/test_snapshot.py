@@ -1,4 +1,4 @@
-"""A snapshot is the tree as it was submitted, made once, whoever asks."""
+"""A snapshot is the tree at submission, written once for all runs of it."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_tracked_and_new_files_are_kept_and_ignored_ones_are_not(
+def test_tracked_and_new_files_are_saved_but_ignored_ones_are_not(
     repository: Path, tmp_path: Path
 ) -> None:
     (repository / "new").mkdir()
@@ -45,7 +45,7 @@ def test_names_may_hold_anything(repository: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("hacked"))
 
 
-def test_programs_and_links_stay_what_they_are(repository: Path, tmp_path: Path) -> None:
+def test_programs_and_links_keep_their_kind(repository: Path, tmp_path: Path) -> None:
     (repository / "run").write_text("#!/bin/sh\n")
     (repository / "run").chmod(0o755)
     (repository / "link").symlink_to("a.py")
@@ -57,7 +57,9 @@ def test_programs_and_links_stay_what_they_are(repository: Path, tmp_path: Path)
     assert os.readlink(folder / "dangling") == "/nowhere"
 
 
-def test_the_same_tree_is_kept_once_and_another_elsewhere(repository: Path, tmp_path: Path) -> None:
+def test_the_same_tree_is_saved_once_and_another_elsewhere(
+    repository: Path, tmp_path: Path
+) -> None:
     first = save(read_tree(repository), tmp_path / "logs")
     assert save(read_tree(repository), tmp_path / "logs") == first
     (repository / "a.py").write_text("a = 2\n")
@@ -74,9 +76,7 @@ def test_a_file_deleted_but_tracked_is_left_out(repository: Path, tmp_path: Path
     assert set(contents(save(read_tree(repository), tmp_path / "logs"))) == {".gitignore"}
 
 
-def test_launchers_at_the_same_moment_end_with_one_whole_folder(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_concurrent_launchers_make_one_complete_folder(repository: Path, tmp_path: Path) -> None:
     for number in range(50):
         (repository / f"{number}.py").write_text(str(number))
     tree = read_tree(repository)
@@ -87,14 +87,14 @@ def test_launchers_at_the_same_moment_end_with_one_whole_folder(
     assert len(contents(folder)) == 52
 
 
-def test_what_was_purged_from_it_comes_back(repository: Path, tmp_path: Path) -> None:
+def test_purged_files_are_restored(repository: Path, tmp_path: Path) -> None:
     folder = save(read_tree(repository), tmp_path / "logs")
     (folder / "a.py").unlink()
     assert save(read_tree(repository), tmp_path / "logs") == folder
     assert (folder / "a.py").read_text() == "a = 1\n"
 
 
-def test_it_knows_its_commit_and_what_differs_from_it(repository: Path, tmp_path: Path) -> None:
+def test_a_snapshot_knows_its_commit_and_patch(repository: Path, tmp_path: Path) -> None:
     clean = read_version(save(read_tree(repository), tmp_path / "logs"))
     assert clean is not None
     assert (clean.dirty, clean.patch) == (False, "")
@@ -108,7 +108,7 @@ def test_it_knows_its_commit_and_what_differs_from_it(repository: Path, tmp_path
     assert "-a = 1\n+a = 2\n" in edited.patch
 
 
-def test_it_is_no_part_of_the_repository_it_lies_in(repository: Path) -> None:
+def test_a_snapshot_is_not_part_of_the_repository_around_it(repository: Path) -> None:
     (repository / ".gitignore").write_text("logs\n")
     folder = save(read_tree(repository), repository / "logs")
     (repository / "a.py").write_text("a = 3\n")
@@ -117,7 +117,7 @@ def test_it_is_no_part_of_the_repository_it_lies_in(repository: Path) -> None:
     assert "a = 3" not in kept.patch
 
 
-def test_the_git_of_a_hook_does_not_mislead_it(
+def test_git_variables_of_a_hook_have_no_effect(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = read_tree(repository).digest

@@ -1,4 +1,4 @@
-"""A study becomes a folder and an array per resource shape. The Slurm here is made of shell."""
+"""A study becomes a folder and an array per resource shape. Slurm is a shell script."""
 
 import os
 import re
@@ -17,25 +17,25 @@ from tests.launch.submit.test_script import GOLDEN, executed, stable
 __all__ = ["_slurm", "study"]
 
 
-def test_the_scripts_of_a_study_are_these(
+def test_the_scripts_of_a_study_match_the_golden_text(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launch.submit.study.new_id", lambda: "1120-093000-1a2b")
-    code, said, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
+    code, out, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
     assert code == 0
     golden = GOLDEN / "study.txt"
     if os.environ.get("GOLDEN") == "write":
-        golden.write_text(stable(said, tmp_path))
-    assert stable(said, tmp_path) == golden.read_text()
+        golden.write_text(stable(out, tmp_path))
+    assert stable(out, tmp_path) == golden.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["commands", "gpus.yaml"]
 
 
 def test_a_study_becomes_a_folder_two_arrays_and_a_report(
     study: Path, launch, site: Path, tmp_path: Path
 ) -> None:
-    code, said, remarks = launch("submit", study)
-    folder = StudyFolder(Path(said.splitlines()[0].removeprefix("study: ")))
-    assert said.splitlines()[1:] == [
+    code, out, err = launch("submit", study)
+    folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
+    assert out.splitlines()[1:] == [
         "array: 101 (4 runs, 1x1-a100-4.0h-8cpu)",
         "array: 102 (4 runs, 1x1-a40-4.0h-8cpu)",
         "report: 103",
@@ -62,7 +62,7 @@ def test_a_study_becomes_a_folder_two_arrays_and_a_report(
     assert "#SBATCH --dependency=afterany:101:102" in (tmp_path / "103.sbatch").read_text()
     assert (tmp_path / "102.sbatch").read_text() == (folder.jobs / "102.sbatch").read_text()
     assert "export FIRST_CELL=4\n" in (tmp_path / "102.sbatch").read_text()
-    assert "repeats: 2 with the same seed" in remarks
+    assert "repeats: 2 with the same seed" in err
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.path.rglob("*"))
 
 
@@ -88,8 +88,8 @@ def test_a_refusal_of_the_first_array_leaves_nothing(
     study: Path, launch, command, site: Path
 ) -> None:
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo QOSMaxSubmitJob >&2; exit 1")
-    code, _, remarks = launch("submit", study)
-    assert (code, "QOSMaxSubmitJob" in remarks) == (1, True)
+    code, _, err = launch("submit", study)
+    assert (code, "QOSMaxSubmitJob" in err) == (1, True)
     assert [path.name for path in site.iterdir()] == [".code"]
 
 
@@ -101,9 +101,7 @@ def test_an_array_is_no_larger_than_the_cluster_allows(
     assert array_lines(tmp_path) == ["0-2%3", "0%3", "0-2%3", "0%3", ""]
 
 
-def test_without_a_throttle_or_a_report_none_is_asked_for(
-    study: Path, launch, tmp_path: Path
-) -> None:
+def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_path: Path) -> None:
     submitted(launch, study, "throttle=null", "report=false")
     assert array_lines(tmp_path) == ["0-3", "0-3"]
 
@@ -116,11 +114,11 @@ def test_without_a_throttle_or_a_report_none_is_asked_for(
         (["data.source=folder", "data.path=/nope"], "/nope: no such folder"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_misuse_before_anything_is_written(
+def test_an_invalid_study_is_misuse_before_anything_is_written(
     words: list[str], message: str, study: Path, launch, site: Path
 ) -> None:
-    code, said, remarks = launch("submit", study, *words)
-    assert (code, said, message in remarks) == (2, "", True)
+    code, out, err = launch("submit", study, *words)
+    assert (code, out, message in err) == (2, "", True)
     assert not site.exists()
 
 
@@ -135,14 +133,14 @@ def test_the_array_runs_the_template_of_a_snapshot_on_the_folder(
     assert sys.prefix in (tmp_path / "103.sbatch").read_text()
 
 
-def test_a_report_that_is_refused_is_no_reason_to_fail(study: Path, launch, command) -> None:
+def test_a_refused_report_is_only_a_remark(study: Path, launch, command) -> None:
     command(
         "sbatch",
         """[[ $1 == --test-only ]] && exit 0
         ! grep -q afterany "$1" || { echo no CPU jobs here >&2; exit 1; }
         echo Submitted batch job 7""",
     )
-    code, said, remarks = launch("submit", study)
-    assert (code, "report: " in said) == (0, False)
-    assert "no report is queued: sbatch refuses the job: no CPU jobs here" in remarks
-    assert "make it with: bash jobs/report.sbatch /" in remarks
+    code, out, err = launch("submit", study)
+    assert (code, "report: " in out) == (0, False)
+    assert "no report is queued: sbatch refuses the job: no CPU jobs here" in err
+    assert "make it with: bash jobs/report.sbatch /" in err

@@ -1,4 +1,4 @@
-"""A study that was submitted before: what of it is submitted again, looked at and ended."""
+"""A study that was submitted before: resubmission, status and cancel."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.launch.study_sandbox import _slurm, array_lines, end, end_all, study,
 __all__ = ["_slurm", "study"]
 
 
-def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing(
+def test_the_same_study_again_submits_only_failed_and_missing_cells(
     study: Path, launch, tmp_path: Path
 ) -> None:
     folder = submitted(launch, study)
@@ -23,9 +23,9 @@ def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing
     end(folder, "a40_bs16", "failed", reason="oom")
     end(folder, "a40_bs8_r2", "stopped", step=5)
     lost = next(row for row in folder.rows() if row.cell == "a100_bs8")
-    code, said, remarks = launch("submit", study)
-    assert (code, "continues" in remarks) == (0, True)
-    assert said.splitlines()[1:] == [
+    code, out, err = launch("submit", study)
+    assert (code, "continues" in err) == (0, True)
+    assert out.splitlines()[1:] == [
         "array: 104 (1 runs, 1x1-a100-4.0h-8cpu)",
         "array: 105 (2 runs, 1x1-a40-4.0h-8cpu)",
         "report: 106",
@@ -35,12 +35,12 @@ def test_the_same_study_again_submits_nothing_and_then_what_failed_or_is_missing
     for cell in ("a40_bs8", "a40_bs8_r2", "a100_bs8"):
         end(folder, cell, "done", step=10)
     for source in (study, folder.path):
-        code, said, remarks = launch("submit", source)
-        assert (code, said) == (0, f"study: {folder.path}\n")
-        assert "nothing to run: no run is missing or failed" in remarks
+        code, out, err = launch("submit", source)
+        assert (code, out) == (0, f"study: {folder.path}\n")
+        assert "nothing to run: no run is missing or failed" in err
 
 
-def test_what_is_queued_or_runs_is_not_submitted_again_and_squeue_is_asked_once(
+def test_queued_and_running_cells_are_not_resubmitted_and_squeue_runs_once(
     study: Path, launch, tmp_path: Path
 ) -> None:
     folder = submitted(launch, study)
@@ -50,22 +50,20 @@ def test_what_is_queued_or_runs_is_not_submitted_again_and_squeue_is_asked_once(
         f"102_{rows['a40_bs8'] - 4}|PENDING||Priority\n102_{rows['a40_bs16'] - 4}|RUNNING|n1|None\n"
     )
     assert launch("submit", folder.path)[:2] == (0, f"study: {folder.path}\n")
-    (asked,) = (tmp_path / "squeue").read_text().splitlines()
-    assert "--array" in asked
-    assert "--jobs=102,1 " in asked
+    (query,) = (tmp_path / "squeue").read_text().splitlines()
+    assert "--array" in query
+    assert "--jobs=102,1 " in query
 
 
-def test_rerun_takes_what_ran_out_of_memory_too_and_what_that_ruled_out(
-    study: Path, launch
-) -> None:
+def test_rerun_includes_cells_out_of_memory_and_those_they_ruled_out(study: Path, launch) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a40_bs8", "a40_bs16", "a40_bs16_r2"))
     run = end(folder, "a40_bs8", "failed", reason="oom")
     ruled_out = prune_after(run, list(run.records())[-1])
     assert sorted(ruled_out) == ["a40_bs16", "a40_bs16_r2"]
     assert "nothing to run" in launch("submit", folder.path)[2]
-    code, said, _ = launch("rerun", folder.path)
-    assert (code, said.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
+    code, out, _ = launch("rerun", folder.path)
+    assert (code, out.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
 
 
 def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
@@ -73,24 +71,24 @@ def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
 ) -> None:
     folder = submitted(launch, study)
     end_all(folder)
-    code, said, _ = launch("submit", study, "train.global_batch=8,16,32", "--into", folder.path)
-    assert (code, said.splitlines()[0]) == (0, f"study: {folder.path}")
+    code, out, _ = launch("submit", study, "train.global_batch=8,16,32", "--into", folder.path)
+    assert (code, out.splitlines()[0]) == (0, f"study: {folder.path}")
     assert array_lines(tmp_path)[3:] == ["0-1%3", "0-1%3", ""]
     assert [row.cell for row in folder.rows()][8:] == [
         "a100_bs32", "a100_bs32_r2", "a40_bs32", "a40_bs32_r2",
     ]  # fmt: skip
-    code, _, remarks = launch("submit", study, "train.steps=99", "--into", folder.path)
-    assert (code, "has another config; omit --into" in remarks) == (2, True)
+    code, _, err = launch("submit", study, "train.steps=99", "--into", folder.path)
+    assert (code, "has another config; omit --into" in err) == (2, True)
     assert launch("submit", study, "--into", tmp_path)[0] == 2
 
 
-def test_a_changed_study_and_a_new_one_get_folders_of_their_own(study: Path, launch) -> None:
+def test_a_changed_study_and_a_new_one_get_their_own_folders(study: Path, launch) -> None:
     first = submitted(launch, study)
     assert submitted(launch, study, "--new").path != first.path
     assert submitted(launch, study, "train.steps=11").path != first.path
 
 
-def test_a_refusal_of_the_second_array_leaves_the_first_and_can_be_made_up_for(
+def test_a_refused_second_array_leaves_the_first_and_can_be_submitted_later(
     study: Path, launch, command, site: Path, tmp_path: Path
 ) -> None:
     command(
@@ -104,25 +102,25 @@ def test_a_refusal_of_the_second_array_leaves_the_first_and_can_be_made_up_for(
     folder = StudyFolder(path)
     (tmp_path / "queue").write_text("".join(f"7_{i}|PENDING||None\n" for i in range(4)))
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 8")
-    code, said, _ = launch("submit", folder.path)
-    assert (code, said.splitlines()[1]) == (0, "array: 8 (4 runs, 1x1-a40-4.0h-8cpu)")
+    code, out, _ = launch("submit", folder.path)
+    assert (code, out.splitlines()[1]) == (0, "array: 8 (4 runs, 1x1-a40-4.0h-8cpu)")
 
 
-def test_status_counts_the_cells_and_names_their_tasks(
+def test_status_counts_the_cells_and_shows_their_tasks(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a100_bs8",))
     index = next(row.index for row in folder.rows() if row.cell == "a100_bs8")
     (tmp_path / "queue").write_text(f"101_{index}|PENDING||Priority\n")
-    code, said, remarks = launch("status", folder.path, "--json")
-    states = {Path(row["run"]).name: row for row in json.loads(said)}
+    code, out, err = launch("status", folder.path, "--json")
+    states = {Path(row["run"]).name: row for row in json.loads(out)}
     assert (code, len(states)) == (0, 8)
     waiting = states["a100_bs8"]
     assert (waiting["state"], waiting["job"], waiting["why"]) == (
         "queued", f"101_{index}", "Priority",
     )  # fmt: skip
-    assert remarks == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
+    assert err == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
     monkeypatch.chdir(folder.path.parent)
     assert launch("status", folder.path.name)[2].endswith("8 runs: 7 done, 1 queued\n")
 
@@ -133,8 +131,8 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     names = {row.index: row.cell for row in folder.rows()}
     end_all(folder, but=tuple(names[index] for index in (0, 1, 5)))
     (tmp_path / "queue").write_text("101_0|RUNNING|n1|None\n101_1|PENDING||None\n")
-    code, said, _ = launch("cancel", folder.path)
-    assert (code, said) == (
+    code, out, _ = launch("cancel", folder.path)
+    assert (code, out) == (
         0, f"{folder.path}: 1 running, which save and stop; 2 waiting, now stopped\n",
     )  # fmt: skip
     (words,) = (tmp_path / "cancelled").read_text().splitlines()
@@ -144,11 +142,11 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
 
 
 def test_into_is_for_studies_only(launch) -> None:
-    code, _, remarks = launch("submit", DIGITS, "--new", "--dry-run")
-    assert (code, "are for studies" in remarks) == (2, True)
+    code, _, err = launch("submit", DIGITS, "--new", "--dry-run")
+    assert (code, "are for studies" in err) == (2, True)
 
 
-def test_a_folder_is_gone_on_with_as_it_is(study: Path, launch) -> None:
+def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:
     folder = submitted(launch, study)
-    code, _, remarks = launch("submit", folder.path, "train.steps=3")
-    assert (code, "submit the study with --into this folder" in remarks) == (2, True)
+    code, _, err = launch("submit", folder.path, "train.steps=3")
+    assert (code, "submit the study with --into this folder" in err) == (2, True)

@@ -1,4 +1,4 @@
-"""Whatever a study, its folder or its values are called, no shell and no directive sees it bare."""
+"""Names of studies, folders and values reach every shell and directive quoted."""
 
 import json
 import shlex
@@ -36,7 +36,7 @@ TEXTS = st.builds(
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What a person may call things."""
+    """The names that a user can choose."""
 
     study: str
     logs: str
@@ -49,7 +49,7 @@ ALL = st.builds(Names, study=TEXTS, logs=TEXTS, label=TEXTS, gpu=TEXTS, question
 
 
 def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
-    """The array and the report of a study so called; ConfigError where that cannot be."""
+    """Yield the scripts of the array and the report; raise `ConfigError` for an invalid name."""
     logs = Path("/logs") / names.logs
     study = Study(
         base=str(DIGITS),
@@ -71,31 +71,31 @@ def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
     resources = run.cell.config.resources
     array = Array(shape=shape_of(resources), kind="pretrain", resources=resources, rows=[row])
     script = array_script(array, folder, site=site, tree=tree, throttle=None, extra={})
-    (by_hand,) = sbatch_commands(array, plan, script)
-    *_, base, question, gpu = shlex.split(by_hand)
-    told = [parse_yaml(word.partition("=")[2], source="") for word in (question, gpu)]
-    assert [base, *told] == [str(DIGITS), names.question, names.gpu]
+    (command,) = sbatch_commands(array, plan, script)
+    *_, base, question, gpu = shlex.split(command)
+    values = [parse_yaml(word.partition("=")[2], source="") for word in (question, gpu)]
+    assert [base, *values] == [str(DIGITS), names.question, names.gpu]
     yield script, grid
     yield report_script(folder, after=["7"], site=site, tree=tree, extra={}), None
 
 
 def check(names: Names, folder: Path) -> bool:
-    """Whether such a study can be submitted; if so, its scripts say what they should."""
+    """Return whether the study can be submitted; if so, check its scripts."""
     try:
-        found = list(scripts(names))
+        pairs = list(scripts(names))
     except ConfigError:
         return False
-    for script, _ in found:
+    for script, _ in pairs:
         text = executor.sbatch_text(script)
         head, _, body = text.partition("# setup")
         lines = head.splitlines()[3:-1]
         words = [shlex.split(line.removeprefix("#SBATCH ")) for line in lines]
         assert all(line.startswith("#SBATCH --") for line in lines)
         assert all(len(word) == 1 for word in words)
-        told = dict(word[0][2:].partition("=")[::2] for word in words)
-        asked = {name: "" if value is True else value for name, value in script.flags.items()}
-        assert {name: told[name] for name in asked} == asked
-        assert set(told) - set(asked) <= {"signal", "time", "job-name", "nodes"}
+        found = dict(word[0][2:].partition("=")[::2] for word in words)
+        flags = {name: "" if value is True else value for name, value in script.flags.items()}
+        assert {name: found[name] for name in flags} == flags
+        assert set(found) - set(flags) <= {"signal", "time", "job-name", "nodes"}
         assert "#SBATCH" not in [line[:7] for line in body.splitlines()]
         assert executed(text, folder) == script.command
     assert not (folder / "hacked").exists()
@@ -122,16 +122,16 @@ def test_ten_thousand_hostile_names_are_inert(names: Names, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_each_of_the_worst_is_taken_and_inert(name: str, tmp_path: Path) -> None:
+def test_each_hostile_name_is_accepted_and_inert(name: str, tmp_path: Path) -> None:
     assert check(Names(study=name, logs=name, label=name, gpu=name, question=name), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["$(touch hacked)", "a b;touch hacked", "-x", "#SBATCH --uid=0"])
-def test_a_whole_study_so_called_is_submitted_inertly(
+def test_a_study_with_hostile_names_is_submitted_safely(
     name: str, launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
-    command("sbatch", f'[[ $1 == --test-only ]] || cp "$1" {tmp_path}/got; '
+    command("sbatch", f'[[ $1 == --test-only ]] || cp "$1" {tmp_path}/script; '
             "echo Submitted batch job 7")  # fmt: skip
     command("srun", "exit 0")
     command("squeue", "exit 0")
@@ -141,38 +141,38 @@ def test_a_whole_study_so_called_is_submitted_inertly(
     tree = {"kind": "study", "base": str(DIGITS), "question": name, "axes": axes}
     file.write_text(dump_yaml(tree))
     source = f"./{file.name}"
-    code, said, remarks = launch("submit", "--no-forecast", source)
-    assert code == 0, remarks
-    folder = StudyFolder(Path(said.splitlines()[0].removeprefix("study: ")))
+    code, out, err = launch("submit", "--no-forecast", source)
+    assert code == 0, err
+    folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
     assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["arrays"]
-    assert executed((tmp_path / "got").read_text(), tmp_path)[-1] == str(folder.path)
+    assert executed((tmp_path / "script").read_text(), tmp_path)[-1] == str(folder.path)
     assert not list(tmp_path.rglob("hacked"))
 
 
 def test_the_local_loop_reads_names_from_a_list(tmp_path: Path) -> None:
-    """Cells are words of a file, never of a command."""
+    """Cells are lines of a file, never words of a command."""
     study = tmp_path / "a b $(touch hacked)"
     for folder in ("jobs", "env"):
         (tmp_path / "tree" / folder).mkdir(parents=True)
     jobs = tmp_path / "tree" / "jobs"
     (jobs / "cells.sh").write_text(Path("jobs/cells.sh").read_text())
-    (jobs / "x.sbatch").write_text('printf "%s\\n" "$1" >>"$SAID"; exit 3\n')
+    (jobs / "x.sbatch").write_text('printf "%s\\n" "$1" >>"$OUT"; exit 3\n')
     study.mkdir()
     (study / "study.yaml").write_text("report: false\n")
     (study / "list").write_text("one\ntwo\n")
-    said = tmp_path / "said"
+    out = tmp_path / "out"
     done = subprocess.run(
         ["bash", jobs / "cells.sh", study, "x", study / "list"],
-        cwd=tmp_path, env={"SAID": str(said), "PATH": "/usr/bin:/bin"}, capture_output=True,
+        cwd=tmp_path, env={"OUT": str(out), "PATH": "/usr/bin:/bin"}, capture_output=True,
         text=True, check=True,
     )  # fmt: skip
-    assert said.read_text() == f"{study}/cells/one\n{study}/cells/two\n"
+    assert out.read_text() == f"{study}/cells/one\n{study}/cells/two\n"
     assert done.stdout == "one: exit 3\ntwo: exit 3\n"
     (study / "STOP").touch()
     done = subprocess.run(
         ["bash", jobs / "cells.sh", study, "x", study / "list"], cwd=tmp_path,
-        env={"SAID": str(said), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        env={"OUT": str(out), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     assert done.stdout == "stopped before one\n"

@@ -1,7 +1,7 @@
-"""`launch why` on recorded texts of ends that need GPUs, a cgroup or InfiniBand, made by hand.
+"""`launch why` on recorded logs of ends that need GPUs, a cgroup or InfiniBand.
 
 CUDA OOM, host OOM under cgroups, ECC and Xid, NCCL's watchdog, NCCL's cascade, a clash of ports.
-Ends that a Slurm without GPUs can make are made in tests/slurm/test_why.py.
+Ends that a Slurm without GPUs can produce are in tests/slurm/test_why.py.
 """
 
 import json
@@ -57,14 +57,14 @@ Root Cause (first observed failure):
 
 @pytest.fixture(autouse=True)
 def no_slurm(command: Callable[[str, str], Path]) -> None:
-    """A Slurm that has forgotten everything."""
+    """A Slurm that has forgotten every job."""
     for name in ("squeue", "sacct", "scontrol"):
         command(name, "exit 1")
 
 
 @pytest.fixture
 def run(site: Path) -> RunFolder:
-    """A run with one attempt that has begun."""
+    """Return a run with one started attempt."""
     made = make_run("digits", to_tree(load(DIGITS, [])), identity="71")
     (made.attempt(1) / "ranks").mkdir(parents=True)
     made.note(1, time=1000.0, slurm={"job": "71"})
@@ -78,13 +78,13 @@ def record(run: RunFolder, event: str, **fields: Any) -> None:
     writer.close()
 
 
-def says(run: RunFolder, name: str, *lines: str) -> None:
+def write_log(run: RunFolder, name: str, *lines: str) -> None:
     with (run.attempt(1) / name).open("a") as file:
         file.write("\n".join(lines) + "\n")
 
 
-def fails(run: RunFolder, *, rank: int, reason: str, message: str) -> None:
-    """The first failing rank leaves its note, and the attempt is closed by it."""
+def fail(run: RunFolder, *, rank: int, reason: str, message: str) -> None:
+    """Write the error note of the first failing rank and close the attempt."""
     note = {"rank": rank, "node": f"node-{rank // 2}", "reason": reason, "message": message}
     (run.attempt(1) / "error.json").write_text(json.dumps(note))
     record(run, "failed", reason=reason, message=message, rank=rank)
@@ -102,7 +102,7 @@ Why = Callable[[], dict[str, Any]]
 
 
 def test_a_gpu_that_ran_out_of_memory(run: RunFolder, why: Why) -> None:
-    fails(run, rank=2, reason="oom", message=CUDA_OOM)
+    fail(run, rank=2, reason="oom", message=CUDA_OOM)
     found = why()
     assert (found["cause"], found["first_failure"]) == ("cuda oom", "rank 2 on node-1")
     assert "train.micro_batch=auto" in found["next"]
@@ -111,9 +111,9 @@ def test_a_gpu_that_ran_out_of_memory(run: RunFolder, why: Why) -> None:
 def test_a_gpu_out_of_memory_is_the_root_of_what_the_other_ranks_say(
     run: RunFolder, why: Why
 ) -> None:
-    fails(run, rank=0, reason="nccl", message=CASCADE)
-    says(run, "ranks/rank-00000.log", CASCADE)
-    says(run, "ranks/rank-00003.log", "step 7", CUDA_OOM)
+    fail(run, rank=0, reason="nccl", message=CASCADE)
+    write_log(run, "ranks/rank-00000.log", CASCADE)
+    write_log(run, "ranks/rank-00003.log", "step 7", CUDA_OOM)
     found = why()
     assert (found["cause"], found["first_failure"]) == ("cuda oom", "rank 3")
     log = run.attempt(1) / "ranks" / "rank-00003.log"
@@ -122,14 +122,14 @@ def test_a_gpu_out_of_memory_is_the_root_of_what_the_other_ranks_say(
 
 @pytest.mark.parametrize("text", [XID, ECC])
 def test_a_gpu_that_broke(run: RunFolder, why: Why, text: str) -> None:
-    fails(run, rank=1, reason="nccl", message=CASCADE)
-    says(run, "output.log", CASCADE, text)
+    fail(run, rank=1, reason="nccl", message=CASCADE)
+    write_log(run, "output.log", CASCADE, text)
     assert why()["cause"] == "gpu fault"
 
 
 def test_a_gpu_that_broke_as_its_rank_noted_it(run: RunFolder, why: Why) -> None:
-    fails(run, rank=1, reason="node", message="CUDA error: unspecified launch failure")
-    says(run, "output.log", CASCADE, "CUDA error: unspecified launch failure")
+    fail(run, rank=1, reason="node", message="CUDA error: unspecified launch failure")
+    write_log(run, "output.log", CASCADE, "CUDA error: unspecified launch failure")
     found = why()
     assert found["cause"] == "gpu fault"
     assert "rank 1" in found["what"]
@@ -137,8 +137,8 @@ def test_a_gpu_that_broke_as_its_rank_noted_it(run: RunFolder, why: Why) -> None
 
 
 def test_host_memory_under_cgroups(run: RunFolder, why: Why) -> None:
-    fails(run, rank=0, reason="crash", message="Connection closed by peer")
-    says(
+    fail(run, rank=0, reason="crash", message="Connection closed by peer")
+    write_log(
         run, "output.log", CGROUP, ROOT_CAUSE.format(second=1, host="n1", rank=1, code=-9, signal=9)
     )
     found = why()
@@ -147,21 +147,21 @@ def test_host_memory_under_cgroups(run: RunFolder, why: Why) -> None:
 
 
 def test_the_rank_that_others_waited_for_is_named(run: RunFolder, why: Why) -> None:
-    fails(run, rank=0, reason="nccl", message=WATCHDOG)
+    fail(run, rank=0, reason="nccl", message=WATCHDOG)
     # NCCL aborts the ranks that waited.
     aborted = ROOT_CAUSE.format(second=1, host="n1", rank=1, code=-6, signal="6 (SIGABRT)")
-    says(run, "output.log", WATCHDOG, aborted)
+    write_log(run, "output.log", WATCHDOG, aborted)
     for rank, step in ((0, 40), (1, 40), (2, 39), (3, 40)):
         line = f'{{"step": {step}, "time": 1.0}}'
-        says(run, f"ranks/arrivals-{rank:05d}.jsonl", line, "torn {")
+        write_log(run, f"ranks/arrivals-{rank:05d}.jsonl", line, "torn {")
     found = why()
     assert found["cause"] == "hang"
     assert found["first_failure"] == "rank 2, last seen at step 39; others reached 40"
 
 
-def test_the_rank_that_the_watch_found_is_named(run: RunFolder, why: Why) -> None:
-    fails(run, rank=3, reason="hang", message="rank 3 on node-1 stands still at step 9")
-    says(
+def test_the_rank_that_the_watchdog_found_is_named(run: RunFolder, why: Why) -> None:
+    fail(run, rank=3, reason="hang", message="rank 3 on node-1 stands still at step 9")
+    write_log(
         run,
         "output.log",
         ROOT_CAUSE.format(second=1, host="n1", rank=0, code=-9, signal="9 (SIGKILL)"),
@@ -170,9 +170,9 @@ def test_the_rank_that_the_watch_found_is_named(run: RunFolder, why: Why) -> Non
     assert (found["cause"], found["first_failure"]) == ("hang", "rank 3 on node-1")
 
 
-def test_a_rank_that_died_first_is_told_from_the_cascade(run: RunFolder, why: Why) -> None:
-    fails(run, rank=0, reason="nccl", message=CASCADE)
-    says(
+def test_a_rank_that_died_first_is_distinguished_from_the_cascade(run: RunFolder, why: Why) -> None:
+    fail(run, rank=0, reason="nccl", message=CASCADE)
+    write_log(
         run,
         "output.log",
         ROOT_CAUSE.format(second=3, host="node-0", rank=0, code=1, signal="6 (SIGABRT)"),
@@ -185,26 +185,26 @@ def test_a_rank_that_died_first_is_told_from_the_cascade(run: RunFolder, why: Wh
 
 
 def test_a_cascade_without_a_root_names_who_failed_first(run: RunFolder, why: Why) -> None:
-    fails(run, rank=5, reason="nccl", message=CASCADE)
-    says(run, "ranks/rank-00005.log", CASCADE)
+    fail(run, rank=5, reason="nccl", message=CASCADE)
+    write_log(run, "ranks/rank-00005.log", CASCADE)
     found = why()
     assert (found["cause"], found["first_failure"]) == ("nccl", "rank 5 on node-2")
 
 
 def test_a_clash_of_ports(run: RunFolder, why: Why) -> None:
-    fails(run, rank=0, reason="nccl", message=PORT)
-    says(run, "output.log", PORT)
+    fail(run, rank=0, reason="nccl", message=PORT)
+    write_log(run, "output.log", PORT)
     assert why()["cause"] == "port clash"
 
 
 def test_an_exception_is_a_crash(run: RunFolder, why: Why) -> None:
-    fails(run, rank=1, reason="crash", message="KeyError: 'weights'")
+    fail(run, rank=1, reason="crash", message="KeyError: 'weights'")
     found = why()
     assert (found["cause"], found["first_failure"]) == ("crash", "rank 1 on node-0")
     assert "KeyError" in found["evidence"][0]
 
 
-def test_attempts_without_progress_are_told_one_by_one(run: RunFolder, launch: Launch) -> None:
+def test_attempts_without_progress_are_listed(run: RunFolder, launch: Launch) -> None:
     record(run, "paused", step=1)
     run.attempt(2).mkdir()
     writer = RecordWriter(run.path, attempt=2)
@@ -217,7 +217,7 @@ def test_attempts_without_progress_are_told_one_by_one(run: RunFolder, launch: L
     assert second == "digits-71, attempt 2: no progress"
 
 
-def test_a_run_that_says_no_end_is_unknown_without_slurm(run: RunFolder, launch: Launch) -> None:
+def test_a_run_without_an_end_is_unknown_without_slurm(run: RunFolder, launch: Launch) -> None:
     code, out, _ = launch("why", run.path)
     assert code == 0
     assert "unknown: no end is recorded, and Slurm knows no job of the run" in out
@@ -239,19 +239,19 @@ def test_a_queued_run_whose_job_could_not_be_started(
     assert found["what"] == "waits (Priority)"
 
 
-def test_a_text_of_a_terminal_is_shown_harmless(run: RunFolder, launch: Launch) -> None:
-    fails(run, rank=0, reason="crash", message="\x1b[2J evil")
-    says(run, "output.log", "Traceback \x1b[31mRuntimeError: \x07bell")
+def test_terminal_escapes_in_logs_are_not_printed(run: RunFolder, launch: Launch) -> None:
+    fail(run, rank=0, reason="crash", message="\x1b[2J evil")
+    write_log(run, "output.log", "Traceback \x1b[31mRuntimeError: \x07bell")
     assert "\x1b" not in launch("why", run.path)[1]
 
 
-def test_a_folder_that_is_no_run_is_refused(launch: Launch, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(launch: Launch, tmp_path: Path) -> None:
     code, _, err = launch("why", tmp_path)
     assert code == 2
     assert "not a run's folder or a job id" in err
 
 
-def test_roots_stand_before_what_follows_from_them() -> None:
+def test_root_causes_come_before_their_consequences() -> None:
     names = [cause.name for cause in CAUSES]
     for root in ("cuda oom", "host oom", "disk", "gpu fault", "data", "node failure", "killed"):
         assert names.index(root) < names.index("nccl")
