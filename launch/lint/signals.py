@@ -74,7 +74,7 @@ def not_for_the_shell(script: Script) -> Iterator[int]:
 
 
 @rule(
-    "--signal without B: reaches only steps of srun, and this script has none",
+    "--signal without B: reaches only steps of srun, and this script has none: it is lost",
     fix="#SBATCH --signal=B:USR1@180 and a trap, or start the work with srun",
 )
 def nobody_hears(script: Script) -> Iterator[int]:
@@ -125,7 +125,7 @@ def short_warning(script: Script) -> Iterator[int]:
 
 @rule(
     "scontrol requeue kills this script at once: later commands do not run",
-    fix="make it the last command",
+    fix="make it the last command, after all cleanup",
 )
 def requeue_not_last(script: Script) -> Iterator[int]:
     """Commands after a requeue."""

@@ -22,7 +22,7 @@ _ENDS = ("done", "stopped", "paused", "skipped", "failed")
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What one attempt left behind.
+    """The evidence of one attempt.
 
     The last event and its line, the error note of the first failing rank (`error.json`), log
     lines, and the start of the job according to Slurm.
