@@ -62,8 +62,7 @@ ON_A_CLUSTER = {
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
     r"python -m launch submit (?:configs/studies/\S+|STUDY .+)": (
-        "tests/slurm/test_studies.py::"
-        "test_each_shape_is_one_array_and_every_cell_reaches_done"
+        "tests/slurm/test_studies.py::test_each_shape_is_one_array_and_every_cell_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
         "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
