@@ -18,12 +18,11 @@ from analysis.table import put, remark
 from configs.errors import Unreadable
 
 EXAMPLE = "python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
-BY = ("step", "images", "train_s", "wall", "gpu_hours")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the axis, the margin, exactness and the plot."""
-    parser.add_argument("--by", choices=BY, default="step", help="align on this (default: step)")
+    parser.add_argument("--by", choices=AXES, default="step", help="align on this (default: step)")
     parser.add_argument(
         "--of",
         default="loss",

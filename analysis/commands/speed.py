@@ -2,6 +2,7 @@
 
 import argparse
 
+from analysis.measure.clocks import CLOCKS
 from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
     difference_rows,
@@ -16,7 +17,6 @@ from configs.terminal import printable
 
 EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
 MOST_LISTED = 4
-CLOCKS = ("train", "compute", "wall", "bar", "printed")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -24,10 +24,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
-        help="train: steps with their waits for data; compute: without these waits; wall: time of "
-        "day, without the intervals that hold a save, a sampling or an evaluation; bar: a progress "
-        "bar's own; printed: rates as a log prints them (default: the first of train, bar, wall, "
-        "printed that every run has)",
+        help="; ".join(f"{name}: {meaning}" for name, meaning in CLOCKS.items())
+        + " (default: the first of these that every run has)",
     )
     parser.add_argument(
         "--arms",

@@ -9,10 +9,10 @@ import numpy as np
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 
-# In the order of preference if the user names none.
+# The clocks and their meaning in `--help`, in the order of preference.
 CLOCKS = {
     "train": "training steps, including their waits for data",
-    "bar": "a progress bar's own time: steps, without what the trainer does outside of it",
+    "bar": "the time of a progress bar, which covers steps only",
     "wall": "wall time, without intervals that hold a save, a sampling or an evaluation",
     "printed": "rates as the log prints them",
     "compute": "training steps without their waits for data",
