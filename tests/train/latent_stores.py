@@ -1,4 +1,4 @@
-"""Latent stores that tests read and spoil: real encodings by tiny VAEs."""
+"""Latent stores for tests to read and damage: real encodings by tiny VAEs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +10,18 @@ from train.encode import Progress, encode
 from train.engine.distributed import process_group, read_ranks
 from train.engine.stop import StopRequest
 
-# 15 images make the shards 4 + 4 + 4 + 3; a microbatch of 3 leaves a rest in each.
+# 15 images make shards of 4 + 4 + 4 + 3; a microbatch of 3 does not divide 4.
 SMALL = {"size": 16, "shard_examples": 4, "micro_batch": 3}
 
 
 def encoding(folder: Path, **keys: object) -> Encoding:
-    """What `folder/images` is encoded with, by the VAE in `folder/vae` into `folder/store`."""
+    """Return the config that encodes `folder/images` by `folder/vae` into `folder/store`."""
     paths = {name: str(folder / name) for name in ("images", "vae")}
     return Encoding.model_validate(paths | {"out": str(folder / "store")} | SMALL | keys)
 
 
 def write_store(folder: Path, *, per_class: int = 5) -> Path:
-    """Make `folder` with images, a VAE, and their store."""
+    """Write images, a VAE and their store into `folder`, and return it."""
     save_images(folder / "images", per_class=per_class)
     save_kl(folder / "vae")
     encode_alone(encoding(folder))
@@ -31,18 +31,28 @@ def write_store(folder: Path, *, per_class: int = 5) -> Path:
 def encode_alone(
     config: Encoding, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
 ) -> tuple[StopRequest, list[Progress]]:
-    """Encode with this process as the only rank."""
-    ranks, heard = read_ranks(), list[Progress]()
+    """Encode with this process as the only rank; return the outcome and all reports."""
+    ranks, reports = read_ranks(), list[Progress]()
     with process_group(ranks):
-        return encode(config, ranks, request=request, report=heard.append), heard
+        return encode(config, ranks, request=request, report=reports.append), reports
 
 
 def latents(store: Path, **keys: object) -> Data:
-    """The config of a data set that is a store by a tiny VAE."""
-    told = {"source": "latents", "path": str(store), "size": 8, "channels": 4, "classes": 3}
-    return Data.model_validate(told | keys)
+    """Return the `data` section for a store by a tiny VAE."""
+    fields = {"source": "latents", "path": str(store), "size": 8, "channels": 4, "classes": 3}
+    return Data.model_validate(fields | keys)
 
 
 def contents(store: Path) -> dict[str, bytes]:
-    """Every file of a store."""
+    """Return the bytes of every file of a store by its name."""
     return {file.name: file.read_bytes() for file in sorted(store.iterdir())}
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def flip_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError, DataError
-from tests.train.latent_stores import contents, encode_alone, encoding, latents, write_store
-from tests.train.tiny_vae import save_cosmos, spoil_config
+from tests.train.latent_stores import (
+    contents,
+    encode_alone,
+    encoding,
+    flip_bit,
+    latents,
+    truncate,
+    write_store,
+)
+from tests.train.tiny_vae import change_config, save_cosmos
 from train.data.catalog import open_source
 from train.data.latents.store import read_index
 from train.engine.failure import reason_of
@@ -46,22 +54,22 @@ def test_a_finished_store_is_checked_and_not_changed(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         lambda store: (store / "shard-00001.safetensors").unlink(),
         lambda store: (store / "shard-00001.json").unlink(),
         lambda store: (store / "shard-00001.json").write_text('{"name": "shard'),
         lambda store: truncate(store / "shard-00001.safetensors"),
-        lambda store: alter(store / "shard-00001.safetensors"),
+        lambda store: flip_bit(store / "shard-00001.safetensors"),
         lambda store: (store / ".shard-00001.safetensors.7.tmp").write_bytes(b"half"),
         lambda store: (store / ".shard-00001.json.7.tmp").write_bytes(b"half"),
     ],
 )
-def test_a_rerun_makes_only_missing_or_damaged_shards(copy: Path, spoil) -> None:
+def test_a_rerun_makes_only_missing_or_damaged_shards(copy: Path, damage) -> None:
     store = copy / "store"
     before = shards(store)
     (store / "index.json").unlink()
-    spoil(store)
+    damage(store)
     times = {file: file.stat().st_mtime_ns for file in store.glob("shard-*.safetensors")}
     assert encode_alone(encoding(copy, micro_batch=3))[0] is StopRequest.GO_ON
     assert shards(store) == before
@@ -69,16 +77,6 @@ def test_a_rerun_makes_only_missing_or_damaged_shards(copy: Path, spoil) -> None
     for file, time in times.items():
         if "00001" not in file.name:
             assert file.stat().st_mtime_ns == time
-
-
-def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-100])
-
-
-def alter(file: Path) -> None:
-    blob = bytearray(file.read_bytes())
-    blob[-1] ^= 1
-    file.write_bytes(blob)
 
 
 def test_a_stop_request_is_followed_between_shards_and_a_rerun_makes_the_rest(
@@ -107,7 +105,7 @@ def test_a_stop_request_is_followed_between_shards_and_a_rerun_makes_the_rest(
         (lambda folder: {"dtype": "float32"}, "dtype"),
         (lambda folder: {"precision": "bf16"}, "precision"),
         (lambda folder: {"shard_examples": 5}, "shard_examples"),
-        (lambda folder: spoil_config(folder / "vae", scaling_factor=2.0) or {}, "vae"),
+        (lambda folder: change_config(folder / "vae", scaling_factor=2.0) or {}, "vae"),
         (
             lambda folder: (folder / "images/class-0/000.png").unlink() or {},
             "images, listing",
@@ -176,7 +174,7 @@ def test_a_vae_with_other_channels_is_refused(made: Path, tmp_path: Path) -> Non
 
 def test_latents_that_float16_cannot_hold_are_refused(copy: Path) -> None:
     shutil.rmtree(copy / "store")
-    spoil_config(copy / "vae", scaling_factor=1e6)
+    change_config(copy / "vae", scaling_factor=1e6)
     with pytest.raises(DataError, match=r"NaN or inf .*encode\.dtype float32"):
         encode_alone(encoding(copy))
 

@@ -1,8 +1,8 @@
-"""VAEs of random weights and few channels, saved as diffusers saves real ones, and images.
+"""Small VAEs with random weights, saved in the format of diffusers, and images for them.
 
     python -m tests.train.tiny_vae FOLDER [kl|cosmos]
 
-The scaling factors (the mean and std of Cosmos) are measured, so that latents are normalised.
+The scaling factors (mean and std for Cosmos) are measured, so that latents are normalised.
 """
 
 import json
@@ -18,7 +18,7 @@ SIZE = 16
 
 
 def save_kl(folder: Path, *, seed: int = 0, scale: float = 1.0) -> None:
-    """An AutoencoderKL of 16 x 16 images and 4 x 8 x 8 latents, `scale` times what is right."""
+    """Save an AutoencoderKL of 16 x 16 images and 4 x 8 x 8 latents, scaled by `scale`."""
     torch.manual_seed(seed)
     vae = AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * 2,
@@ -35,7 +35,7 @@ def save_kl(folder: Path, *, seed: int = 0, scale: float = 1.0) -> None:
 
 
 def save_cosmos(folder: Path, *, seed: int = 0) -> None:
-    """An AutoencoderKLCosmos of 16 x 16 images and 4 x 8 x 8 latents without a posterior."""
+    """Save an AutoencoderKLCosmos of 16 x 16 images and 4 x 8 x 8 latents, without a posterior."""
     torch.manual_seed(seed)
     vae = AutoencoderKLCosmos(
         latent_channels=4,
@@ -50,7 +50,7 @@ def save_cosmos(folder: Path, *, seed: int = 0) -> None:
     )
     with torch.no_grad():
         latent = vae.encode(random_images()[:, :, None]).latent_dist.mode()[:, :, 0]
-    # Two frames' worth, as the real config has sixteen; an image takes the first.
+    # Two frames, where the real config has sixteen; an image uses the first.
     mean, std = latent.mean(dim=(0, 2, 3)), latent.std(dim=(0, 2, 3))
     vae.register_to_config(
         latents_mean=torch.stack([mean, mean + 9], 1).flatten().tolist(),
@@ -60,12 +60,12 @@ def save_cosmos(folder: Path, *, seed: int = 0) -> None:
 
 
 def random_images(count: int = 16) -> torch.Tensor:
-    """Images like those of `save_images`, `[n, 3, 16, 16]` in -1..1."""
+    """Return images like those of `save_images`, `[n, 3, 16, 16]` in -1..1."""
     return torch.from_numpy(_pixels(count)).permute(0, 3, 1, 2) / 127.5 - 1
 
 
 def save_images(folder: Path, *, classes: int = 3, per_class: int = 5) -> None:
-    """Smooth random images as PNGs, a sub-folder per class."""
+    """Save smooth random images as PNG files, a sub-folder per class."""
     pixels = _pixels(classes * per_class).reshape(classes, per_class, SIZE, SIZE, 3)
     for label in range(classes):
         inner = folder / f"class-{label}"
@@ -79,7 +79,7 @@ def _pixels(count: int) -> np.ndarray:
     return coarse.repeat(SIZE // 4, axis=1).repeat(SIZE // 4, axis=2)
 
 
-def spoil_config(folder: Path, **changes: object) -> None:
+def change_config(folder: Path, **changes: object) -> None:
     """Change keys of a saved VAE's config."""
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))

@@ -10,7 +10,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from configs.errors import DataError
-from tests.train.latent_stores import encode_alone, encoding, latents, write_store
+from tests.train.latent_stores import (
+    encode_alone,
+    encoding,
+    flip_bit,
+    latents,
+    truncate,
+    write_store,
+)
 from tests.train.tiny_vae import save_images, save_kl
 from train.__main__ import main
 from train.data.catalog import open_source
@@ -73,22 +80,12 @@ def add_wrong_label(tensors: dict[str, np.ndarray]) -> None:
     tensors["label"][-1] = 7
 
 
-def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-10])
-
-
-def alter(file: Path) -> None:
-    blob = bytearray(file.read_bytes())
-    blob[-3] ^= 1
-    file.write_bytes(blob)
-
-
 SHARD = "shard-00002.safetensors"
 # The damage, the doctor's message, and what else finds it: `fast`, `training`.
 DAMAGES = [
     (lambda s: (s / SHARD).unlink(), f"{SHARD}: missing; run jobs/encode", "fast training"),
     (lambda s: truncate(s / SHARD), f"{SHARD}: .* bytes instead of", "fast training"),
-    (lambda s: alter(s / SHARD), f"{SHARD}: its bytes have changed", ""),
+    (lambda s: flip_bit(s / SHARD), f"{SHARD}: its bytes have changed", ""),
     (lambda s: change(s, unnormalise), "not normalised: channel 0 .*scaling", "fast training"),
     (lambda s: change(s, shift), "not normalised: channel 2 has mean", "fast training"),
     (lambda s: change(s, add_nan), "hold NaN or inf; encode with", "fast training"),

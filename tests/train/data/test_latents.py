@@ -17,7 +17,7 @@ from configs.schema import Pretrain
 from configs.schema.data import Data
 from tests.train.data.test_loader import same
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
-from tests.train.tiny_vae import save_cosmos, save_kl, spoil_config
+from tests.train.tiny_vae import change_config, save_cosmos, save_kl
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
@@ -259,9 +259,9 @@ def test_a_config_older_than_scaling_factors_gets_the_default(tmp_path: Path) ->
     ("damage", "message"),
     [
         (lambda vae: (vae / "config.json").unlink(), "no config of a VAE there"),
-        (lambda vae: spoil_config(vae, _class_name="VQModel"), "_class_name is VQModel"),
-        (lambda vae: spoil_config(vae, latents_mean=[0.0], latents_std=[1.0]), "not a multiple"),
-        (lambda vae: spoil_config(vae, latent_channels=8), "cannot be loaded"),
+        (lambda vae: change_config(vae, _class_name="VQModel"), "_class_name is VQModel"),
+        (lambda vae: change_config(vae, latents_mean=[0.0], latents_std=[1.0]), "not a multiple"),
+        (lambda vae: change_config(vae, latent_channels=8), "cannot be loaded"),
         (
             lambda vae: next(vae.glob("*.safetensors")).rename(vae / "weights.bin"),
             "pickled weights are not read",

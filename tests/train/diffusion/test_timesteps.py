@@ -36,11 +36,11 @@ def test_the_cdf_is_the_inverse_of_the_quantile(density: Density) -> None:
 
 
 def test_bin_weights_are_the_shares_of_times_drawn_in_them(density: Density) -> None:
-    drawn = [
+    drawn_times = [
         example_randomness(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
         for n in range(4000)
     ]
-    found = np.histogram(drawn, bins=Bins(count=5).edges)[0] / 4000
+    found = np.histogram(drawn_times, bins=Bins(count=5).edges)[0] / 4000
     weights = Bins(count=5).weights(density)
     assert weights.sum() == pytest.approx(1)
     assert np.abs(found - weights).max() < 4 * np.sqrt(0.25 / 4000)
@@ -48,13 +48,13 @@ def test_bin_weights_are_the_shares_of_times_drawn_in_them(density: Density) -> 
 
 def test_a_known_density_has_known_bin_weights() -> None:
     weights = Bins(count=10).weights(Density(objective=Objective()))
-    ends = [NormalDist().cdf(np.log(k / (10 - k))) for k in range(1, 10)]
-    assert np.allclose(weights, np.diff([0, *ends, 1]))
+    inner_edges = [NormalDist().cdf(np.log(k / (10 - k))) for k in range(1, 10)]
+    assert np.allclose(weights, np.diff([0, *inner_edges, 1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fault_bins_leave_out_their_edges(dtype: torch.dtype) -> None:
-    """Study C's bins were open at t = 100, 200, ... of 1,000, which no bin held."""
+    """The original study C had bins that were open at t = 100, 200, ... of 1,000."""
     steps = torch.arange(1000, dtype=torch.float64)
     found = bin_indices(steps / 1000, EDGES)
     assert torch.equal(found, (steps // 100).long())
@@ -118,7 +118,7 @@ def test_time_samplers_change_nothing_but_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "word"),
+    ("keys", "message"),
     [
         (["objective.sampler=variance"], "go together"),
         (["objective.bin_shares=[1.0, 2.0]"], "go together"),
@@ -126,6 +126,6 @@ def test_time_samplers_change_nothing_but_times() -> None:
         (["objective.sampler=stratified", "objective.strata=12"], "does not divide"),
     ],
 )
-def test_impossible_samplers_are_refused(keys: list[str], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
+def test_impossible_samplers_are_refused(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load(CONFIG, keys)

@@ -31,10 +31,10 @@ class Latents(Source):
         self._shards = [entry for entry in index.shards if entry.examples]
         self._begins = list(accumulate((entry.examples for entry in self._shards), initial=0))
         self._open: OrderedDict[int, ShardFile] = OrderedDict()
-        # One buffer for all reads: allocating one each took half the time of a small latent.
-        self._both = torch.empty(index.moments, *index.shape, dtype=getattr(torch, index.dtype))
-        self._mean = self._both[:1]
-        self._both_bytes, self._mean_bytes = self._both.numpy().data, self._mean.numpy().data
+        # One buffer for all reads: allocating one per read took half the time of a small latent.
+        self._buffer = torch.empty(index.moments, *index.shape, dtype=getattr(torch, index.dtype))
+        self._mean = self._buffer[:1]
+        self._buffer_bytes, self._mean_bytes = self._buffer.numpy().data, self._mean.numpy().data
 
     def __reduce__(self) -> tuple[type["Latents"], tuple[Path, StoreIndex]]:
         return Latents, (self.folder, self.index)
@@ -63,8 +63,8 @@ class Latents(Source):
             raise IndexError(index)
         shard = self._shard(number)
         position = index - self._begins[number]
-        moments = self._both if with_std else self._mean
-        shard.read(position, flip=flip, into=self._both_bytes if with_std else self._mean_bytes)
+        moments = self._buffer if with_std else self._mean
+        shard.read(position, flip=flip, into=self._buffer_bytes if with_std else self._mean_bytes)
         # torch converts float16 to float32 six times as fast as numpy.
         return moments.to(torch.float32, copy=True).numpy(), shard.labels[position]
 

@@ -88,7 +88,7 @@ class Vae:
 
 
 def deterministic_cudnn() -> AbstractContextManager[None]:
-    """Disable TF32 and benchmarking of kernels in cuDNN: outputs would differ between runs."""
+    """Disable TF32 and the choice of kernels by timing, which make outputs differ between runs."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     )
