@@ -12,7 +12,7 @@ import numpy as np
 from analysis.stats.intervals import Estimate, Floats
 
 DRAWS = 2000
-# From this many runs on a batch size's own scatter is used, below it the pooled one.
+# With at least this many runs a batch size has its own scatter, otherwise the pooled one.
 MIN_RUNS_FOR_OWN_SCATTER = 15
 
 

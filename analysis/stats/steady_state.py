@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 from analysis.stats.intervals import Estimate, Floats, autocorrelation_time, median_interval
 
-# Warm-up: fewer intervals are never cut, a step must be this significant, scores are clipped at
-# CLIP, and 1/GUARD of the cut is added to it.
+# Warm-up: a segment shorter than MIN_SEGMENT has none, a step needs MIN_STRENGTH deviations, and
+# 1/GUARD of the cut is added to it as a margin.
 MIN_SEGMENT, MIN_STRENGTH, CLIP, GUARD = 10, 4.0, 3.0, 4
 MAX_WARMUP_SHARE = 0.4
 MAX_AUTOCORRELATION = 2.0
 # Outliers: robust deviations on the fast side, on the slow side, and on both when crowded.
 OUTLIER, SLOW, CLOSE = 5.0, 3.5, 2.5
 CROWDED = 0.05
-# With n intervals the spread is uncertain, so the bounds are (1 + FEW / n) as wide.
+# The spread of n intervals is itself uncertain, so the bounds are 1 + FEW / n times as wide.
 FEW = 12
-# If more than this share lies outside, it is the run and not outliers.
+# If a larger share lies outside the bounds, none are outliers: that is how the run is.
 MAX_OUTLIER_SHARE = 0.5
 # The density of a normal at its centre over its difference from that at `CLOSE` deviations: a
 # value at the edge says this much less about the median if the cut moves with it.
