@@ -54,8 +54,10 @@ def _add_doctor(commands: Commands) -> None:
         help="measure how the cluster behaves with short jobs, and write a site file",
         epilog="example: python -m launch doctor --partition gpu",
     )
-    doctor.add_argument("--site", metavar="NAME", help="name of the site file; the cluster's name")
-    doctor.add_argument("--partition", help="partition of the jobs; the default partition")
+    doctor.add_argument(
+        "--site", metavar="NAME", help="name of the site file (default: cluster name)"
+    )
+    doctor.add_argument("--partition", help="partition of the jobs (default: that of the cluster)")
     doctor.add_argument("--account", help="account of the jobs, if the site requires one")
     doctor.add_argument(
         "--quick", action="store_true", help="skip the time limit: 5 s instead of 3 min"

@@ -30,11 +30,15 @@ def _add_status(commands: Commands) -> None:
     status = commands.add_parser(
         "status",
         help="show the state of runs: steps, steps/s, job, why it waits; live on a terminal",
-        epilog="On a terminal the table is redrawn every 10 s until all runs have ended, and jobs "
-        "that Slurm holds after a requeue are allowed to begin sooner.",
+        epilog="On a terminal the table is redrawn every 10 s until all runs have ended. Jobs that "
+        "Slurm holds after a requeue are allowed to begin sooner.",
     )
     status.add_argument(
-        "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs, or folders of runs; LOGS"
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="RUN|LOGS",
+        help="runs, or folders of runs (default: LOGS)",
     )
     form = status.add_mutually_exclusive_group()
     for name in ("json", "csv"):

@@ -26,7 +26,7 @@ def _add_submit(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
         help="queue a config as a new run, resume a run, or run a study",
-        epilog="Flags of sbatch follow a --, as in: submit CONFIG -- --account=lab_123",
+        epilog="sbatch flags go after --, as in: submit CONFIG -- --account=lab_123",
     )
     submit.add_argument(
         "source", type=Path, metavar="CONFIG|STUDY|RUN", help="config, study, or folder to resume"

@@ -69,7 +69,7 @@ def text(
 
 
 def _host_line() -> str:
-    """Return the line by which env/site.sh recognises this host; localhost is not one."""
+    """Return the line by which env/site.sh recognises this host, unless it is only localhost."""
     host = printable(socket.getfqdn())
     if host.startswith("localhost"):
         return "# To select this file automatically, add a line such as `# host: *.example.edu`."

@@ -19,7 +19,7 @@ from launch.slurm.flags import Flags, fits_a_directive
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
 
-# submitit's local executor requires a time limit.
+# submitit's local executor ends a job after its time limit; one year is long enough.
 _YEAR_MIN = 366 * 24 * 60
 
 

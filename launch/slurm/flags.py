@@ -29,7 +29,7 @@ def parse_flags(words: Iterable[str], *, source: str) -> Flags:
 
 
 def fits_a_directive(value: str) -> bool:
-    """Return whether sbatch reads a value from an `#SBATCH` line unchanged, unlike a newline."""
+    """Return whether a value fits on an `#SBATCH` line; a newline would begin another one."""
     return value.isprintable() and "\\" not in value
 
 

@@ -162,7 +162,7 @@ def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkou
 def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
     checkout: Checkout, cluster: Cluster
 ) -> None:
-    """By hand, and by itself when it is warned; the last task's own job id is that of the array."""
+    """Requeued by scontrol and after a warning; the last task's job id is that of the array."""
     file = write(
         checkout, "long", axes={"seed": [1, 2]}, report=False,
         set={"resources.gpu": "a40", "train.steps": 1000000, "checkpoint.every": 50},
@@ -202,7 +202,7 @@ def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
 
 @pytest.fixture(scope="module")
 def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
-    """Batches of which the larger ones do not fit into the address space that the site allows.
+    """Batches of which the larger ones exceed the address space that the site allows.
 
     One cell runs at a time; the order is that of the batches but for the largest two.
     """

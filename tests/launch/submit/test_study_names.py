@@ -48,7 +48,7 @@ class Names:
 ALL = st.builds(Names, study=TEXTS, logs=TEXTS, label=TEXTS, gpu=TEXTS, question=TEXTS)
 
 
-def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
+def scripts(names: Names) -> Iterator[BatchScript]:
     """Yield the scripts of the array and the report; raise `ConfigError` for an invalid name."""
     logs = Path("/logs") / names.logs
     study = Study(
@@ -75,17 +75,17 @@ def scripts(names: Names) -> Iterator[tuple[BatchScript, Grid | None]]:
     *_, base, question, gpu = shlex.split(command)
     values = [parse_yaml(word.partition("=")[2], source="") for word in (question, gpu)]
     assert [base, *values] == [str(DIGITS), names.question, names.gpu]
-    yield script, grid
-    yield report_script(folder, after=["7"], site=site, tree=tree, extra={}), None
+    yield script
+    yield report_script(folder, after=["7"], site=site, tree=tree, extra={})
 
 
 def check(names: Names, folder: Path) -> bool:
     """Return whether the study can be submitted; if so, check its scripts."""
     try:
-        pairs = list(scripts(names))
+        found_scripts = list(scripts(names))
     except ConfigError:
         return False
-    for script, _ in pairs:
+    for script in found_scripts:
         text = executor.sbatch_text(script)
         head, _, body = text.partition("# setup")
         lines = head.splitlines()[3:-1]
