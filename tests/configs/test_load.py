@@ -92,11 +92,11 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         ({"model": {"patch": 3}}, "data.size 8 is not a multiple of model.patch 3"),
         (
             {"data": {"source": "cifar10"}},
-            "data.source cifar10 needs data.path, the folder it is in",
+            "data.source cifar10 needs data.path, the folder of its data",
         ),
         (
             {"data": {"source": "latents"}},
-            "data.source latents needs data.path, the folder it is in",
+            "data.source latents needs data.path, the folder of its data",
         ),
         (
             {"data": {"source": "latents", "path": "x", "labels": "y"}},

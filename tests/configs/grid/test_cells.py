@@ -98,7 +98,7 @@ def test_true_is_not_1(study) -> None:
         ({"axes": {"train.steps": 5}}, "train.steps: expected [values]"),
         ({"axes": {"train.steps": []}}, "train.steps: expected [values]"),
         ({"axes": {"a": [{"train.steps": 5}]}}, "a: several keys at once need a label"),
-        ({"axes": {"a": {"x": 5}}}, "a: 'x' is a label, and needs the keys that it sets"),
+        ({"axes": {"a": {"x": 5}}}, "a: 'x' is a label and needs the keys that it sets"),
         ({"axes": {"a b": [1]}}, "'a b' is not a name of a key"),
         ({"axes": {"$(touch x)": [1]}}, "is not a name of a key"),
         ({"axes": {"order": {"x": {"seed": 1}}}}, "order is already a column of cells.tsv"),
