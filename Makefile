@@ -1,4 +1,4 @@
-# The commands of everyday use; each makes or completes the virtualenv first.
+# Everyday commands; each first creates or completes the virtualenv.
 .PHONY: demo study test test-long check format slurm
 SHELL := bash
 PYTHON := .venv/bin/python
@@ -11,7 +11,7 @@ demo-lora:
 	env/create.sh
 	jobs/demo-lora.sh
 
-# Two workers: the tests are made for two cores.
+# Two workers: the tests are designed for two cores.
 test:
 	env/create.sh dev
 	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not long"
@@ -32,11 +32,11 @@ format:
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-# A real Slurm for this one machine, to try things on (env/slurm/README.md).
+# Install a real Slurm for this machine alone (env/slurm/README.md).
 slurm:
 	env/slurm/install
 
-# A study from its plan to its report, on the cluster where there is a Slurm, else here.
+# Run a study from plan to report: on the cluster if Slurm answers, else on this machine.
 study:
 	env/create.sh
 	jobs/study.sh '$(NAME)'

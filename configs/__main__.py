@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from configs.attempt.close import close_attempt
+from configs.attempt.close import close_attempt, has_ended
 from configs.attempt.open import open_attempt
 from configs.disk import make_private
 from configs.errors import ConfigError
@@ -69,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.set_defaults(action=_close)
+
+    ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
+    ended.add_argument("attempt", type=Path, help="folder of the attempt")
+    ended.set_defaults(action=lambda options: 0 if has_ended(options.attempt) else 1)
     return parser
 
 

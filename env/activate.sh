@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Source it: site, modules, virtualenv, and the variables that the commands read.
+# Activate the environment of the site: modules, virtualenv, and the variables that commands read.
 #   source env/activate.sh
 
 _activate() {
@@ -10,14 +10,14 @@ _activate() {
   read_site "$root/env/sites" || return
   load_modules || return
   if [[ ! -x ${VENV:-$root/.venv}/bin/python ]]; then
-    echo "no virtualenv in ${VENV:-$root/.venv}; make it with env/create.sh" >&2
+    echo "no virtualenv in ${VENV:-$root/.venv}; create it with env/create.sh" >&2
     return 2
   fi
   # shellcheck disable=SC1091
   source "${VENV:-$root/.venv}/bin/activate" || return
   export PYTHONPATH=$root
   export LOGS=${LOGS:-$root/logs} UMASK=${UMASK:-077}
-  # One thread per core for what is run by hand; jobs/agent.sh shares the cores out over the ranks.
+  # One thread per core for commands run by hand; jobs/agent.sh divides the cores among the ranks.
   OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
   export OMP_NUM_THREADS
   if [[ -n ${AI_TOOLKIT-} ]]; then

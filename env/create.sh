@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Make the virtualenv of this site, or complete it. What is there already is left as it is.
-#   env/create.sh        what jobs, launcher and analysis need
-#   env/create.sh dev    and what tests, checks and benchmarks need
-#   env/create.sh ai-toolkit    ai-toolkit where AI_TOOLKIT says, in a virtualenv of its own
+# Create or complete the virtualenv of this site. Installed packages are left as they are.
+#   env/create.sh               for jobs, launcher and analysis
+#   env/create.sh dev           also for tests, checks and benchmarks
+#   env/create.sh ai-toolkit    ai-toolkit in the folder AI_TOOLKIT, with its own virtualenv
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -27,7 +27,7 @@ python_of_site() {
   return 1
 }
 
-# A set of requirements counts as installed when its text stands beside the packages.
+# A set of requirements is installed if a copy of its text is stored in the virtualenv.
 install_set() {
   local name=$1 text
   shift
@@ -41,7 +41,7 @@ install_set() {
   mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
 }
 
-# The version that its keys and its ways are known of (configs/checks/aitoolkit-keys.yaml).
+# The version whose keys are listed in configs/checks/aitoolkit-keys.yaml.
 AI_TOOLKIT_COMMIT=27a03a91
 AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
 
@@ -49,7 +49,7 @@ clone_ai_toolkit() {
   [[ ! -f $AI_TOOLKIT/run.py ]] || return 0
   if ! GIT_TERMINAL_PROMPT=0 git clone --quiet --no-checkout "$AI_TOOLKIT_SOURCE" "$AI_TOOLKIT" ||
     ! git -C "$AI_TOOLKIT" checkout --quiet "$AI_TOOLKIT_COMMIT"; then
-    echo "cannot get commit $AI_TOOLKIT_COMMIT of $AI_TOOLKIT_SOURCE; run this where the network is" \
+    echo "cannot get commit $AI_TOOLKIT_COMMIT of $AI_TOOLKIT_SOURCE; run this where there is a network" \
       "(a login node), or copy a checkout of that commit to $AI_TOOLKIT and run it again" >&2
     return 1
   fi
@@ -57,7 +57,7 @@ clone_ai_toolkit() {
 
 if [[ ${1-} == ai-toolkit ]]; then
   if [[ -z ${AI_TOOLKIT-} ]]; then
-    echo "where shall ai-toolkit be? Set AI_TOOLKIT=/a/folder in env/sites/$SITE.sh" >&2
+    echo "no folder for ai-toolkit: set AI_TOOLKIT=/a/folder in env/sites/$SITE.sh" >&2
     exit 2
   fi
   clone_ai_toolkit
@@ -74,7 +74,7 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
 fi
 
 if [[ ${1-} == ai-toolkit ]]; then
-  # Its requirements name a commit of diffusers, which only git could fetch.
+  # Its requirements name a commit of diffusers, which only git could download.
   grep -v '^git+' "$AI_TOOLKIT/requirements_base.txt" >"$venv/requirements.txt"
   index=()
   [[ -n ${TORCH_INDEX-} ]] && index=(--extra-index-url "$TORCH_INDEX")
@@ -83,7 +83,7 @@ if [[ ${1-} == ai-toolkit ]]; then
 fi
 
 torch=(-r "$root/env/torch.txt")
-# A site names packages and index as words.
+# TORCH of a site file is a list of words.
 # shellcheck disable=SC2206
 [[ -n ${TORCH-} ]] && torch=($TORCH)
 [[ -n ${TORCH_INDEX-} ]] && torch+=(--index-url "$TORCH_INDEX")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the site says of a job, for programs: SITE, LOGS, UMASK and VENV, then the flags of sbatch,
-# each ended by a NUL. Loads no modules.
-#   env/describe.sh GPU NODES GPUS_PER_NODE       GPU may be empty: any
+# Print the site's settings for a job, for programs: SITE, LOGS, UMASK, VENV, then the flags of sbatch,
+# each terminated by NUL. Loads no modules.
+#   env/describe.sh GPU NODES GPUS_PER_NODE       an empty GPU means any
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

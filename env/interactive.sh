@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A shell with GPUs: a Slurm session (salloc) in the activated environment.
+# Open a shell with GPUs: a Slurm session (salloc) in the activated environment.
 #   env/interactive.sh GPU GPUS_PER_NODE [-- SALLOC_FLAGS]
 #   env/interactive.sh a100 2 -- --nodes=2 --time=04:00:00
-# There `bash jobs/pretrain.sbatch CONFIG` runs over the allocation, as often as wanted, several at
-# once too. It is for 1 node and 2 hours where the flags say nothing else.
+# In it `bash jobs/pretrain.sbatch CONFIG` uses the whole allocation; several may run at once. The
+# defaults are 1 node and 2 hours.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,20 +14,20 @@ fi
 gpu=$1 gpus=$2
 shift $(($# > 2 ? 3 : 2))
 
-# The site may need the number of nodes to spell its flags.
+# The flags of a site may depend on the number of nodes.
 nodes=1
 for flag; do
   case $flag in
     --nodes=*) nodes=${flag#--nodes=} ;;
     -N[0-9]*) nodes=${flag#-N} ;;
     -N | --nodes)
-      echo "write --nodes=N in one word" >&2
+      echo "write --nodes=N as one word" >&2
       exit 2
       ;;
   esac
 done
 
-# Here already, for a shell that reads its commands from a pipe, and to fail before the queue.
+# Activate here too: for a shell that reads commands from a pipe, and to fail before the queue.
 # shellcheck source=env/activate.sh
 source "$root/env/activate.sh"
 flags=$(job_flags "$gpu" "$nodes" "$gpus")

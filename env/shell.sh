@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The start file of the shell that env/interactive.sh opens. A person's own comes first: what it
-# puts on the PATH must not hide the virtualenv.
+# The startup file of the shell that env/interactive.sh opens. It reads ~/.bashrc first, so that a
+# PATH set there does not hide the virtualenv.
 
 if [[ -f ~/.bashrc ]]; then
   # shellcheck disable=SC1090

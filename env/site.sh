@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Source it: reads the site file into this shell.
-#   SITE=name   takes env/sites/name.sh; else the file whose `# host:` line fits this host; else local
+# Functions that read the site file into this shell.
+#   SITE=name   selects env/sites/name.sh; default: the file with a matching `# host:` line, else local
 # A site file may set MODULES, LOGS, UMASK, VENV, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE,
 # JOB_FLAGS and the function site_flags (env/sites/example.sh explains each).
 
@@ -9,7 +9,7 @@ find_site() {
   host=$(hostname -f 2>/dev/null || hostname)
   for file in "$sites"/*.sh; do
     while read -r pattern; do
-      # The pattern is meant as one: *.example.edu
+      # Unquoted, so that it is matched as a pattern: *.example.edu
       # shellcheck disable=SC2053
       if [[ $host == $pattern ]]; then
         basename "$file" .sh
@@ -24,7 +24,7 @@ read_site() {
   local sites=$1
   SITE=${SITE:-$(find_site "$sites")}
   if [[ ! -f $sites/$SITE.sh ]]; then
-    echo "SITE=$SITE: there is no $sites/$SITE.sh; copy env/sites/example.sh to it, or unset SITE" >&2
+    echo "SITE=$SITE: no such file $sites/$SITE.sh; copy env/sites/example.sh to it, or unset SITE" >&2
     return 2
   fi
   MODULES=() JOB_FLAGS=()
@@ -33,7 +33,7 @@ read_site() {
   export SITE
 }
 
-# The flags that every job here is submitted with, then those that ask for its GPUs, one per line.
+# Print the flags of every job of this site, then those that request its GPUs, one per line.
 job_flags() { # job_flags GPU NODES GPUS_PER_NODE
   if ((${#JOB_FLAGS[@]})); then
     printf '%s\n' "${JOB_FLAGS[@]}"
@@ -49,7 +49,7 @@ load_modules() {
   local options=$-
   ((${#MODULES[@]} == 0)) && return
   if ! type module >/dev/null 2>&1; then
-    echo "site $SITE wants modules (${MODULES[*]}), but this shell has no 'module' command;" \
+    echo "site $SITE needs modules (${MODULES[*]}), but this shell has no 'module' command;" \
       "start it as a login shell (bash -l)" >&2
     return 2
   fi

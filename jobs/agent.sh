@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# One torchrun agent and its ranks, started once per node with what jobs/agents.sh exports.
+# Run one torchrun agent and its ranks; jobs/agents.sh starts it once per node.
 set -euo pipefail
 
-# torchrun dies of USR1 and kills its ranks at TERM. What is ignored here stays ignored in it,
-# while every rank listens for itself, saves and leaves.
+# By default USR1 kills torchrun, and at TERM torchrun kills its ranks. Signals ignored here stay
+# ignored in torchrun; every rank installs its own handlers, saves and exits.
 trap '' USR1 TERM
 
 # shellcheck source=jobs/agents.sh
@@ -14,12 +14,12 @@ if [[ -z ${SLURM_GPUS_ON_NODE-} && -n $RANKS_PER_NODE ]]; then
 fi
 ((ranks)) || ranks=1
 
-# nproc answers with OMP_NUM_THREADS where it is set.
+# If OMP_NUM_THREADS is set, nproc prints that instead of the cores.
 cores=$(env -u OMP_NUM_THREADS nproc)
-asked=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-$cores}}
-((asked < cores)) && cores=$asked
+available=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-$cores}}
+((available < cores)) && cores=$available
 [[ -n ${SLURM_JOB_ID-} ]] || cores=$((cores / AGENT_NODES))
-# Always set: torchrun sets 1 for several ranks and leaves one rank all cores.
+# Always set it: torchrun sets 1 for several ranks, and nothing for a single rank.
 threads=$((cores / ranks))
 export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 
@@ -38,7 +38,7 @@ else
     --rdzv-id="$AGENT_ID"
   )
 fi
-# Older torch has no such option, and by default kills the ranks at the INT of a Ctrl-C.
+# By default torchrun kills the ranks at the INT of a Ctrl-C; older torch has no option for it.
 launcher=$(python -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 if grep -q -e --signals-to-handle "$launcher/distributed/run.py"; then
   arguments+=("--signals-to-handle=SIGHUP,SIGQUIT")

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# How the agents of a job are started, signalled and waited for: by srun, or here without Slurm.
+# Start, signal and wait for the torchrun agents of a job: by srun, or on this machine without Slurm.
 
 AGENTS=()
-# Traps count here, so that a wait cut short by one is told from an agent's end.
+# Traps increment this, to distinguish a wait that a signal interrupted from the end of an agent.
 SIGNALS=0
 
 count_nodes() {
   echo "${SLURM_NNODES:-${LOCAL_NODES:-1}}"
 }
 
-# GPUs of this node, 0 for none; nothing in the shell of an salloc, where only a step knows.
+# Print the GPUs of this node. Print nothing in the shell of an salloc: only its steps know.
 count_gpus() {
   local devices=(/dev/nvidia[0-9]*)
   if [[ -n ${SLURM_GPUS_ON_NODE-} ]]; then
@@ -26,7 +26,7 @@ count_gpus() {
   fi
 }
 
-# The address that all nodes reach the first one by.
+# Print the address of the first node, as the other nodes reach it.
 head_address() {
   local head address
   if [[ -z ${SLURM_JOB_ID-} ]]; then
@@ -49,8 +49,8 @@ start_agents() {
   hash=${hash%% *}
   export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes AGENT_ID=ditbench-$hash
   AGENT_HEAD=$(head_address)
-  # Not a fixed port: on a shared node a second job would join the first one's store.
-  # Below 32768, where the ports for outgoing connections begin.
+  # Not a fixed port: on a shared node a second job would join the store of the first.
+  # Below 32768, where the ports of outgoing connections begin.
   AGENT_PORT=$((20000 + hash % 12000))
   RANKS_PER_NODE=$(python -m configs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
   export AGENT_HEAD AGENT_PORT RANKS_PER_NODE
@@ -59,7 +59,7 @@ start_agents() {
   if [[ -n ${SLURM_JOB_ID-} ]]; then
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
     [[ -n $SRUN_CPUS_PER_TASK ]] || unset SRUN_CPUS_PER_TASK
-    # A session's runs share what it has: without --overlap the second waits for the first to end.
+    # The runs of an salloc session share its resources: without --overlap a second run would wait.
     srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
       --kill-on-bad-exit=1 --wait=60 \
       bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
@@ -83,22 +83,28 @@ signal_agents() {
   done
 }
 
-# Whether the ranks have said how this attempt ended, which they do last of all.
-has_ended() {
-  tail -n 1 "${ATTEMPT%/attempts/*}/metrics.jsonl" 2>/dev/null |
-    grep -qE '"attempt": '"$((10#${ATTEMPT##*/}))"', "event": "(done|paused|stopped)"'
-}
-
-# After their last word agents have a minute to leave. An srun whose slurmstepd was killed on a node
-# never learns that its ranks have left, and would keep the job to the end of its time.
+# Kill srun if it is still there a minute after the ranks recorded their end: an srun whose slurmstepd
+# was killed on a node never learns that its ranks have left, and would hold the job to its time limit.
+# Python is started only when no record was written for a minute, once per such pause.
 end_late_agents() {
-  until has_ended; do sleep 5; done
-  sleep 60
-  echo "the ranks have ended a minute ago, srun has not: killing it"
+  local records=${ATTEMPT%/attempts/*}/metrics.jsonl seen='' now quiet_s=0
+  while true; do
+    sleep 5
+    now=$(stat -c '%y %s' "$records" 2>/dev/null) || continue
+    if [[ $now != "$seen" ]]; then
+      seen=$now quiet_s=0
+      continue
+    fi
+    quiet_s=$((quiet_s + 5))
+    if ((quiet_s == 60)) && python -m configs ended "$ATTEMPT"; then
+      break
+    fi
+  done
+  echo "the ranks ended a minute ago, srun has not: killing it"
   signal_agents KILL
 }
 
-# Wait for all of them, through any trap; the status of the first that failed.
+# Wait for all agents, also across signals; return the status of the first that failed.
 wait_for_agents() {
   local agent status before watch='' result=0
   if [[ -n ${SLURM_JOB_ID-} ]]; then
@@ -106,7 +112,7 @@ wait_for_agents() {
     watch=$!
   fi
   for agent in "${AGENTS[@]}"; do
-    # A trap ends the wait, not the agent.
+    # A trapped signal ends the wait, not the agent.
     while true; do
       before=$SIGNALS status=0
       wait "$agent" || status=$?

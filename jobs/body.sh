@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The body of every job, sourced by jobs/*.sbatch with ROOT, KIND and ENGINE set and the job's arguments.
-# The same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
+# The body of every job. jobs/*.sbatch source it with ROOT, KIND and ENGINE set and their arguments.
+# It is the same under sbatch, inside salloc, and without Slurm (LOCAL_NODES torchrun agents, default 1).
 
 BEGAN=$(date +%s.%N)
 
@@ -8,14 +8,14 @@ BEGAN=$(date +%s.%N)
 # shellcheck source=env/activate.sh
 source "$ROOT/env/activate.sh"
 umask "$UMASK"
-# A folder named train/ where the person happens to stand must not be imported.
+# Do not import a folder named train/ from the current directory.
 export PYTHONSAFEPATH=1
 # shellcheck source=jobs/agents.sh
 source "$ROOT/jobs/agents.sh"
 # shellcheck source=jobs/nodes.sh
 source "$ROOT/jobs/nodes.sh"
 
-# 2. The run's folder, made or found, and this attempt at it, claimed.
+# 2. Create or find the run folder, and claim an attempt.
 if (($# == 0)); then
   echo "usage: jobs/$KIND.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
   exit 2
@@ -25,7 +25,7 @@ ATTEMPT=$(python -m configs open --attempt --kind "$KIND" --began "$BEGAN" \
 [[ -n $ATTEMPT ]] || exit 0
 RUN=${ATTEMPT%/attempts/*}
 
-# 3. Signals. A wish is also kept in a file, for ranks that cannot hear a signal yet.
+# 3. Signals. A file also records each request, for ranks that have no signal handler yet.
 interrupted=0
 on_pause() {
   SIGNALS=$((SIGNALS + 1))
@@ -50,12 +50,12 @@ trap on_pause USR1
 trap on_stop TERM
 trap on_interrupt INT
 
-# 4. One torchrun agent per node, in the background so that traps are heard, its output kept.
+# 4. Start one torchrun agent per node, in the background so that traps run at once.
 start_agents
 status=0
 wait_for_agents || status=$?
 
-# 5. The verdict: how it ended, and whether Slurm shall start it again.
+# 5. Record how the attempt ended, and requeue the job if another attempt is worthwhile.
 code=0
 verdict=$(python -m configs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
@@ -64,17 +64,17 @@ if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
-  # The last task of an array has the array's own id: by that all of them would start again.
+  # The last task of an array has the id of the array itself, which would requeue all tasks.
   job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   job=${job:-$SLURM_JOB_ID}
   echo "requeueing job $job"
-  # Slurm sends TERM with it, and KILL after KillWait: next to nothing can follow.
+  # Slurm then sends TERM, and KILL after KillWait: hardly anything can run after this.
   trap '' TERM
   if scontrol requeue "$job"; then
     [[ -z $faulty_node ]] || stay_off "$faulty_node" "$job"
     exit "$code"
   fi
-  echo "this site does not requeue; to go on: sbatch [the same flags] $0 $RUN" >&2
+  echo "this site does not requeue; to continue: sbatch [the same flags] $0 $RUN" >&2
   exit 1
 fi
 exit "$code"

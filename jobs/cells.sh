@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The cells of a study one after the other on this machine, then its report; no Slurm needed.
-#   jobs/cells.sh STUDY KIND LIST      LIST: a file with the name of a cell per line
-# `python -m launch submit STUDY --local` starts it. `touch STUDY/STOP` ends it before its next cell.
+# Run the cells of a study one after another on this machine, then its report; needs no Slurm.
+#   jobs/cells.sh STUDY KIND LIST      LIST: file with one cell name per line
+# `python -m launch submit STUDY --local` starts it. `touch STUDY/STOP` ends it before the next cell.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 STUDY=$1 KIND=$2 LIST=$3
 
-# Each cell is a job of its own, whose failure is in its folder and is none of the next one's.
+# Each cell is a job of its own; its failure is recorded in its folder and does not stop the others.
 while read -r cell <&3; do
   if [[ -e $STUDY/STOP ]]; then
     echo "stopped before $cell"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The LoRA path in small: a tiny random Flux, five captioned images, training, drawing. `make demo-lora`.
-# Needs neither Slurm, nor a GPU, nor any weights; takes less than a minute on 2 cores.
+# Demonstrate fine-tuning: a tiny random Flux, five captioned images, training, sampling. `make demo-lora`
+# Needs no Slurm, GPU or weights; takes less than a minute on 2 cores.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -20,14 +20,14 @@ echo "== are the images and captions good?"
 python -m finetune doctor "$flux/images" --resolution 32 --sheet "$LOGS/sheet.png"
 
 echo
-echo "== train: validation_gain is by how much the loss at fixed noise falls below that of no LoRA"
+echo "== train; validation_gain is the reduction of the loss at fixed noise by the LoRA"
 LOCAL_NODES=1 bash "$ROOT/jobs/finetune.sbatch" "$ROOT/configs/finetune/tiny.yaml" engine=embedded \
   train.steps=100 checkpoint.every=50 sample.every=50 validation.every=50 resources.ranks_per_node=1 \
   "flux.folder=$flux/model" "flux.assistant_lora=$flux/assistant.safetensors" "data.folder=$flux/images"
 run=$(echo "$LOGS"/tiny-*)
 
 echo
-echo "== draw: seconds per image, the first apart"
+echo "== sample: seconds per image, the first one separately"
 LOCAL_NODES=1 bash "$ROOT/jobs/infer.sbatch" "$run" 'prompts=["[trigger] at home"]' images=4 \
   resources.ranks_per_node=1
 drawn=$(echo "$LOGS"/infer-*)

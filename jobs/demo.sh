@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job in small: digits trained by one rank and by two nodes, then compared. `make demo`.
-# Needs neither Slurm nor a GPU; takes about 3 minutes on 2 cores.
+# Demonstrate pretraining: train digits on one rank and on two nodes, then compare. `make demo`
+# Needs no Slurm or GPU; takes about 3 minutes on 2 cores.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Which nodes a requeued job starts on again.
+# Choose the nodes on which a requeued job may start again.
 
-# NODE|STATE|CPUS|MEMORY|FEATURES|GRES of the nodes of the job's partition; `-n NODE` of that one.
-# On which sockets the GPUs sit differs between equal nodes.
+# Print NODE|STATE|CPUS|MEMORY|FEATURES|GRES for the nodes of the job's partition, or for `-n NODE`.
+# The sockets of the GPUs are removed: they differ between otherwise equal nodes.
 describe_nodes() {
   sinfo -h -N -p "$SLURM_JOB_PARTITION" -o '%N|%t|%c|%m|%f|%G' "$@" | sed 's/([^)]*)//g'
 }
 
-# nodes_like NODE: the nodes that take jobs and have what NODE has. Whatever the job asked for
-# (features, a type of GPU, memory), NODE had it, so any of these does.
+# nodes_like NODE: print the available nodes with the same resources as NODE. NODE satisfied the
+# request of the job (features, GPU type, memory), so each of these does too.
 nodes_like() {
   local like
   like=$(describe_nodes -n "$1" | head -n 1 | cut -d '|' -f 3-)
@@ -16,8 +16,8 @@ nodes_like() {
     $2 ~ /^(idle|mix|alloc|comp|plnd)[~#%]?$/ && $3 "|" $4 "|" $5 "|" $6 == like { print $1 }' | sort -u
 }
 
-# stay_off NODE JOB: keep a job that was just requeued off NODE, unless too few nodes are left then:
-# Slurm would leave it pending for ever.
+# stay_off NODE JOB: exclude NODE from a job that was just requeued. If too few nodes remain, do
+# nothing: Slurm would leave the job pending forever.
 stay_off() {
   local node=$1 job=$2 excluded left
   excluded=$(scontrol show job -o "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p' | head -n 1)
@@ -27,8 +27,8 @@ stay_off() {
     [[ -z $excluded ]] || scontrol show hostnames "$excluded"
   )) || true
   if ((left < SLURM_NNODES)); then
-    echo "$node is at fault, and without it $left nodes like it are left for $SLURM_NNODES: not excluded"
+    echo "$node is faulty, but only $left nodes like it remain for a job of $SLURM_NNODES: not excluded"
   elif scontrol update jobid="$job" ExcNodeList="${excluded:+$excluded,}$node"; then
-    echo "$node is at fault: job $job stays off it"
+    echo "$node is faulty: excluded from job $job"
   fi
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Carry out a study from its plan to its report: on the cluster where there is a Slurm, else here.
+# Run a study from its plan to its report: on the cluster if Slurm answers, else on this machine.
 #   make study NAME=a-small             one of the five studies (jobs/studies/), or configs/studies/NAME.yaml
 #   jobs/study.sh NAME|STUDY.yaml [key=v1,v2 ...]
-# Called again, it goes on with what is missing or failed. Ctrl-C ends the wait, not the study.
+# Called again, it runs the missing and failed cells. Ctrl-C ends the wait, not the study.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 NAME=${1-}
-# Of a recipe: which of its two sizes is asked for.
+# The size of a recipe: the full study, or its small version.
 export SIZE=
 [[ $NAME != *-small ]] || SIZE=-small
 recipe=$ROOT/jobs/studies/${NAME%-small}.sh
@@ -26,9 +26,10 @@ has_slurm() {
   command -v sbatch >/dev/null && sinfo &>/dev/null
 }
 
-# Carry out one grid; FOLDER is then its folder.
+# Run one grid, and set FOLDER to its folder.
 study() {
-  local file=$1 where=() said status=0 report process
+  # shellcheck disable=SC2034  # the eval below sets ARRAY too
+  local file=$1 where=() results status=0 STUDY='' ARRAY='' REPORT='' PROCESS=''
   shift
   [[ -e $file ]] || file=$ROOT/configs/studies/$file.yaml
   echo
@@ -45,9 +46,11 @@ study() {
 
   echo
   echo "== submit"
-  said=$(python -m launch submit "$file" "$@" "${where[@]}")
-  echo "$said"
-  FOLDER=$(sed -n 's/^study: //p' <<<"$said")
+  results=$(python -m launch submit --shell "$file" "$@" "${where[@]}")
+  echo "$results"
+  # Sets STUDY, and REPORT (a job) or PROCESS (a local process).
+  eval "$results"
+  FOLDER=$STUDY
 
   echo
   echo "== wait"
@@ -55,17 +58,15 @@ study() {
 
   echo
   echo "== report"
-  # What was submitted last writes it: a job of its own, or the process that went through the cells.
-  report=$(sed -n 's/^report: //p' <<<"$said")
-  process=$(sed -n 's/^process: //p' <<<"$said")
-  while [[ -n $report && -n $(squeue -h -j "$report" 2>/dev/null) ]]; do sleep 2; done
-  while [[ -n $process ]] && kill -0 "$process" 2>/dev/null; do sleep 1; done
+  # The report is written by its own job, or at the end of the local process.
+  while [[ -n $REPORT && -n $(squeue -h -j "$REPORT" 2>/dev/null) ]]; do sleep 2; done
+  while [[ -n $PROCESS ]] && kill -0 "$PROCESS" 2>/dev/null; do sleep 1; done
   cat "$FOLDER/cells.txt" "$FOLDER/ablation.txt" 2>/dev/null || true
   echo "report: $FOLDER/report.html"
   return "$status"
 }
 
-# Print a command, then what it says.
+# Print a command, then run it.
 ask() {
   echo
   echo "\$ $*"

@@ -96,6 +96,12 @@ def _last_event(run: RunFolder, attempt: int) -> Record | None:
     return found[-1] if found else None
 
 
+def has_ended(attempt: Path) -> bool:
+    """Return whether the ranks recorded an orderly end of the attempt."""
+    last = _last_event(RunFolder(attempt.parent.parent), int(attempt.name))
+    return last is not None and last["event"] in ("done", "paused", "stopped")
+
+
 def record_failure(run: RunFolder, attempt: int, **why: Any) -> Record:
     """Record and print that an attempt failed; `why` holds at least reason and message."""
     record = run.record_event(attempt, "failed", **why)

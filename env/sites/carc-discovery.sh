@@ -7,14 +7,14 @@
 # shellcheck disable=SC2034
 MODULES=(gcc/12.3.0 python/3.11.4 git)
 
-# Home folders are small and slow: runs go to scratch space.
+# Home folders are small and slow, so runs are kept on scratch space.
 LOGS=${LOGS:-/scratch1/$(id -un)/ditbench}
 
-# Add --account=NAME where you are in several projects.
+# Add --account=NAME if you are in several projects.
 # shellcheck disable=SC2034
 JOB_FLAGS=(--partition=gpu)
 
-# One task per node, which is torchrun's agent: it gets all GPUs of its node.
+# One task per node, the torchrun agent, gets all GPUs of the node.
 site_flags() {
   printf '%s\n' "--nodes=$2" --ntasks-per-node=1 "--gpus-per-task=${1:+$1:}$3"
 }

@@ -2,8 +2,8 @@
 # shellcheck shell=bash source-path=SCRIPTDIR source=place.sh
 source "${BASH_SOURCE[0]%/*}/place.sh"
 
-# free_ports COUNT prints the first of COUNT neighbours that nobody uses. Below 20000, where torchrun's
-# ports begin in this project, and far below the ephemeral ports.
+# free_ports COUNT prints the first of COUNT consecutive free ports. They are below 20000, where the
+# torchrun ports of this project begin, and far below the ephemeral ports.
 free_ports() {
   local taken first port tries
   taken=" $(awk 'FNR > 1 {sub(/.*:/, "", $2); printf "%s ", $2}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)"
@@ -20,7 +20,7 @@ free_ports() {
 }
 
 # write_conf LINE... writes slurm.conf, gres.conf and slurmdbd.conf.
-# A LINE takes the place of ours with the same key; PartitionName=x is a key as a whole.
+# A LINE replaces the default with the same key; PartitionName=x as a whole is a key.
 write_conf() {
   local host user port
   host=$(uname -n) host=${host%%.*} user=$(id -un) port=$(free_ports 6)
@@ -46,8 +46,8 @@ override() {
 }
 
 # cred_expire: a requeued job is held until the credential of its last start has expired; 5 s is the
-# least Slurm takes, 120 s its default.
-# AccountingStoragePass: without it slurmdbd is asked through the host's own munge, if there is one.
+# minimum of Slurm, 120 s the default.
+# AccountingStoragePass: without it slurmdbd is reached through the munge of the host, if there is one.
 # FirstJobId: run folders are named after job ids, and two clusters must not share one.
 # gpu and preempt share a tier and only jobs in preempt can be preempted, so only high preempts.
 slurm_conf() {
@@ -100,7 +100,7 @@ PartitionName=high Nodes=ALL MaxTime=2-00:00:00 DefaultTime=01:00:00 PriorityTie
 END
 }
 
-# Ordinary files as File= leave CUDA_VISIBLE_DEVICES empty; these two devices exist in containers too.
+# With ordinary files as File= CUDA_VISIBLE_DEVICES is empty; these two devices also exist in containers.
 gres_conf() {
   cat <<END
 NodeName=a40-[1-2] Name=gpu Type=a40 File=/dev/null

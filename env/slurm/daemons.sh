@@ -1,10 +1,9 @@
 # Start, watch and stop processes by a recorded pid.
-# A record holds the pid and the time the process was born, so a pid that the system gave to
-# somebody else since is never taken for ours.
+# A record holds the pid and the start time of the process, so that a reused pid is not mistaken for it.
 # shellcheck shell=bash source-path=SCRIPTDIR source=place.sh
 source "${BASH_SOURCE[0]%/*}/place.sh"
 
-# born PID prints the process's start in clock ticks; fails where it is gone or a zombie.
+# born PID prints the start of the process in clock ticks; fails if it is gone or a zombie.
 born() {
   local stat fields
   { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -12,17 +11,17 @@ born() {
   [[ ${fields[0]} != Z ]] && echo "${fields[19]}"
 }
 
-# daemon_pid NAME prints its pid while it lives.
+# daemon_pid NAME prints the pid of a running daemon; fails if it is not running.
 daemon_pid() {
   local pid birth
   [[ -f $home/pids/$1 ]] && read -r pid birth <"$home/pids/$1" || return 1
   [[ $(born "$pid") == "$birth" ]] && echo "$pid"
 }
 
-# start_daemon NAME COMMAND... leaves its output in log/NAME.out.
-# Without --default-signal the daemon, and every job below it, would start with SIGINT ignored, as a
-# shell's background processes do, and no batch script could trap it. The caller's environment stays
-# outside: what a job sees must come from whoever submitted it.
+# start_daemon NAME COMMAND... starts a daemon with its output in log/NAME.out.
+# Without --default-signal the daemon, and every job below it, would ignore SIGINT like any background
+# process of a shell, and no batch script could trap it. The environment is empty, so that a job gets
+# only that of its submitter.
 start_daemon() {
   local name=$1 pid
   shift
@@ -38,7 +37,7 @@ start_node() { # start_node NODE
   start_daemon "$1" slurmd -D -N "$1" -f "$home/etc/slurm.conf"
 }
 
-# wait_for NAME SECONDS COMMAND... polls until COMMAND succeeds. The daemon's death ends the wait.
+# wait_for NAME SECONDS COMMAND... polls until COMMAND succeeds; fails if the daemon dies.
 wait_for() {
   local name=$1 until=$((SECONDS + $2)) answer
   shift 2
@@ -57,7 +56,7 @@ wait_for() {
   done
 }
 
-# stop_daemons SECONDS NAME... asks all at once, then kills what is left after SECONDS.
+# stop_daemons SECONDS NAME... sends TERM to all daemons, then KILL to those left after SECONDS.
 stop_daemons() {
   local until=$((SECONDS + $1)) name pid left
   shift

@@ -1,11 +1,11 @@
-# Find and end the processes of a cluster's jobs.
-# Slurm's own tracking by parent (linuxproc) misses a task that detached itself, and a killed slurmd
-# leaves its steps behind, so they are known by the environment they were started with: a step daemon
-# has its slurmd's mark, a task has this cluster's SLURM_CONF, its node and one of its job ids.
+# Find and end the processes of the jobs of a cluster.
+# Slurm's tracking by parent (linuxproc) misses a task that detached itself, and a killed slurmd leaves
+# its steps behind. So processes are recognised by their initial environment: a step daemon has the
+# mark of its slurmd; a task has the SLURM_CONF of this cluster, its node and one of its job ids.
 # shellcheck shell=bash source-path=SCRIPTDIR source=daemons.sh
 source "${BASH_SOURCE[0]%/*}/daemons.sh"
 
-# job_pids NODE... prints the step daemons, batch shells and tasks that live for these nodes.
+# job_pids NODE... prints the step daemons, batch shells and tasks of these nodes.
 job_pids() {
   local first pid id patterns=() node
   for node; do
@@ -14,8 +14,8 @@ job_pids() {
   for pid in $(pids_with "${patterns[@]}"); do
     [[ $(daemon_pid "$(daemon_of "$pid")") == "$pid" ]] || echo "$pid"
   done
-  # The salloc shell of a person has the first and the last of these, but no node; what was started
-  # inside some other cluster's job has the job id of that one.
+  # The shell of an salloc has SLURM_CONF and a job id but no node; a process started inside a job of
+  # another cluster has the job id of that cluster.
   first=$(sed -n 's/^FirstJobId=//p' "$home/etc/slurm.conf" 2>/dev/null) || return 0
   for pid in $(pids_with -e "SLURM_CONF=$home/etc/slurm.conf"); do
     id=$(variable "$pid" SLURM_JOB_ID)
@@ -24,7 +24,7 @@ job_pids() {
   done
 }
 
-pids_with() { # pids_with -e TEXT... prints who was started with one of these lines in the environment
+pids_with() { # pids_with -e TEXT... prints the processes with one of these lines in their environment
   grep -lzxF "$@" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || true
 }
 
@@ -38,7 +38,7 @@ daemon_of() {
   echo "${mark##*/}"
 }
 
-# end_jobs asks Slurm to cancel everything, and kills what has not ended two or three seconds later.
+# end_jobs cancels all jobs, and kills processes that still run two or three seconds later.
 end_jobs() {
   local ids=() until
   if daemon_pid slurmctld >/dev/null; then
@@ -52,7 +52,7 @@ end_jobs() {
   kill_jobs "${nodes[@]}"
 }
 
-kill_jobs() { # kill_jobs NODE... ends what runs for these nodes, at once
+kill_jobs() { # kill_jobs NODE... kills the processes of these nodes at once
   local pids=()
   mapfile -t pids < <(job_pids "$@")
   ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true

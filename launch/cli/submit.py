@@ -57,6 +57,9 @@ def _add_submit(commands: Commands) -> None:
     folder.add_argument(
         "--new", action="store_true", help="make a new folder even if this study has one"
     )
+    submit.add_argument(
+        "--shell", action="store_true", help="print the results of a study as shell assignments"
+    )
     _add_forecast(submit)
     submit.set_defaults(action=_submit)
 
@@ -105,10 +108,11 @@ def _submit(options: argparse.Namespace) -> int:
             into=options.into,
             new=options.new,
             with_forecast=not options.no_forecast,
+            for_shell=options.shell,
         )
         return submit_study(request, how=options.how)
-    if options.into or options.new:
-        raise ConfigError(f"{source}: --into and --new are for studies, and this is a run")
+    if options.into or options.new or options.shell:
+        raise ConfigError(f"{source}: --into, --new and --shell are for studies, and this is a run")
     return submit(source, overrides, how=options.how, site_name=options.site, extra=flags)
 
 

@@ -46,7 +46,7 @@ class StudyRequest:
 
     `source` is a study file, a config with several values in `overrides`, or a study's folder.
     `into` names the folder to extend, `new` asks for a new one, and `rerun` includes the runs that
-    ran out of memory.
+    ran out of memory. `for_shell` prints the results as shell assignments.
     """
 
     source: Path
@@ -57,6 +57,7 @@ class StudyRequest:
     new: bool = False
     rerun: bool = False
     with_forecast: bool = True
+    for_shell: bool = False
 
 
 class Sites:
@@ -91,6 +92,12 @@ class StudySubmission:
     sites: Sites
     tree: snapshot.Tree
     flags: Flags
+    for_shell: bool
+
+    def print_result(self, name: str, value: object) -> None:
+        """Print `name: value`, or the shell assignment NAME=value."""
+        quoted = shlex.quote(str(value))
+        print(f"{name.upper()}={quoted}" if self.for_shell else f"{name}: {value}")
 
     def arrays(self) -> list[Array]:
         """Return the arrays of the rows to run."""
@@ -120,7 +127,7 @@ def submit_study(request: StudyRequest, *, how: str) -> int:
     """Queue the missing runs of a study, start them here, or print their scripts."""
     submission = _submission(request)
     if not submission.todo:
-        print(f"study: {submission.study.path}")
+        submission.print_result("study", submission.study.path)
         print("nothing to run: no run is missing or failed", file=sys.stderr)
         return 0
     {"slurm": _queue, "local": _start, "dry": _print}[how](submission)
@@ -156,6 +163,7 @@ def _submission(request: StudyRequest) -> StudySubmission:
         sites=sites,
         tree=tree,
         flags=request.flags,
+        for_shell=request.for_shell,
     )
 
 
@@ -230,7 +238,7 @@ def _queue(submission: StudySubmission) -> None:
         )
     ]
     _prepare(submission)
-    print(f"study: {study.path}")
+    submission.print_result("study", study.path)
     jobs: list[str] = []
     for number, (array, script) in enumerate(scripts):
         try:
@@ -242,11 +250,12 @@ def _queue(submission: StudySubmission) -> None:
         rows = [row.index for row in array.rows]
         save_array(study, job, executor.sbatch_text(script), first=array.first, rows=rows)
         jobs.append(job)
-        print(f"array: {job} ({len(rows)} runs, {array.shape})")
+        submission.print_result("array", f"{job} ({len(rows)} runs, {array.shape})")
     quoted = shlex.quote(str(study.path))
     if submission.settings.report:
         try:
-            print(f"report: {executor.submit(submission.report_script(jobs))}")
+            report = executor.submit(submission.report_script(jobs))
+            submission.print_result("report", report)
         except Refused as error:
             remarks.append(f"no report is queued: {error}\nmake it with: bash {REPORT} {quoted}")
     remarks.append(f"follow it: python -m launch status {quoted}")
@@ -279,5 +288,6 @@ def _start(submission: StudySubmission) -> None:
     )
     pid = executor.start_local(script, study.jobs)
     cells.with_name(f"{pid}.cells").touch()
-    print(f"study: {study.path}\nprocess: {pid}")
+    submission.print_result("study", study.path)
+    submission.print_result("process", pid)
     print(f"follow it: python -m launch status {shlex.quote(str(study.path))}", file=sys.stderr)

@@ -38,7 +38,7 @@ def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
     run = jobs.at_step(job, 5)
     (faulty,) = jobs.cluster.nodes(job)
     break_gpu(run, faulty)
-    wait_until(lambda: f"{faulty} is at fault: job {job} stays off it" in jobs.output(job))
+    wait_until(lambda: f"{faulty} is faulty: excluded from job {job}" in jobs.output(job))
     end_at(run, 100)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=90)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.close import close_attempt
+from configs.__main__ import main
+from configs.attempt.close import close_attempt, has_ended
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
@@ -33,6 +34,17 @@ def test_a_status_of_0_without_a_last_event_is_a_failure(config: Path) -> None:
     run = begin(config)
     RecordWriter(run.path, attempt=1).event("started", step=0)
     assert close_attempt(run.attempt(1), status=0).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "ended"), [("done", True), ("paused", True), ("stopped", True), ("started", False)]
+)
+def test_an_attempt_has_ended_when_its_ranks_say_so(config: Path, event: str, ended: bool) -> None:
+    run = begin(config)
+    assert not has_ended(run.attempt(1))
+    run.record_event(1, event, step=0)
+    assert has_ended(run.attempt(1)) is ended
+    assert main(["ended", str(run.attempt(1))]) == int(not ended)
 
 
 def attempts_of_one_job(run: RunFolder, monkeypatch, *saved_steps: int | None) -> None:

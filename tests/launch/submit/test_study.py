@@ -30,6 +30,13 @@ def test_the_scripts_of_a_study_match_the_golden_text(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["commands", "gpus.yaml"]
 
 
+def test_a_script_gets_the_results_as_shell_assignments(study: Path, launch, site: Path) -> None:
+    code, said, _ = launch("submit", "--shell", study)
+    names = dict(line.split("=", 1) for line in said.splitlines())
+    assert (code, Path(names["STUDY"]).parent, names["REPORT"]) == (0, site, "103")
+    assert names["ARRAY"] == "'102 (4 runs, 1x1-a40-4.0h-8cpu)'"
+
+
 def test_a_study_becomes_a_folder_two_arrays_and_a_report(
     study: Path, launch, site: Path, tmp_path: Path
 ) -> None:
