@@ -111,7 +111,7 @@ def test_a_broken_site_fails(
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("VENV", str(tmp_path))
     out = launch("preflight", DIGITS)[1]
-    assert f"fail  virtualenv    no virtualenv in {tmp_path}; make it with env/create.sh" in out
+    assert f"fail  virtualenv    no virtualenv in {tmp_path}; create it with env/create.sh" in out
 
 
 def test_a_virtualenv_without_torch_fails(
