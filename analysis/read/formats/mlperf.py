@@ -2,8 +2,9 @@
 
 Four names for how far a run is stand in the entries, `step`, `step_num`, `samples_count` and
 `epoch_num`, and which of them means what differs by key, submitter and benchmark: `step` and
-`epoch_num` of some count samples, and `samples_count` of a `block_start` may be a block's own size.
-So one axis is chosen for the whole log, from the entries on training alone.
+`epoch_num` of some count samples or tokens, `step` of others epochs, and `samples_count` of a
+`block_start` may be a block's own size. So one axis is chosen for the whole log, from the entries
+on training alone; a printed throughput says what it counts.
 """
 
 import json
@@ -30,6 +31,7 @@ _FACT = re.compile(
     rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:run_start|run_stop|%s)"[^\n]*\})'
     % b"|".join(sorted(map(str.encode, FACTS)))
 )
+_SYSTEM = re.compile(rb'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
 _AXES = {
     "step": "axis_step",
     "step_num": "axis_step",
@@ -38,6 +40,8 @@ _AXES = {
 }
 # A throughput is taken for that of an axis if it differs by less than this factor.
 MARGIN = 1.5
+# An `epoch_num` beyond this counts samples (BERT) or tokens (GPT-3).
+MOST_EPOCHS = 10_000
 LARGEST_TIME_MS = 1e300
 
 _NOT_TRAINING = (
@@ -87,8 +91,10 @@ def on_one_axis(rows: Rows) -> OneAxis:
         is_told &= np.isnan(rows[kind])
     is_training = is_told & np.isnan(rows["is_evaluation"])
     evaluated = rows.take(is_told & ~is_training)
-    training = rows.take(is_training) if is_training.any() else evaluated
+    training = rows.take(is_training) if is_training.sum() > 1 or not len(evaluated) else evaluated
     column, axis = _axis(training, rows, batch)
+    if axis == "evaluation" and len(evaluated):
+        training = evaluated
     training, evaluated = (_placed(some, column, axis, batch) for some in (training, evaluated))
     if axis == "sample" and batch and (np.mod(training["step"], batch) == 0).all():
         axis = "step"
@@ -117,6 +123,10 @@ def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
     step, images = rows[column], rows["axis_samples"]
     if axis == "sample":
         step = images = np.where(np.isnan(step), images, step)
+    elif axis == "epoch":
+        step = np.where(np.isnan(step), rows["axis_epoch"], step)
+    elif axis == "evaluation":
+        step = np.arange(1.0, len(rows) + 1)
     elif axis == "step" and batch:
         images = np.where(np.isnan(images), step * batch, images)
         step = np.where(np.isnan(step), images / batch, step)
@@ -140,31 +150,33 @@ def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     """Return the axis that most training entries have, and what it counts."""
     counts = {axis: int((~np.isnan(training[axis])).sum()) for axis in _AXES.values()}
     best = max(counts, key=lambda axis: counts[axis])
-    found = training[best]
-    if best == "axis_samples" or _counts_samples(found, training, every, batch):
+    if best == "axis_samples":
         return best, "sample"
-    return best, "step" if best == "axis_step" else "epoch"
+    values = training[best][~np.isnan(training[best])]
+    each = _samples_each(training[best], training)
+    if (np.mod(values, 1) > 0).any():
+        return best, "evaluation"
+    if each is not None:
+        near = [1.0 / MARGIN < each / samples < MARGIN for samples in (1.0, batch or np.nan)]
+        return best, "sample" if near[0] else "step" if near[1] else "epoch"
+    samples = np.unique(every["axis_samples"][every["axis_samples"] > 0])
+    if np.isin(samples, values).sum() > max(1, len(samples) / 2):
+        return best, "sample"
+    if best == "axis_step":
+        return best, "step"
+    return best, "epoch" if values.max() < MOST_EPOCHS else "unit"
 
 
-def _counts_samples(found: Floats, training: Rows, every: Rows, batch: float | None) -> bool:
-    """Whether what is called a step or an epoch counts samples.
-
-    A printed throughput (samples per second) decides, else values that stand elsewhere under
-    `samples_count`.
-    """
-    rate, time = training["images_per_s"], training["time"]
-    ok = ~np.isnan(found) & ~np.isnan(time)
-    spent = np.ptp(time[ok]) if ok.sum() >= 2 else 0.0
-    told = rate[ok & ~np.isnan(rate)]
-    if spent > 0 and len(told):
-        per_s = np.ptp(found[ok]) / spent
-        as_samples = abs(math.log(per_s / np.median(told))) if per_s > 0 else math.inf
-        if batch is None:
-            return as_samples < math.log(MARGIN)
-        as_steps = abs(math.log(per_s * batch / np.median(told))) if per_s > 0 else math.inf
-        return as_samples < as_steps and batch > 1
-    values = np.unique(found[~np.isnan(found)])
-    return len(values) > 1 and np.isin(values, every["axis_samples"]).mean() > 0.5
+def _samples_each(place: Floats, training: Rows) -> float | None:
+    """Return how many samples one count of an axis is, by the throughput that the log prints."""
+    time = training["time"] - training["eval_s"]
+    rows = np.flatnonzero(~np.isnan(place + time + training["images_per_s"]))
+    counts, seconds = np.diff(place[rows]), np.diff(time[rows])
+    kept = (counts > 0) & (seconds > 0)
+    if not kept.any():
+        return None
+    per_s = float(np.median(counts[kept] / seconds[kept]))
+    return float(np.median(training["images_per_s"][rows])) / per_s
 
 
 def facts_and_events(path: Path) -> tuple[dict[str, Any], tuple[Mapping[str, Any], ...]]:
@@ -172,6 +184,8 @@ def facts_and_events(path: Path) -> tuple[dict[str, Any], tuple[Mapping[str, Any
     facts: dict[str, Any] = {}
     events = []
     for piece in pieces(path):
+        for match in _SYSTEM.finditer(piece.text):
+            facts.setdefault(match[1].decode(), int(match[2]))
         for match in _FACT.finditer(piece.text):
             entry = _entry(match[1])
             key, value = entry.get("key"), entry.get("value")

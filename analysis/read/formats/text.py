@@ -52,7 +52,8 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
         facts, events = facts_and_events(path)
         events = (*events, *logs[0].events)
         logs = [replace(logs[0], facts=facts, events=events, evaluations=evaluations)]
-    said = [f"the axis counts {axis}s"] if axis != "step" else []
+    what = "units that the log does not name" if axis == "unit" else f"{axis}s"
+    said = [f"the axis counts {what}"] if axis != "step" else []
     return [_remarked(log, [*remarks, *said]) for log in logs]
 
 
