@@ -25,6 +25,7 @@ COMMANDS = {
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "audit": "claims in a YAML or Markdown file, recomputed; the timeline of ai-toolkit's output",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
+    "formats": "the formats of logs that are read, and the names of their columns",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
     "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
@@ -42,13 +43,24 @@ def main(arguments: list[str]) -> int:
     args = _parser(arguments).parse_args(arguments)
     try:
         conditions = [parse_condition(text) for text in args.fail_if]
-        code = int(args.run(args))
+        code = _run(args)
         failed, remarks = failing(args.rows, conditions)
         remark(remarks)
         return 1 if failed else code
     except Unreadable as error:
         remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
         return 2
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the command, with the user's own way to read logs if there is one."""
+    if not (args.pattern or args.columns or args.set):
+        return int(args.run(args))
+    from analysis.read.options import parse_options, reading_with
+
+    options = parse_options(pattern=args.pattern, columns=args.columns, facts=args.set)
+    with reading_with(options):
+        return int(args.run(args))
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
@@ -73,7 +85,8 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
     module = importlib.import_module(f"analysis.commands.{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
-    command.add_argument("paths", nargs="+", metavar="PATH", help="run folders, logs, or folders")
+    count = "*" if name == "formats" else "+"
+    command.add_argument("paths", nargs=count, metavar="PATH", help="run folders, logs, or folders")
     output = command.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--csv", action="store_true", help="print CSV")
@@ -83,6 +96,20 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         default=[],
         metavar="CONDITION",
         help='exit 1 if it holds for a row: "speedup_high<0.97", "verdict==different"',
+    )
+    logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
+    logs.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        help=r"a line's pattern: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'",
+    )
+    logs.add_argument("--columns", metavar="NAMES", help="columns: step=iter,loss=total_loss")
+    logs.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
     module.options(command)
     command.set_defaults(run=module.run, rows=[], analysis=main)

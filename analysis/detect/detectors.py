@@ -26,8 +26,6 @@ MIN_RECORDS = 30
 GAP_TIMES = 1.5
 MIN_STEPS_FOR_GAPS = 4
 AITOOLKIT_DATABASE = "ai-toolkit database"
-# Formats in which a row without a loss is normal.
-SPARSE = frozenset(["csv", "TensorBoard", AITOOLKIT_DATABASE, "sample names", "ditbench"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +54,13 @@ def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:
 
 
 def _nans(log: RunLog) -> Iterator[Finding]:
-    """Find non-finite losses: our event, or a row without a loss in a log that prints one."""
+    """Find non-finite losses: our event, or that of a log that prints one."""
     for event in log.events:
         if event.get("reason") == "nan":
             step = int(event.get("step", log.step[-1] if len(log) else 0))
-            yield Finding(kind="nan", step=step, line=int(event.get("line", 0)), detail="failed")
-    loss = log.column("loss")
-    present = np.flatnonzero(~np.isnan(loss))
-    if log.format not in SPARSE and len(present):
-        absent = np.flatnonzero(np.isnan(loss[present[0] :])) + present[0]
-        if len(absent):
-            yield _at(log, int(absent[0]), "nan", f"{len(absent)} rows without a finite loss")
+            rows = event.get("rows")
+            detail = f"{rows} rows without a finite loss" if rows else "failed"
+            yield Finding(kind="nan", step=step, line=int(event.get("line", 0)), detail=detail)
 
 
 def _loss(log: RunLog) -> Iterator[Finding]:

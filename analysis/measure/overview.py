@@ -19,18 +19,33 @@ from configs.run.folder import RunFolder
 
 def overview(paths: list[str]) -> list[dict[str, Any]]:
     """Return a row and remarks of every run under `paths`; run folders come through a cache."""
-    found: list[tuple[dict[str, Any], Path]] = []
-    for place in places(paths):
+    found: dict[tuple[Path, str], tuple[dict[str, Any], Path]] = {}
+    for name in paths:
+        try:
+            entries = _entries(name)
+        except Unreadable as error:
+            if len(paths) == 1:
+                raise
+            entries = [(_unreadable(name, str(error)), Path(name))]
+        for entry, path in entries:
+            found.setdefault((path.resolve(), entry["row"]["run"]), (entry, path))
+    names = named_apart([(entry["row"]["run"], path) for entry, path in found.values()])
+    return [
+        entry | {"row": entry["row"] | {"run": name}}
+        for (entry, _), name in zip(found.values(), names, strict=True)
+    ]
+
+
+def _entries(path: str) -> list[tuple[dict[str, Any], Path]]:
+    """Return the entries of the runs under one path, each with its own path."""
+    found = []
+    for place in places([path]):
         entries = cached_entries(place.path, place.ours, _entry_of) if place.ours else []
         found += [(entry, run.path) for entry, run in zip(entries, place.ours, strict=True)]
         others = read_others(place)
         found += [(_entry(log), log.path) for log in others.logs]
         found += [(_unreadable(name, why), place.path / name) for name, why in others.unread]
-    names = named_apart([(entry["row"]["run"], path) for entry, path in found])
-    return [
-        entry | {"row": entry["row"] | {"run": name}}
-        for (entry, _), name in zip(found, names, strict=True)
-    ]
+    return found
 
 
 def _entry_of(run: RunFolder) -> dict[str, Any]:

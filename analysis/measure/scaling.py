@@ -48,7 +48,8 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
     families: dict[object, list[RunLog]] = {}
     remarks = []
     for log in logs:
-        key = signature(log, without=FREE)
+        # Of a log without a config the user says how many ranks it had.
+        key = signature(log, without=FREE) if log.config is not None else log.format
         if key is None or ranks(log.facts) is None:
             remarks.append(f"{log.name}: left out: its config or its number of ranks is not known")
         else:
@@ -76,7 +77,7 @@ def _family(logs: list[RunLog]) -> list[ScalingCurve]:
 
 
 def _global_batch(log: RunLog) -> int | None:
-    return None if log.config is None else log.config.get("train.global_batch")
+    return (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
 
 
 def _rank_batch(log: RunLog) -> float | None:
@@ -87,7 +88,8 @@ def _rank_batch(log: RunLog) -> float | None:
 def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
     by_ranks: dict[int, list[MeasuredRate]] = {}
     for log in sorted(logs, key=lambda log: ranks(log.facts) or 0):
-        by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure_rate(log, clock="train"))
+        clock = "train" if log.format == "ditbench" else None
+        by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure_rate(log, clock=clock))
     arms = {count: Arm(runs=tuple(runs)) for count, runs in by_ranks.items()}
     least = next(iter(arms))
     points = tuple(_point(count, arm, arms[least], least) for count, arm in arms.items())

@@ -56,7 +56,6 @@ ALIASES = {
         "im/s", "samples per second",
     ),
 }  # fmt: skip
-STEP = ALIASES["step"]
 # The rows that have a value, and the values.
 Column = tuple[list[int], list[float]]
 _BY_NAME = {name: column for column, names in ALIASES.items() for name in names}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read.other_logs import ReadLogs, gather, is_text, read_folder, read_one, walk
+from analysis.read.other_logs import ReadLogs, gather, is_text, read_folder, read_one, walk, what_is
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import is_archive, unpacked
@@ -61,9 +61,8 @@ def read_all(paths: list[str]) -> ReadLogs:
 
 def _refuse_empty(place: PathContents, found: ReadLogs) -> None:
     if place.has_others and not found.logs and not found.unread and not place.ours:
-        raise Unreadable(
-            f"{place.path}: no run in it: neither a run folder nor a log that is known"
-        )
+        what = "a folder without a log" if place.path.is_dir() else what_is(place.path)
+        raise Unreadable(f"{place.path}: no run in it: {what}")
 
 
 def read_others(place: PathContents) -> ReadLogs:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read.assemble import merged_steps
-from analysis.read.columns import STEP, Cells, column_of, preferred
+from analysis.read.columns import ALIASES, Cells, column_of, preferred
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import STAMP, clock_s, moments, number
 from analysis.read.text.pieces import open_bytes
@@ -24,6 +24,7 @@ from configs.errors import Unreadable
 FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
+NO_COLUMNS: Mapping[str, str] = {}
 # A time below this is no time since 1970.
 EPOCH_TIMES = 1e8
 # The axes that a file may have, each with what a step is then.
@@ -55,15 +56,26 @@ def _time_in_text(column: str, text: str) -> float:
 
 
 def logs_of(
-    rows: Iterable[tuple[int, Mapping[str, float]]], *, path: Path, name: str, kind: str
+    rows: Iterable[tuple[int, Mapping[str, float]]],
+    *,
+    path: Path,
+    name: str,
+    kind: str,
+    columns: Mapping[str, str] = NO_COLUMNS,
 ) -> list[RunLog]:
-    """Return the run of (line, numbers by name) rows; none if no row has a step and a number."""
+    """Return the run of (line, numbers by name) rows; none if no row has a step and a number.
+
+    `columns` are the names that a user gave: those of the file by ours.
+    """
     cells, lines = Cells(), list[int]()
     for line, values in rows:
         # The Trainer's last row has the mean loss of the whole training.
         kept = {n: v for n, v in values.items() if "train_runtime" not in values or "loss" not in n}
         cells.add(len(lines), kept)
         lines.append(line)
+    for column, own in columns.items():
+        if own in cells.found:
+            cells.found[column] = cells.found.pop(own)
     return log_of_cells(cells, lines, path=path, name=name, kind=kind)
 
 
@@ -94,28 +106,31 @@ def log_of_cells(
     return [log] if len(log) and log.values else []
 
 
-def read_json(path: Path, *, name: str) -> list[RunLog]:
-    """Return the runs in JSON lines, or in a JSON file with a list of records."""
+def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog] | None:
+    """Return the runs in JSON lines, or in a JSON file with a list of records; None if in neither.
+
+    `columns` are the names that a user gave: those of the file by ours.
+    """
     with open_bytes(path) as file:
         text = file.read(LARGEST_JSON + 1)
     if len(text) > LARGEST_JSON:
         raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
     rows = list(_json_lines(text))
     if len(rows) > 1:
-        return logs_of(rows, path=path, name=name, kind="JSON lines")
+        return logs_of(rows, path=path, name=name, kind="JSON lines", columns=columns)
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError):
         if b'"log_history"' in text:
             raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged") from None
-        return []
+        return None
     if isinstance(tree, dict) and "log_history" in tree:
         if not isinstance(tree["log_history"], list):
             raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
         found = enumerate(map(_flat, tree["log_history"]), start=1)
-        return logs_of(found, path=path, name=name, kind="HF Trainer")
+        return logs_of(found, path=path, name=name, kind="HF Trainer", columns=columns)
     found = enumerate(map(_flat, _records(tree)), start=1)
-    return logs_of(found, path=path, name=name, kind="JSON")
+    return logs_of(found, path=path, name=name, kind="JSON", columns=columns)
 
 
 def _json_lines(text: bytes) -> Iterator[tuple[int, dict[str, float]]]:
@@ -164,28 +179,30 @@ def _records(tree: Any) -> list[Any]:
     return rows if known else [row | {"epoch": n} for n, row in enumerate(rows, start=1)]
 
 
-def delimiter_of(start: bytes) -> str | None:
+def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
     """Return the delimiter of a table whose first bytes are given; None if it names no axis."""
     line = start.partition(b"\n")[0].decode("utf-8", "replace").strip("\ufeff\r")
     if len(line) > FIELD_LIMIT:
         return None
-    return next((sign for sign in ",\t;" if sign in line and _is_header(line.split(sign))), None)
+    signs = (sign for sign in ",\t;" if sign in line and _is_header(line.split(sign), columns))
+    return next(signs, None)
 
 
-def _is_header(cells: Sequence[str]) -> bool:
-    """Whether cells name a step, or an epoch beside other things."""
+def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
+    """Whether cells name a step or an epoch, or what a user calls so."""
     names = {cell.strip().strip('"').strip().lower() for cell in cells}
-    return not names.isdisjoint(STEP) or not names.isdisjoint(("epoch", "epochs", "kimg"))
+    axes = {*ALIASES["step"], *ALIASES["epoch"], columns.get("step", "step").lower()}
+    return not names.isdisjoint(axes)
 
 
-def read_csv(path: Path, *, name: str, delimiter: str) -> list[RunLog]:
+def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the runs in a table; a header that returns in the middle changes the columns."""
     rows: list[tuple[int, dict[str, float]]] = []
     head: list[str] = []
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
-            if _is_header(cells):
+            if _is_header(cells, columns):
                 head = [cell.strip() for cell in cells[:MOST_CELLS]]
                 continue
             rows.append((line, as_numbers(dict(zip(head, cells, strict=False)))))
@@ -195,7 +212,7 @@ def read_csv(path: Path, *, name: str, delimiter: str) -> list[RunLog]:
             for run, names in charts.items()
             for log in logs_of(_renamed(rows, names), path=path, name=f"{name}:{run}", kind="W&B")
         ]
-    return logs_of(rows, path=path, name=name, kind="csv")
+    return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
 
 
 def _chart_runs(head: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -26,10 +26,14 @@ FORMATS: tuple[Format, ...] = (
 FEWEST_STEPS, FEWEST_PAIRS = 3, 10
 
 
-def read_text(path: Path, *, name: str) -> list[RunLog]:
-    """Return the runs in a text file, by the first format with losses, else with steps."""
-    found, causes = scanned(path, FORMATS)
-    known = _format_of(found)
+def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
+    """Return the runs in a text file, by the first format with losses, else with steps.
+
+    A user's `own` format is the only one tried.
+    """
+    formats = own or FORMATS
+    found, causes = scanned(path, formats)
+    known = _format_of(found, formats)
     if known is None:
         return []
     rows, remarks = assemble.one_rank(found[known.name])
@@ -57,9 +61,9 @@ def read_text(path: Path, *, name: str) -> list[RunLog]:
     return [_remarked(log, [*remarks, *said]) for log in logs]
 
 
-def _format_of(found: Mapping[str, Rows]) -> Format | None:
+def _format_of(found: Mapping[str, Rows], formats: Sequence[Format]) -> Format | None:
     """Return the first format that has losses, else the first with some steps."""
-    present = [known for known in FORMATS if known.name in found]
+    present = [known for known in formats if known.name in found]
     trained = (known for known in present if _has_losses(known, found[known.name]))
     stepped = (known for known in present if _has_steps(known, found[known.name]))
     return next(trained, None) or next(stepped, None)

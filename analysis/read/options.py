@@ -1,0 +1,146 @@
+r"""What a user says about logs: a pattern for lines, names of columns, facts that are missing.
+
+The options come from the command line and, by glob, from a `logs.yaml` beside the logs:
+
+    "run-*.log":
+      pattern: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'
+      set: {gpus: 'run-(\d+)', batch: 256}
+    "*.csv":
+      columns: {step: iter, loss: total_loss}
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.read.run_log import RunLog
+from analysis.read.text.patterns import Format
+from configs.errors import ConfigError, Unreadable
+from configs.yaml12 import parse_yaml
+
+NAME = "logs.yaml"
+# What may be set, and the fact that it becomes.
+FACTS = {"gpus": "ranks", "nodes": "nodes", "batch": "global_batch_size"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How logs are to be read: `columns` are foreign names by ours, `facts` texts by name."""
+
+    pattern: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The user's own text format, if there is one."""
+        if self.pattern is None:
+            return ()
+        return (Format(name="pattern", tokens=(b"",), pattern=_compiled(self.pattern)),)
+
+    def with_facts(self, log: RunLog) -> RunLog:
+        """Return a log with the facts that were set, and with images if the batch is known."""
+        facts = {FACTS[name]: _number(text, log.path) for name, text in self.facts.items()}
+        if not facts:
+            return log
+        values = dict(log.values)
+        batch = facts.get("global_batch_size")
+        if batch and log.axis == "step" and "images" not in values:
+            values["images"] = log.step * np.float64(batch)
+        return replace(log, facts={**log.facts, **facts}, values=values)
+
+
+_CURRENT: ContextVar[ReadOptions] = ContextVar("read_options")
+
+
+@contextmanager
+def reading_with(options: ReadOptions) -> Iterator[None]:
+    """Read every log in this context with these options."""
+    token = _CURRENT.set(options)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def parse_options(*, pattern: str | None, columns: str | None, facts: list[str]) -> ReadOptions:
+    """Return the options of a command line; raise `Unreadable` for one that is not understood."""
+    if pattern is not None:
+        _compiled(pattern)
+    pairs = [_pair(text, "--columns") for text in columns.split(",")] if columns else []
+    told = dict(_pair(text, "--set") for text in facts)
+    return ReadOptions(pattern=pattern, columns=dict(pairs), facts=_known(told, "--set"))
+
+
+def options_for(path: Path) -> ReadOptions:
+    """Return the options for one file: those of the context, then of the `logs.yaml` beside it."""
+    given, beside = _CURRENT.get(ReadOptions()), path.parent / NAME
+    if not beside.is_file():
+        return given
+    for glob, told in _globs(beside).items():
+        if fnmatch(path.name, glob):
+            return ReadOptions(
+                pattern=given.pattern or told.get("pattern"),
+                columns={**told.get("columns", {}), **given.columns},
+                facts={**_known(told.get("set", {}), str(beside)), **given.facts},
+            )
+    return given
+
+
+def _globs(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    except (ConfigError, OSError, ValueError) as error:
+        raise Unreadable(f"{path}: {error}") from None
+    known = {"pattern": str, "columns": dict, "set": dict}
+    for glob, told in tree.items() if isinstance(tree, dict) else [("", None)]:
+        if not isinstance(told, dict) or not all(
+            name in known and isinstance(value, known[name]) for name, value in told.items()
+        ):
+            raise Unreadable(f"{path}: {glob!r}: expected pattern, columns, set")
+    return dict(tree)
+
+
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as error:
+        raise Unreadable(f"--pattern {pattern!r}: {error}") from None
+    if not {"step", "epoch"} & compiled.groupindex.keys():
+        raise Unreadable(f"--pattern {pattern!r}: needs a group (?P<step>...) or (?P<epoch>...)")
+    return compiled
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise Unreadable(f"{option} {text!r}: expected NAME=VALUE")
+    return name, value
+
+
+def _known(facts: Mapping[str, Any], source: str) -> dict[str, str]:
+    if unknown := set(facts) - FACTS.keys():
+        raise Unreadable(f"{source}: {sorted(unknown)[0]!r}: expected one of {', '.join(FACTS)}")
+    return {name: str(value) for name, value in facts.items()}
+
+
+def _number(text: str, path: Path) -> int:
+    """Return a number as typed, or that of a pattern's first group in the path."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        match = re.search(text, path.name) or re.search(text, str(path))
+        return int(match[1]) if match else _no_number(text, path)
+    except (re.error, IndexError, ValueError):
+        return _no_number(text, path)
+
+
+def _no_number(text: str, path: Path) -> int:
+    raise Unreadable(f"--set: {text!r} gives no number for {path}")
