@@ -58,9 +58,10 @@ class Monitor:
         self._last: JobUpdate | None = None
         self._last_time = time.monotonic()
         self._is_training = False
-        # A save that ran because we asked, as opposed to a scheduled one.
-        self._is_requested_save = False
-        self._saves: list[tuple[int, bool, ClockReading]] = []
+        # The current save was requested here, not scheduled by ai-toolkit.
+        self._saving_on_request = False
+        # The newest save that has ended but is not collected, and whether it was requested.
+        self._ended_save: tuple[ClockReading, bool] | None = None
         # A graceful stop: request a save, wait until it is made, leave by a deadline.
         self._is_save_requested = False
         self._is_save_made = False
@@ -128,7 +129,7 @@ class Monitor:
         phase, info, step = self._timeline.phase, self._timeline.info, self._timeline.step
         reading = self._timeline.add(update)
         if self._last and self._last.is_save_requested and not update.is_save_requested:
-            self._is_requested_save = True
+            self._saving_on_request = True
         self._last = update
         if self._is_training and update.step > step:
             self._steps.end_step(reading)
@@ -140,8 +141,8 @@ class Monitor:
                     f"ai-toolkit resumes from step {update.step} instead of {self._start}",
                 )
         if phase == "save" and self._timeline.phase != "save":
-            self._saves.append((update.step, self._is_requested_save, reading))
-            self._is_requested_save = False
+            self._ended_save = reading, self._saving_on_request
+            self._saving_on_request = False
         if self._timeline.info != info:
             log.info("%s", self._timeline.info)
         for sampling in self._timeline.new_samples():
@@ -149,12 +150,11 @@ class Monitor:
 
     def _collect_saves(self) -> None:
         """Adopt the LoRA of the newest finished save; earlier ones have lost their optimizer."""
-        if not self._saves:
+        if self._ended_save is None:
             return
-        step, is_requested, reading = self._saves[-1]
-        self._saves.clear()
-        for lora, lora_step in self.collector.new_loras().items():
-            if lora_step != step:
+        (reading, is_requested), self._ended_save = self._ended_save, None
+        for lora, step in self.collector.new_loras().items():
+            if step != reading.step:
                 continue
             # A scheduled save is made after a step but before the step is counted.
             done = step if is_requested or lora.stem == JOB else step + 1

@@ -17,7 +17,8 @@ PROCESS = json.loads(Path(sys.argv[1]).read_text())["config"]["process"][0]
 NAME = json.loads(Path(sys.argv[1]).read_text())["config"]["name"]
 TRAIN, SAVE, SAMPLE = PROCESS["train"], PROCESS["save"], PROCESS["sample"]
 ROOT = Path(PROCESS["training_folder"]) / NAME
-STEP_S = float(os.environ.get("FAKE_STEP_S", "0.05"))
+# As slow as a poll of the monitor: of saves that end between two polls only the last is kept.
+STEP_S = float(os.environ.get("FAKE_STEP_S", "0.1"))
 FAILURE = os.environ.get("FAKE_FAILURE", "")
 
 
