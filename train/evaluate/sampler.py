@@ -37,7 +37,7 @@ _OVERRIDES = {
 
 @dataclass(frozen=True, kw_only=True)
 class SampleShare:
-    """Share `index` of `count` equal shares of the images; `tensor` neighbouring ranks have one."""
+    """Share `index` of `count` of the images; each group of `tensor` neighbouring ranks has one."""
 
     index: int = 0
     count: int = 1
@@ -62,14 +62,15 @@ def sample(
     mine = list(range(share.index, len(labels), share.count))
     shape = (config.data.channels, config.data.size, config.data.size)
     drawn: list[Tensor] = []
-    # Under FSDP every rank must call the network the same number of times.
+    # Under FSDP every rank must call the network the same number of times. A rank that has no
+    # images left draws image 0 and drops it.
     largest_share = len(range(0, len(labels), share.count))
     for begin in range(0, largest_share, _BATCH):
-        indices = mine[begin : begin + _BATCH]
-        some = indices or [0]
-        noise = _noise(seed, some, shape).to(device)
-        images = objective.sample(network, noise, labels[some].to(device))
-        drawn.append(images.cpu()[: len(indices)])
+        batch = mine[begin : begin + _BATCH]
+        indices = batch or [0]
+        noise = _noise(seed, indices, shape).to(device)
+        images = objective.sample(network, noise, labels[indices].to(device))
+        drawn.append(images.cpu()[: len(batch)])
     parts = to_rank_0(torch.cat(drawn))
     if parts is None:
         return None

@@ -1,1 +1,1 @@
-"""What a run will need and do, before it is queued: memory per rank, micro batch, images/s."""
+"""Forecast the memory per rank, the micro batch and the speed of a run before it is queued."""

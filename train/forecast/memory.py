@@ -72,13 +72,14 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     whole = (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
     last, work = edges_work(config) * images, block_work(config, tensor=tensor) * images
     base = constant + gradients * persistent + gathered
-    candidates = (
-        activations + casts.all,
-        activations + casts.kept(plain) + last,
+    first_block = _bytes(block, images) + _batch_bytes(config) * images + casts.block
+    peak = base + max(
+        activations + casts.all,  # the end of the forward pass
+        activations + casts.kept(plain) + last,  # the backward pass of the last norm
         (activations + casts.kept(plain) + whole + casts.block + work) * (recomputed > 0),
-        fresh + reduced + _bytes(block, images) + _batch_bytes(config) * images + casts.block,
+        fresh + reduced + first_block,  # the backward pass of the first block
+        fresh - gathered,  # the optimizer step
     )
-    peak = base + max(*candidates, fresh - gathered)
     return Memory(
         parameters=held,
         gradients=gradients,

@@ -11,7 +11,7 @@ from configs.schema import Pretrain
 from train.forecast.memory import Memory, dit_written
 from train.model.flops import recomputed_macs, training_flops
 
-# The share of the dense peak that matrix products of size several thousand reach at real clocks.
+# The share of the dense peak that library products of thousands by thousands reach in practice.
 _MATMUL_EFFICIENCY = 0.7
 # The share of the data sheet's bandwidth that a copy kernel reaches.
 _COPY_EFFICIENCY = 0.85

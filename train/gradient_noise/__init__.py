@@ -1,1 +1,1 @@
-"""The noise of gradients: read while training, and measured over saved checkpoints."""
+"""The gradient noise scale, measured during training or at saved checkpoints."""
