@@ -8,9 +8,9 @@ heads read and write float32, and so do sums with a float32 operand.
 from dataclasses import dataclass
 
 from configs.schema import Pretrain
-from train.model.flops import mlp_hidden, tokens
+from train.model.flops import TIME_CHANNELS, mlp_hidden, tokens
 
-SIZES = {"fp32": 4, "bf16": 2, "fp16": 2}
+PRECISION_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,12 @@ def residual_size(config: Pretrain) -> int:
     """Return the bytes per number of the residual stream, float32 if a float32 is added to it."""
     model = config.model
     widened = model.positions == "sincos" or model.conditioning == "in_context"
-    return 4 if widened else SIZES[config.train.precision]
+    return 4 if widened else PRECISION_BYTES[config.train.precision]
 
 
 def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """Return what one block saves if it is neither recomputed nor compiled, without its weights."""
-    model, e, r = config.model, SIZES[config.train.precision], residual_size(config)
+    model, e, r = config.model, PRECISION_BYTES[config.train.precision], residual_size(config)
     d, adaln = model.width, model.conditioning == "adaln"
     mlp = {"gelu": 2, "swiglu": 4}[model.mlp] * e * mlp_hidden(config) / tensor
     if model.mlp == "swiglu" and e < 4:
@@ -47,7 +47,7 @@ def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
 
 def _attention(config: Pretrain) -> int:
     """Return the bytes per token that attention saves between its two linear layers."""
-    model, e = config.model, SIZES[config.train.precision]
+    model, e = config.model, PRECISION_BYTES[config.train.precision]
     kept = 4 * e * model.width + 4 * model.heads  # q, k, v, the output; the log-sum-exp
     if model.qk_norm:
         kept += 8 * model.heads
@@ -61,7 +61,7 @@ def _attention(config: Pretrain) -> int:
 
 def _condition(config: Pretrain) -> int:
     """Return the bytes per image that the modulation of a block saves: both scales and gates."""
-    d, e = config.model.width, SIZES[config.train.precision]
+    d, e = config.model.width, PRECISION_BYTES[config.train.precision]
     gates = 8 * d if residual_size(config) > e else 6 * e * d
     return 8 * d + gates
 
@@ -73,7 +73,7 @@ def checkpoint_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
 
 def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """Return what a block keeps if all but matrix products and attention is recomputed."""
-    model, e = config.model, SIZES[config.train.precision]
+    model, e = config.model, PRECISION_BYTES[config.train.precision]
     d, hidden = model.width, mlp_hidden(config) * (1 + (model.mlp == "swiglu"))
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
     token = residual_size(config) * d + split + 2 * e * d
@@ -84,18 +84,18 @@ def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
 
 def edges_kept(config: Pretrain) -> SavedBytes:
     """Return what is saved before and after the blocks, and the batch itself."""
-    model, data, e = config.model, config.data, SIZES[config.train.precision]
+    model, data, e = config.model, config.data, PRECISION_BYTES[config.train.precision]
     d, patches = model.width, (data.size // model.patch) ** 2
     pixels = 4 * data.channels * data.size**2
     adaln = model.conditioning == "adaln"
-    time = e * (256 + 3 * d) + 4 * d + 8 + 4 * d * adaln
+    time = e * (TIME_CHANNELS + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise and the error in float32, and the patches that the first layer reads.
     return SavedBytes(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
 
 
 def _last_norm(config: Pretrain) -> int:
     """Return the bytes per token that are saved between the blocks and the last layer."""
-    d, e = config.model.width, SIZES[config.train.precision]
+    d, e = config.model.width, PRECISION_BYTES[config.train.precision]
     return 4 * d + 8 + e * d + 4 * d * (config.model.conditioning == "adaln")
 
 
@@ -104,7 +104,7 @@ def edges_work(config: Pretrain) -> float:
 
     The gradients of its output and input in float32, and for adaLN their product.
     """
-    d, e = config.model.width, SIZES[config.train.precision]
+    d, e = config.model.width, PRECISION_BYTES[config.train.precision]
     return tokens(config) * d * (8 + e + 4 * (config.model.conditioning == "adaln"))
 
 
@@ -113,7 +113,7 @@ def block_work(config: Pretrain, *, tensor: int = 1) -> float:
 
     The gradient of the hidden layer, less the memory already freed after the blocks.
     """
-    hidden = SIZES[config.train.precision] * mlp_hidden(config) / tensor
+    hidden = PRECISION_BYTES[config.train.precision] * mlp_hidden(config) / tensor
     return tokens(config) * (hidden + 4 * config.model.width - _last_norm(config))
 
 
@@ -122,7 +122,7 @@ def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
 
     Source: the cut that the partitioner of torch.compile makes through these blocks.
     """
-    model, e = config.model, SIZES[config.train.precision]
+    model, e = config.model, PRECISION_BYTES[config.train.precision]
     d, adaln = model.width, model.conditioning == "adaln"
     mlp = {"gelu": 2, "swiglu": 3}[model.mlp] * e * mlp_hidden(config) / tensor
     norms = 2 * (8 + e * d)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.forecast.activations import (
-    SIZES,
+    PRECISION_BYTES,
     SavedBytes,
     block_kept,
     block_work,
@@ -144,7 +144,7 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
     if layout.shard == 1 and layout.tensor == 1:
         return 0.0, 0.0
     block = block_count(config, tensor=layout.tensor).all
-    size = SIZES[config.train.precision]
+    size = PRECISION_BYTES[config.train.precision]
     return 4.0 * edge_count(config).all + 2 * size * block, (size + 4) * block
 
 
@@ -158,7 +158,7 @@ class _Casts:
 
     @classmethod
     def of(cls, config: Pretrain, layout: BatchLayout) -> "_Casts":
-        size = SIZES[config.train.precision] * (config.train.precision != "fp32")
+        size = PRECISION_BYTES[config.train.precision] * (config.train.precision != "fp32")
         sharded = layout.shard > 1 or layout.tensor > 1
         return cls(
             block=0.0 if sharded else size * block_count(config).cast,

@@ -1,4 +1,4 @@
-"""Noise samples at saved checkpoints are unbiased, and equal on any number of ranks and resumed."""
+"""Noise samples at saved checkpoints are unbiased, and equal after a kill and on any ranks."""
 
 import csv
 import json
