@@ -54,9 +54,9 @@ def check_paths(config: Run) -> None:
     if isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
-        asked = infer_spec(config)
-        check_flux(asked.folder, variant=asked.variant)
-        _check_lora(asked.lora)
+        images = infer_spec(config)
+        check_flux(images.folder, variant=images.variant)
+        _check_lora(images.lora)
 
 
 def _problem(path: Path, word: str) -> str:

@@ -1,4 +1,4 @@
-"""A config, and a place for its runs, that no job of this machine has a part in."""
+"""A config and a folder for its runs, isolated from any job of this machine."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.real_runs import opened
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where runs are made; the environment is that of no job."""
+    """Return the folder of runs; the environment holds no job."""
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("ENVIRONMENT", raising=False)
@@ -27,5 +27,5 @@ def config(tmp_path: Path) -> Path:
 
 
 def begin(source: Path, *overrides: str, gpus: int | None = 0) -> RunFolder:
-    """A run with an attempt, begun by a node of `gpus` GPUs."""
+    """Begin an attempt at a run on a node of `gpus` GPUs; return the run."""
     return opened(source, overrides, gpus=gpus)

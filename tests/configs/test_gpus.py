@@ -1,4 +1,4 @@
-"""A GPU is known by its driver's name for it, and only by that."""
+"""A GPU is recognised only by the name that its driver reports."""
 
 import re
 
@@ -25,7 +25,7 @@ REPORTED = {
 
 
 @pytest.mark.parametrize("model", REPORTED)
-def test_one_type_answers_to_a_reported_name(model):
+def test_exactly_one_type_matches_a_reported_name(model):
     gpus = load_gpus()
     answering = [
         name
@@ -41,7 +41,7 @@ def test_one_type_answers_to_a_reported_name(model):
     ["NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100-SXM-64GB", "NVIDIA H100 NVL", "NVIDIA H800",
      "NVIDIA H200 NVL", "NVIDIA RTX 6000 Ada Generation", "NVIDIA A40-48Q", "a40", ""],
 )  # fmt: skip
-def test_a_part_of_a_gpu_or_its_kin_is_not_the_gpu(model):
+def test_a_partition_of_a_gpu_or_a_similar_model_is_not_the_gpu(model):
     assert find_gpu(model) is None
 
 
@@ -49,7 +49,7 @@ def test_every_type_has_a_reported_name():
     assert set(REPORTED.values()) == set(load_gpus())
 
 
-def test_types_are_alike_in_what_follows_from_the_rest():
+def test_derived_rates_are_consistent_across_types():
     for gpu in load_gpus().values():
         assert gpu.peak_tflops.bf16 == gpu.peak_tflops.fp16
         assert gpu.peak_tflops.tf32 == pytest.approx(gpu.peak_tflops.bf16 / 2, rel=0.002)
@@ -57,7 +57,7 @@ def test_types_are_alike_in_what_follows_from_the_rest():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("x: {names: [A]}", "x.peak_tflops: Field required"),
         ("x: {names: ['('], peak_tflops: {}}", r"x.names: .*not a regular expression"),
@@ -65,7 +65,7 @@ def test_types_are_alike_in_what_follows_from_the_rest():
         ("x: 3", "x: Input should be"),
     ],
 )
-def test_a_file_that_is_not_as_it_should_be_is_refused(line, said, tmp_path):
+def test_a_malformed_file_is_refused(line, message, tmp_path):
     (tmp_path / "gpus.yaml").write_text(line)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load_gpus(tmp_path / "gpus.yaml")

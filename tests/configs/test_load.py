@@ -1,4 +1,4 @@
-"""Configs are loaded strictly, and errors name the mend."""
+"""Configs are loaded strictly, and errors name the fix."""
 
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def test_a_shipped_config_opens_with_a_comment_and_lists_only_differences(path: 
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
     defaults = {name: info.default for name, info in keys(load(path).kind).items()}
-    said = flatten(parse_yaml(text, source=str(path)))
-    same = [name for name, value in said.items() if defaults[name] == value]
-    # What is trained, on what and how long is said even where it is the default.
-    told = {"kind", "data.source", "train.steps"}
-    assert set(same) <= told | {"model.width", "model.depth", "model.heads", "model.patch"}
+    listed = flatten(parse_yaml(text, source=str(path)))
+    same = [name for name, value in listed.items() if defaults[name] == value]
+    # The header keys are listed even if they have the default.
+    header = {"kind", "data.source", "train.steps"}
+    assert set(same) <= header | {"model.width", "model.depth", "model.heads", "model.patch"}
 
 
 def test_a_resolved_config_resolves_to_itself() -> None:
@@ -43,7 +43,7 @@ def test_a_resolved_config_resolves_to_itself() -> None:
 
 
 @pytest.mark.parametrize("name", keys("pretrain"))
-def test_every_misspelt_key_is_refused_and_the_right_one_named(name: str) -> None:
+def test_every_misspelt_key_is_refused_with_the_right_one(name: str) -> None:
     group, dot, leaf = name.rpartition(".")
     wrong = f"{group}{dot}{leaf[:-1]}{'q' if leaf[-1] != 'q' else 'x'}"
     message = refusal(merge({}, {wrong: 1}))
@@ -51,7 +51,7 @@ def test_every_misspelt_key_is_refused_and_the_right_one_named(name: str) -> Non
     assert "did you mean" in message or "configs schema" in message
 
 
-def test_a_key_in_the_wrong_group_is_sent_to_the_right_one() -> None:
+def test_the_error_for_a_key_in_the_wrong_group_names_the_right_group() -> None:
     assert refusal({"lr": 1}) == "my.yaml: unknown key lr; did you mean optimizer.lr?"
 
 
@@ -137,7 +137,7 @@ def test_an_override_without_key_or_value_is_refused(override: str) -> None:
         parse_overrides([override])
 
 
-def test_a_missing_file_names_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_a_similar_one(tmp_path: Path) -> None:
     (tmp_path / "digits.yaml").write_text("seed: 1\n")
     with pytest.raises(ConfigError, match=r"no such file; did you mean .*digits\.yaml"):
         load(tmp_path / "digit.yaml")
@@ -149,14 +149,14 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "a.yaml")
 
 
-def test_every_key_has_a_description_and_tags_that_are_known() -> None:
+def test_every_key_has_a_description_and_known_tags() -> None:
     for kind in KINDS:
         for info in keys(kind).values():
             assert info.doc, info.name
             assert info.affects <= {"loss", "clock", "resources"}, info.name
 
 
-def test_keys_that_change_the_curve_of_a_run_cannot_change_on_resume() -> None:
+def test_keys_that_affect_the_loss_cannot_change_on_resume() -> None:
     bound = {name for name, info in keys("pretrain").items() if not info.free}
     assert {"seed", "train.global_batch", "optimizer.lr", "model.width", "train.precision"} <= bound
     free = set(keys("pretrain")) - bound

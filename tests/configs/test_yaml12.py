@@ -45,7 +45,7 @@ def test_a_plain_scalar_is_what_yaml_1_2_says(text: str, value: object) -> None:
     "value",
     [1e-4, 1e22, 0.1, 3, True, None, "1e-4", "12:30:00", "no", "010", "0o17", "yes", "", "~", "é"],
 )
-def test_what_is_written_is_read_back(value: object) -> None:
+def test_a_written_value_is_read_back(value: object) -> None:
     found = parse_yaml(dump_yaml({"key": value}), source="x")["key"]
     assert found == value
     assert type(found) is type(value)
@@ -65,7 +65,7 @@ def test_a_float_is_written_so_that_yaml_1_1_reads_it_too() -> None:
         ("a: !!python/object/apply:os.system [ls]", "here.yaml, line 1: not valid YAML"),
     ],
 )
-def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, message: str) -> None:
+def test_invalid_yaml_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, source="here.yaml")
     assert str(caught.value).startswith(message)

@@ -1,4 +1,4 @@
-"""`env/create.sh` leaves alone what is there, and completes what is half made."""
+"""`env/create.sh` keeps what is installed, and completes a partial installation."""
 
 import subprocess
 import sys
@@ -30,14 +30,14 @@ def test_a_second_time_changes_nothing() -> None:
     assert COMPLETE.stat().st_mtime_ns == before
 
 
-def test_a_half_made_one_is_completed_and_a_failing_install_is_not_taken_for_one(
+def test_a_partial_installation_is_completed_and_a_failed_one_is_not_recorded(
     tmp_path: Path,
 ) -> None:
     venv = tmp_path / "a venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
     (venv / "bin" / "python").chmod(0o755)
-    # What installs at once: a package that is there, from no index at all.
+    # A package that is installed already needs no index.
     wanted = {"VENV": str(venv), "TORCH": "pip", "TORCH_INDEX": "file:///nowhere"}
     done = create(**wanted, PIP_NO_INDEX="1")
     assert done.returncode != 0
@@ -47,20 +47,20 @@ def test_a_half_made_one_is_completed_and_a_failing_install_is_not_taken_for_one
     assert version.returncode == 0
 
 
-def test_an_unknown_site_is_named_with_the_mend() -> None:
+def test_an_unknown_site_is_named_with_the_fix() -> None:
     done = create(SITE="nowhere")
     assert done.returncode == 2
     assert "SITE=nowhere" in done.stderr
     assert "env/sites/" in done.stderr
 
 
-def test_ai_toolkit_is_put_where_the_site_says_and_nowhere_else() -> None:
+def test_ai_toolkit_is_installed_only_where_the_site_says() -> None:
     done = create("ai-toolkit", AI_TOOLKIT="")
     assert done.returncode == 2
     assert "AI_TOOLKIT=/a/folder in env/sites/local.sh" in done.stderr
 
 
-def test_without_its_source_ai_toolkit_is_not_half_made(tmp_path: Path) -> None:
+def test_without_its_source_nothing_of_ai_toolkit_is_created(tmp_path: Path) -> None:
     wanted = {"AI_TOOLKIT": str(tmp_path / "kit"), "AI_TOOLKIT_SOURCE": str(tmp_path / "nowhere")}
     done = create("ai-toolkit", **wanted)
     assert done.returncode == 1
@@ -69,13 +69,13 @@ def test_without_its_source_ai_toolkit_is_not_half_made(tmp_path: Path) -> None:
     assert not (tmp_path / "kit").exists()
 
 
-def test_a_checkout_that_is_there_gets_a_virtualenv_of_what_it_asks_for(tmp_path: Path) -> None:
+def test_an_existing_checkout_gets_a_virtualenv_with_its_requirements(tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()
     (kit / "run.py").touch()
     (kit / "requirements_base.txt").write_text("git+https://nowhere.invalid/diffusers\npip\n")
     done = create("ai-toolkit", AI_TOOLKIT=str(kit), PIP_NO_INDEX="1", PIP_FIND_LINKS="")
-    # Without an index the packages that it names first are not found.
+    # Without an index its first packages are not found.
     assert "No matching distribution found for torch" in done.stderr
     assert (kit / "venv" / "requirements.txt").read_text() == "pip\n"
     assert not (kit / "venv" / ".installed-ai-toolkit").exists()

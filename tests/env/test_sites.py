@@ -1,4 +1,4 @@
-"""Site files: what each says of a job, how one is chosen, and that modules are loaded."""
+"""Site files: the flags of each, how one is selected, and that modules are loaded."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from configs.run.folder import ROOT
 
 SITES = ROOT / "env" / "sites"
-# An installation of environment modules that writes down what it was asked.
+# Environment modules that record their arguments.
 MODULES = {"BASH_FUNC_module%%": '() { echo "module $*" >&2\n}'}
 
 
@@ -47,14 +47,14 @@ def test_each_site_spells_its_gpus(site: str, flags: list[str]) -> None:
     assert describe(site, "a40", 2, 4)[4:] == flags
 
 
-def test_every_site_takes_any_gpu_and_none() -> None:
+def test_every_site_accepts_any_gpu_and_no_gpu() -> None:
     for file in SITES.glob("*.sh"):
         one = describe(file.stem, "", 1, 2)[4:]
         assert any(flag.startswith("--gpu") and flag.endswith("=2") for flag in one)
         assert not any("gpu" in flag for flag in describe(file.stem, "a40", 1, 0)[-2:])
 
 
-def test_runs_go_where_the_site_says_unless_the_person_does() -> None:
+def test_the_site_decides_where_runs_go_unless_the_environment_does() -> None:
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     assert describe("carc-discovery", "", 1, 1)[1] == f"/scratch1/{user}/ditbench"
     assert describe("carc-discovery", "", 1, 1, LOGS="/elsewhere")[1] == "/elsewhere"
@@ -86,7 +86,7 @@ def test_a_site_with_modules_needs_the_command() -> None:
         ("laptop", "local"),
     ],
 )
-def test_a_site_is_chosen_by_the_name_of_the_host(host: str, site: str, tmp_path: Path) -> None:
+def test_a_site_is_selected_by_the_name_of_the_host(host: str, site: str, tmp_path: Path) -> None:
     (tmp_path / "hostname").write_text(f"#!/bin/sh\necho {host}\n")
     (tmp_path / "hostname").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
@@ -103,7 +103,7 @@ def test_flags_for_every_job_come_from_one_line_of_a_copy(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_a_site_that_is_not_there_is_misuse() -> None:
+def test_a_missing_site_is_misuse() -> None:
     answer = shell("env/describe.sh a40 1 1", SITE="nowhere")
     assert answer.returncode == 2
     assert "copy env/sites/example.sh to it, or unset SITE" in answer.stderr

@@ -1,4 +1,4 @@
-"""The job body without Slurm: a run begun, stopped, resumed, refused."""
+"""The job body without Slurm: runs are begun, stopped, resumed, refused."""
 
 import json
 import os
@@ -29,12 +29,12 @@ LONG = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=100000")
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Starts a body in a process group of its own, as a terminal would; none outlives the test."""
+    """Start bodies in process groups of their own, as a terminal does; end them with the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str | Path, **changes: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            # A shell cannot trap what was ignored when it began, as INT is in a background job.
+            # A shell cannot trap a signal ignored at its start, like INT in a background job.
             ["env", "--default-signal=INT", "bash", "jobs/pretrain.sbatch", *map(str, arguments)],
             env=clean_environment(LOGS=str(tmp_path), **changes),
             stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 
 def wait_for_step(logs: Path, step: int) -> RunFolder:
-    """The only run in `logs`, once it has recorded `step`."""
+    """Wait until the only run in `logs` has recorded `step`; return it."""
     for _ in range(600):
         for run in find_runs(logs):
             if any(record.get("step", 0) >= step for record in run.records()):
@@ -63,7 +63,7 @@ def wait_for_step(logs: Path, step: int) -> RunFolder:
     raise AssertionError(f"no run reached step {step}")
 
 
-def test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder(tmp_path: Path) -> None:
+def test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder(tmp_path: Path) -> None:
     config = tmp_path / "my 'odd\" $(touch x) name.yaml"
     config.write_text(DIGITS.read_text())
     logs = tmp_path / "logs of me"
@@ -88,7 +88,7 @@ def test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder(tmp_path: Pa
 
 
 def expect_hours_that_add_up(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """The ledger holds all the time from the jobs' begin to their end, across attempts."""
+    """Assert that the time breakdown covers the jobs from begin to end, across attempts."""
     assert analyse(["cost", str(run.path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["hours"]
     held = sum(entry["ended"] - entry["began"] for entry in run.manifest()["attempts"])
@@ -100,7 +100,7 @@ def expect_hours_that_add_up(run: RunFolder, capsys: pytest.CaptureFixture[str])
     assert row["hold_h"] > 0
 
 
-def test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on(
+def test_a_done_run_submitted_again_ends_at_once_and_continues_with_more_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body(DIGITS, *TINY, "train.steps=4", logs=tmp_path)
@@ -175,7 +175,7 @@ def command_line(pid: str) -> bytes:
         ),
     ],
 )
-def test_what_cannot_run_is_refused_with_exit_2_before_a_folder_is_made(
+def test_a_config_that_cannot_run_is_refused_with_exit_2_before_a_folder_is_made(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     done = body(*arguments, logs=tmp_path / "logs", check=False)

@@ -1,4 +1,4 @@
-"""`jobs/encode.sbatch` without Slurm: any number of agents, killed, resumed, trained on."""
+"""`jobs/encode.sbatch` without Slurm: several agents, kills, resumes, training on the store."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ from tests.train.tiny_vae import save_images, save_kl
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 images, a VAE, and the store that one rank made of them, an image per shard."""
+    """Create 60 images, a VAE, and the store that one rank makes of them, one image per shard."""
     folder = tmp_path_factory.mktemp("made")
     save_images(folder / "images", per_class=20)
     save_kl(folder / "vae")
@@ -43,13 +43,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(folder: Path, out: Path) -> Path:
     paths = {"images": str(folder / "images"), "vae": str(folder / "vae"), "out": str(out)}
     file = out.parent / "tiny.yaml"
-    told = {"encode": paths | {"size": 16, "shard_examples": 1}, "log": {"tensorboard": False}}
-    file.write_text(dump_yaml({"kind": "encode"} | told))
+    keys = {"encode": paths | {"size": 16, "shard_examples": 1}, "log": {"tensorboard": False}}
+    file.write_text(dump_yaml({"kind": "encode"} | keys))
     return file
 
 
 def ranks_of(run: RunFolder) -> list[int]:
-    """The processes of a run that are ranks, not agents."""
+    """Return the pids of the ranks of a run, without its agents."""
     found = subprocess.run(
         ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=False
     )
@@ -105,7 +105,7 @@ def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> N
     assert (last["event"], last["images"], last["skipped"]) == ("done", 14, 1)
 
 
-def test_a_config_of_another_job_is_sent_there(made: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_config_of_another_job_names_that_job(made: Path, tmp_path: Path) -> None:
     file = config(made, tmp_path / "store")
     done = body(file, logs=tmp_path / "logs", check=False)
     assert done.returncode == 2

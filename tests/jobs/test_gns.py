@@ -20,7 +20,7 @@ STUDIES = [f"c-{number}{size}" for number in range(1, 5) for size in ("", "-smal
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run on digits with two checkpoints."""
+    """Return a run on digits with two checkpoints."""
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -50,7 +50,7 @@ def test_every_experiment_of_study_c_is_a_study_file(name: str, run: RunFolder) 
 def test_study_c_runs_on_digits(
     number: int, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first and the last cell of each experiment, with few samples of two checkpoints."""
+    """Run the first and last cell of each experiment, with few samples of two checkpoints."""
     monkeypatch.setenv("LOGS", str(tmp_path))
     grid = load_grid(Path(f"configs/studies/c-{number}-small.yaml"), [f"run={run.path}"])
     for place, cell in enumerate((grid.cells[0], grid.cells[-1])):
@@ -66,7 +66,7 @@ def test_study_c_runs_on_digits(
 
 
 @pytest.mark.parametrize("name", ["c-branches", "c-branches-small"])
-def test_branches_take_the_root_of_k_for_their_rate(name: str) -> None:
+def test_branches_scale_their_learning_rate_by_the_root_of_k(name: str) -> None:
     grid = load_grid(Path(f"configs/studies/{name}.yaml"), [])
     rates = {(cell.config.train.global_batch, cell.config.optimizer.lr) for cell in grid.cells}
     (batch, rate), *others = sorted(rates)

@@ -1,4 +1,4 @@
-"""A small study, carried out by the command, finds a slowed cell and refuses an identical one.
+"""A small study, run by the command, finds a slowed cell and refuses an identical one.
 
 In the slowed cell every step of the optimizer waits, in proportion to the time since the last one:
 a planted speedup of 1 / (1 + SLOWER). In the identical cell another key has another value which is
@@ -56,7 +56,7 @@ if is_slowed():
 
 
 def waiting_virtualenv(folder: Path) -> Path:
-    """A virtualenv that is the tests' own, but for what waits."""
+    """Return a copy of the virtualenv of the tests whose torchrun waits."""
     (folder / "bin").mkdir(parents=True)
     (folder / "sitecustomize.py").write_text(WAITS)
     for name in ("python", "torchrun"):
@@ -72,9 +72,9 @@ def waiting_virtualenv(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    """What `analysis cells` says of each cell of the study, by its level."""
+    """Return the row of `analysis cells` for each cell of the study, by its level."""
     folder = tmp_path_factory.mktemp("planted")
-    # A Slurm that happens to run here is another test's.
+    # Ignore a Slurm that another test runs on this machine.
     (folder / "none").mkdir()
     (folder / "none" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
     (folder / "none" / "sinfo").chmod(0o755)
@@ -107,11 +107,11 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
     (logs,) = (folder / "logs").glob("planted-*")
     assert (logs / "report.html").exists()
     assert INERT in (logs / "ablation.txt").read_text()
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "analysis", "cells", str(logs), "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    rows = json.loads(told.stdout)["cells"]
+    rows = json.loads(done.stdout)["cells"]
     assert [row["runs"] for row in rows] == [3, 3, 3]
     return {int(row[INERT]): row for row in rows}
 

@@ -23,13 +23,13 @@ from tests.real_runs import (
     trained,
 )
 
-# A piece per image: slow enough to be caught half-way.
+# One shard per image: slow enough to be interrupted half-way.
 SLOW = ("num=200", "batch=1", "steps=12")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run on digits."""
+    """Return a run on digits."""
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def whole(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file that one undisturbed rank writes."""
+    """Return the file that one rank writes without interruption."""
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
@@ -48,7 +48,7 @@ def whole(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def begin(run: RunFolder, logs: Path) -> tuple[subprocess.Popen[str], RunFolder]:
-    """A sampling job of two agents that has drawn some, but not all."""
+    """Start a sampling job of two agents; return it when it has some, but not all, images."""
     process = subprocess.Popen(
         ["bash", "jobs/sample.sbatch", str(run.path), *SLOW],
         env=clean_environment(LOGS=str(logs), LOCAL_NODES="2"),
@@ -62,7 +62,7 @@ def begin(run: RunFolder, logs: Path) -> tuple[subprocess.Popen[str], RunFolder]
     return process, begun
 
 
-def test_a_job_killed_half_way_goes_on_to_the_bytes_of_one_that_was_not(
+def test_a_job_killed_half_way_continues_to_the_same_bytes(
     run: RunFolder, whole: bytes, tmp_path: Path
 ) -> None:
     process, begun = begin(run, tmp_path)
@@ -83,7 +83,7 @@ def test_a_job_killed_half_way_goes_on_to_the_bytes_of_one_that_was_not(
     assert "done already" in done.stderr
 
 
-def test_a_job_that_is_told_to_stop_stops_and_goes_on_when_it_is_given_again(
+def test_a_stopped_job_continues_when_it_is_submitted_again(
     run: RunFolder, whole: bytes, tmp_path: Path
 ) -> None:
     process, begun = begin(run, tmp_path)
@@ -97,10 +97,10 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on_when_it_is_given_again(
     assert (begun.samples / "images.npz").read_bytes() == whole
 
 
-def test_the_command_draws_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
+def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
     agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     out = tmp_path / "by hand.npz"
-    # Of Python 3.11 torchrun takes --num for an option of its own.
+    # With Python 3.11 torchrun parses --num as an option of its own.
     for command in (
         ["-m", "train", "sample", run.path, "--num", "20", "--out", out, "batch=8"],
         [*agent, "-m", "train", "sample", run.path, "num=20", "batch=8"],
@@ -117,7 +117,7 @@ def test_the_command_draws_alone_and_under_torchrun(run: RunFolder, tmp_path: Pa
     assert len(find_runs(tmp_path)) == 2
 
 
-def test_what_is_wrong_is_refused_before_a_folder_is_made(
+def test_a_faulty_config_is_refused_before_a_folder_is_made(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))

@@ -1,4 +1,4 @@
-"""`make study` says what it takes before it does anything."""
+"""`make study` refuses a study that cannot run here before it does anything."""
 
 import os
 import subprocess
@@ -17,10 +17,10 @@ from tests.real_runs import clean_environment
         ("b", "is for a cluster, and no Slurm answers here; try: make study NAME=b-small"),
     ],
 )
-def test_what_cannot_be_carried_out_here_is_said_at_once(
+def test_a_study_that_cannot_run_here_is_refused_at_once(
     name: str, message: str, tmp_path: Path
 ) -> None:
-    # A Slurm that happens to run here is another test's.
+    # Ignore a Slurm that another test runs on this machine.
     (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "sinfo").chmod(0o755)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What becomes of a run whose attempt has ended: its last event, the reason, the requeue."""
+"""Closing an attempt: its last event, the reason of a failure, the requeue."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.configs.conftest import begin
 pytestmark = pytest.mark.usefixtures("logs")
 
 
-def test_ranks_that_leave_without_a_word_have_failed(config: Path) -> None:
+def test_ranks_that_leave_without_an_event_have_failed(config: Path) -> None:
     run = begin(config)
     verdict = close_attempt(run.attempt(1), status=1)
     assert (verdict.event, verdict.exit_code) == ("failed", 1)
@@ -39,7 +39,7 @@ def test_a_status_of_0_without_a_last_event_is_a_failure(config: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "ended"), [("done", True), ("paused", True), ("stopped", True), ("started", False)]
 )
-def test_an_attempt_has_ended_when_its_ranks_say_so(config: Path, event: str, ended: bool) -> None:
+def test_an_attempt_ends_once_its_ranks_record_it(config: Path, event: str, ended: bool) -> None:
     run = begin(config)
     assert not has_ended(run.attempt(1))
     run.record_event(1, event, step=0)
@@ -48,7 +48,7 @@ def test_an_attempt_has_ended_when_its_ranks_say_so(config: Path, event: str, en
 
 
 def attempts_of_one_job(run: RunFolder, monkeypatch, *saved_steps: int | None) -> None:
-    """Attempts of a job that Slurm requeued, each with the step that it saved last, and paused."""
+    """Begin attempts of a job that Slurm requeued; each saves up to a step and pauses."""
     step = 0
     for number, saved in enumerate(saved_steps, start=1):
         if number > 1:
@@ -76,7 +76,7 @@ def test_a_paused_run_is_requeued_and_a_stopped_one_is_not(config: Path, monkeyp
     [("crash", True, True), ("crash", False, False), ("data", True, False),
      ("config", True, False), ("nan", True, False), ("oom", True, False)],
 )  # fmt: skip
-def test_a_failed_run_is_requeued_only_for_a_passing_fault_after_progress(
+def test_a_failed_run_is_requeued_only_for_a_transient_fault_after_progress(
     config: Path, reason: str, saved: bool, requeued: bool
 ) -> None:
     run = begin(config)
@@ -89,9 +89,7 @@ def test_a_failed_run_is_requeued_only_for_a_passing_fault_after_progress(
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_faulty_node_is_named_and_costs_no_run_its_next_attempt(
-    config: Path, saved: bool
-) -> None:
+def test_a_faulty_node_is_named_and_the_run_is_requeued(config: Path, saved: bool) -> None:
     run = begin(config)
     writer = RecordWriter(run.path, attempt=1)
     writer.event("started", step=0)
@@ -104,19 +102,20 @@ def test_a_faulty_node_is_named_and_costs_no_run_its_next_attempt(
 
 
 @pytest.mark.parametrize(
-    ("asked", "event"), [("attempts/001/STOP", "stopped"), ("STOP", "stopped"), (None, "failed")]
+    ("stop_file", "event"),
+    [("attempts/001/STOP", "stopped"), ("STOP", "stopped"), (None, "failed")],
 )
-def test_ranks_that_stopped_with_their_dead_agents_were_not_asked_to(
-    config: Path, asked: str | None, event: str
+def test_ranks_that_stopped_because_an_agent_died_have_failed(
+    config: Path, stop_file: str | None, event: str
 ) -> None:
     run = begin(config)
     writer = RecordWriter(run.path, attempt=1)
-    for said in ("started", "saved", "stopped"):
-        writer.event(said, step=5 * (said != "started"))
-    if asked:
-        (run.path / asked).touch()
+    for name in ("started", "saved", "stopped"):
+        writer.event(name, step=5 * (name != "started"))
+    if stop_file:
+        (run.path / stop_file).touch()
     verdict = close_attempt(run.attempt(1), status=137)
-    assert (verdict.event, verdict.requeue) == (event, asked is None)
+    assert (verdict.event, verdict.requeue) == (event, stop_file is None)
 
 
 def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monkeypatch) -> None:
@@ -135,13 +134,13 @@ def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monke
     assert run.attempts() == [1, 2, 3, 4, 5]
 
 
-def test_two_attempts_without_progress_are_borne(config: Path, monkeypatch) -> None:
+def test_two_attempts_without_progress_are_tolerated(config: Path, monkeypatch) -> None:
     run = begin(config)
     attempts_of_one_job(run, monkeypatch, 5, None, None)
     assert close_attempt(run.attempt(3), status=0).requeue
 
 
-def test_an_old_attempt_does_not_speak_for_a_newer_one(config: Path) -> None:
+def test_an_old_attempt_does_not_decide_for_a_newer_one(config: Path) -> None:
     run = begin(config)
     begin(run.path)
     assert close_attempt(run.attempt(1), status=1).event == "superseded"

@@ -51,7 +51,7 @@ def config(**changes: Any) -> Pretrain:
         ({}, {"resources__hours": 9, "log__every": 3, "question": "?"}),
     ],
 )
-def test_what_needs_as_much_or_more_is_dominated(
+def test_a_cell_that_needs_at_least_as_much_is_dominated(
     proof: dict[str, Any], other: dict[str, Any]
 ) -> None:
     assert dominates(config(**proof), config(**other))
@@ -78,7 +78,9 @@ def test_what_needs_as_much_or_more_is_dominated(
         ({}, {"train__global_batch": 128, "data__source": "dummy"}),
     ],
 )
-def test_what_might_need_less_is_not(proof: dict[str, Any], other: dict[str, Any]) -> None:
+def test_a_cell_that_might_need_less_is_not_dominated(
+    proof: dict[str, Any], other: dict[str, Any]
+) -> None:
     assert not dominates(config(**proof), config(**other))
 
 
@@ -119,18 +121,18 @@ DEMANDS = st.fixed_dictionaries(
 def test_the_closed_form_agrees_that_a_dominated_cell_needs_no_less(
     one: dict[str, Any], other: dict[str, Any], changed: set[str]
 ) -> None:
-    proof, asked = config(**one), config(**one | {name: other[name] for name in changed})
+    proof, larger = config(**one), config(**one | {name: other[name] for name in changed})
     try:
-        needed = [dit_memory(each, divide(each, world=4)).total for each in (proof, asked)]
+        needed = [dit_memory(each, divide(each, world=4)).total for each in (proof, larger)]
     except ConfigError:
         return
-    if dominates(proof, asked):
+    if dominates(proof, larger):
         assert needed[1] >= 0.97 * needed[0]
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyFolder:
-    """Three batches, whose cells are queued."""
+    """Return a study of three batches with queued cells."""
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("ENVIRONMENT", raising=False)
@@ -186,12 +188,12 @@ def test_nothing_else_skips_a_cell(study: StudyFolder, reason: str) -> None:
     assert not study.proofs.exists()
 
 
-def test_without_a_gpu_the_hosts_memory_is_what_runs_out(study: StudyFolder) -> None:
+def test_without_a_gpu_running_out_of_host_memory_prunes(study: StudyFolder) -> None:
     fail(study, "bs16", "host_oom", placement=[{"rank": 0, "cpu": "x"}])
     assert events(study)["bs32"] == ["queued", "skipped"]
 
 
-def test_a_cell_that_has_begun_goes_on(study: StudyFolder) -> None:
+def test_a_cell_that_has_begun_is_not_skipped(study: StudyFolder) -> None:
     assert open_attempt(study.cell("bs32"), []) is not None
     fail(study, "bs16", "oom")
     assert events(study)["bs32"] == ["queued"]
@@ -205,7 +207,7 @@ def test_a_cell_that_is_queued_later_is_ruled_out_when_it_starts(study: StudyFol
     assert events(study)["bs32"] == ["queued", "skipped", "queued", "skipped"]
 
 
-def test_a_proof_that_was_run_again_and_fitted_holds_no_longer(study: StudyFolder) -> None:
+def test_a_cell_that_fits_when_it_runs_again_prunes_no_longer(study: StudyFolder) -> None:
     fail(study, "bs16", "oom")
     attempt = open_attempt(study.cell("bs16"), [], gpus=0)
     assert attempt is not None
@@ -216,7 +218,7 @@ def test_a_proof_that_was_run_again_and_fitted_holds_no_longer(study: StudyFolde
     assert list(study.proofs.iterdir()) == []
 
 
-def test_a_run_that_is_no_cell_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_outside_a_study_is_not_skipped(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     (run.path / "attempts").mkdir(parents=True)
     assert skip_if_ruled_out(run, config()) is None

@@ -1,4 +1,4 @@
-"""What ai-toolkit would ignore or lose is refused before anything is queued."""
+"""Configs that ai-toolkit would ignore or lose are refused before anything is queued."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from configs.schema import Finetune
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a checkout the shipped list counts."""
+    """Unset AI_TOOLKIT, so that the shipped list of keys is used."""
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
 
 
@@ -44,7 +44,7 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "said"),
+    ("passed", "message"),
     [
         ({"train": {"noise_ofset": 1}}, "did you mean aitoolkit.train.noise_offset?"),
         ({"low_vram": True}, "did you mean aitoolkit.model.low_vram?"),
@@ -54,22 +54,22 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
         ({"dataset": {}}, "aitoolkit.dataset: ai-toolkit has no such key"),
     ],
 )
-def test_an_unknown_key_and_one_of_ours_are_refused_with_the_mend(
-    passed: dict[str, Any], said: str
+def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
+    passed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         check_aitoolkit(config(passed))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_what_is_taken_are_keys_that_it_has() -> None:
+def test_keys_that_ditbench_sets_are_keys_of_ai_toolkit() -> None:
     known = known_keys()
     for name in TAKEN:
         group, _, key = name.rpartition(".")
         assert key in known[group], name
 
 
-def test_keys_are_read_from_the_source_where_it_is_there(
+def test_keys_are_read_from_the_source_if_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in {
@@ -102,37 +102,37 @@ def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
     check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
 
 
-def test_an_image_that_it_would_pass_over_is_refused(tmp_path: Path) -> None:
+def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
     for name in ("one.png", "two.bmp"):
         (tmp_path / name).touch()
-    asked = {"data": {"folder": str(tmp_path)}}
+    keys = {"data": {"folder": str(tmp_path)}}
     with pytest.raises(ConfigError, match=r"two\.bmp: ai-toolkit reads"):
-        check_aitoolkit(config({}, engine="aitoolkit", **asked))
-    check_aitoolkit(config({}, engine="embedded", **asked))
+        check_aitoolkit(config({}, engine="aitoolkit", **keys))
+    check_aitoolkit(config({}, engine="embedded", **keys))
 
 
 def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
-    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
     with pytest.raises(ConfigError, match=r"alpha 8: with Flux ai-toolkit always uses the rank"):
-        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **asked))
-    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **asked))
+        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **keys))
+    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **keys))
 
 
-def test_an_assistant_without_the_layer_that_tells_its_rank_is_refused(tmp_path: Path) -> None:
+def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:
     header = {"transformer.x.lora_A.weight": {"dtype": "F32", "shape": [], "data_offsets": [0, 0]}}
     text = json.dumps(header).encode()
     (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
-    asked = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
+    keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
     flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
     with pytest.raises(ConfigError, match=r"from which ai-toolkit reads its rank"):
-        check_aitoolkit(config({}, flux=flux, **asked))
+        check_aitoolkit(config({}, flux=flux, **keys))
 
 
-def test_a_broken_checkout_is_told_before_anything_is_queued(
+def test_a_broken_checkout_is_reported_before_anything_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
-    asked = {"data": {"folder": str(tmp_path)}}
+    keys = {"data": {"folder": str(tmp_path)}}
     with pytest.raises(ConfigError, match=r"not a checkout of ai-toolkit.*env/create.sh"):
-        check_aitoolkit(config({}, engine="aitoolkit", **asked))
-    check_aitoolkit(config({}, engine="auto", **asked))
+        check_aitoolkit(config({}, engine="aitoolkit", **keys))
+    check_aitoolkit(config({}, engine="auto", **keys))

@@ -44,6 +44,6 @@ def test_replicas_follow_from_the_shards() -> None:
         ({"layout__replicate": 3}, 4, "replicate 3 x shard 1 x tensor 1 does not make 4 ranks"),
     ],
 )
-def test_what_does_not_divide_is_refused(keys: dict, world: int, message: str) -> None:
+def test_a_batch_that_does_not_divide_is_refused(keys: dict, world: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         divide(config(**keys), world=world)

@@ -1,4 +1,4 @@
-"""A study becomes cells: strictly resolved, named safely, refused with file, cell and key."""
+"""A study resolves to cells: validated, named safely, refused with file, cell and key."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @pytest.fixture
 def study(tmp_path: Path):
-    """Writes a study over a small base beside it; its file."""
+    """Return a function that writes a study beside a small base and returns its file."""
     (tmp_path / "base.yaml").write_text("train: {steps: 10, global_batch: 8}\n")
 
     def write(**keys: Any) -> Path:
@@ -74,7 +74,7 @@ def test_leave_out_matches_labels_values_lists_and_keys_of_the_base(study) -> No
     ]  # fmt: skip
 
 
-def test_what_is_left_out_by_its_levels_need_not_be_valid(study) -> None:
+def test_a_cell_left_out_by_its_levels_need_not_be_valid(study) -> None:
     axes = {"model.patch": [2, 3], "data.size": [8]}
     grid = load_grid(study(axes=axes, leave_out=[{"model.patch": 3}]), [])
     assert names(grid) == ["ps2_size-8"]
@@ -119,13 +119,13 @@ def test_true_is_not_1(study) -> None:
         ({"base": None}, "base must name a config"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_the_mend(keys: dict[str, Any], message: str, study) -> None:
-    said = refused(study(**keys))
-    assert message in said
-    assert "my-study.yaml" in said or "bass.yaml" in said
+def test_an_error_is_named_with_the_fix(keys: dict[str, Any], message: str, study) -> None:
+    refusal = refused(study(**keys))
+    assert message in refusal
+    assert "my-study.yaml" in refusal or "bass.yaml" in refusal
 
 
-def test_check_says_of_a_study_whether_all_its_cells_are_valid(study, capsys) -> None:
+def test_check_validates_all_cells_of_a_study(study, capsys) -> None:
     assert main(["check", str(study(axes={"seed": [1, 2]}))]) == 0
     assert main(["check", str(study(axes={"model.patch": [2, 3]}))]) == 2
     assert "cell ps3: data.size 8 is not a multiple of model.patch 3" in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_a_shipped_study_is_valid_and_opens_with_a_comment(path: Path) -> None:
     assert path.read_text().startswith("# ")
 
 
-def test_a_study_is_no_config_of_a_run(study, capsys) -> None:
+def test_a_study_is_not_a_config_of_a_run(study, capsys) -> None:
     assert main(["show", str(study())]) == 2
     assert "a study of many runs" in capsys.readouterr().err
 
@@ -192,7 +192,7 @@ def check_names(combinations: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(COMBINATIONS)
-def test_names_are_safe_and_differ_whatever_the_values(combinations: list[dict[str, Any]]) -> None:
+def test_names_are_safe_and_differ_for_any_values(combinations: list[dict[str, Any]]) -> None:
     check_names(combinations)
 
 
@@ -203,7 +203,7 @@ def test_ten_thousand_names_are_safe_and_differ(combinations: list[dict[str, Any
     check_names(combinations)
 
 
-def test_a_name_does_not_change_with_what_else_the_study_holds() -> None:
+def test_a_name_does_not_depend_on_the_rest_of_the_study() -> None:
     cells = [{"train.global_batch": 8, "a": "x/y"}, {"train.global_batch": 16, "a": "z"}]
     both = cell_names(cells, labelled=frozenset())
     assert [cell_names([cell], labelled=frozenset())[0] for cell in cells] == both

@@ -1,4 +1,4 @@
-"""A run is a folder: found, made, resumed and claimed."""
+"""Run folders are found, created, resumed and claimed."""
 
 import os
 import stat
@@ -61,7 +61,7 @@ def test_a_requeued_job_does_not_repeat_its_command_line(config: Path, monkeypat
     assert run.config(3).train.steps == 30
 
 
-def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None:
+def test_a_resume_may_not_change_keys_that_affect_the_loss(config: Path) -> None:
     run = begin(config)
     with pytest.raises(ConfigError, match=r"optimizer\.lr: cannot change when"):
         begin(run.path, "optimizer.lr=0.5")
@@ -77,7 +77,7 @@ def test_a_resume_may_not_change_what_the_curve_depends_on(config: Path) -> None
         (["train.stepz=1"], 0, "did you mean train.steps"),
     ],
 )
-def test_what_cannot_run_is_refused_before_a_folder_is_made(
+def test_a_config_that_cannot_run_is_refused_before_a_folder_is_made(
     config: Path, tmp_path: Path, overrides: list[str], gpus: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -111,7 +111,7 @@ def test_the_job_of_an_salloc_does_not_name_its_runs(config: Path, monkeypatch) 
     assert "4711" not in begin(config).name
 
 
-def test_a_done_run_is_left_alone_until_it_is_given_more_steps(config: Path) -> None:
+def test_a_done_run_is_unchanged_until_it_gets_more_steps(config: Path) -> None:
     run = begin(config)
     RecordWriter(run.path, attempt=1).event("done", step=10)
     assert open_attempt(run.path, []) is None
@@ -119,7 +119,7 @@ def test_a_done_run_is_left_alone_until_it_is_given_more_steps(config: Path) -> 
     assert run.attempts() == [1, 2]
 
 
-def test_a_queued_run_that_its_job_cannot_take_up_has_failed(config: Path, monkeypatch) -> None:
+def test_a_queued_run_that_its_job_cannot_start_has_failed(config: Path, monkeypatch) -> None:
     run = begin(config)
     RecordWriter(run.path, attempt=1).event("queued")
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
@@ -130,14 +130,14 @@ def test_a_queued_run_that_its_job_cannot_take_up_has_failed(config: Path, monke
     assert "does not divide" in last["message"]
 
 
-def test_starting_a_stopped_run_takes_its_stop_file_away(config: Path) -> None:
+def test_starting_a_stopped_run_removes_its_stop_file(config: Path) -> None:
     run = begin(config)
     run.stop_file.touch()
     begin(run.path)
     assert not run.stop_file.exists()
 
 
-def test_the_restart_of_a_job_leaves_a_wish_to_stop_in_force(config: Path, monkeypatch) -> None:
+def test_the_restart_of_a_job_keeps_a_stop_request(config: Path, monkeypatch) -> None:
     run = begin(config)
     run.stop_file.touch()
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")

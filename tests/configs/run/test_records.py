@@ -1,4 +1,4 @@
-"""Records are appended whole, and read back in spite of what a crash left."""
+"""Records are appended whole, and can be read after a crash."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def lines(run: Path) -> list[dict]:
     return [record for _, record in read_records(run / "metrics.jsonl")]
 
 
-def test_a_record_has_a_time_an_attempt_and_what_is_known(run: Path) -> None:
+def test_a_record_has_a_time_an_attempt_and_the_known_values(run: Path) -> None:
     writer = RecordWriter(run, attempt=1)
     writer.write(step=5, loss=0.1 + 0.2, gpu_gb=None, grad_norm=float("nan"))
     record = lines(run)[0]
@@ -44,7 +44,7 @@ def test_an_attempt_writes_nothing_after_a_newer_one_has_begun(run: Path) -> Non
     assert len(lines(run)) == 1
 
 
-def test_rubbish_between_records_is_passed_over(run: Path) -> None:
+def test_lines_that_are_no_records_are_skipped(run: Path) -> None:
     (run / "metrics.jsonl").write_bytes(b'{"step": 1}\n\xff\x00\n[1]\n\n{"step": 2}\n')
     assert [record["step"] for record in lines(run)] == [1, 2]
 
@@ -55,7 +55,7 @@ def test_the_state_is_the_last_event_that_is_a_state() -> None:
     assert state([]) is None
 
 
-def test_what_a_resume_did_again_is_read_once_from_the_newest_attempt() -> None:
+def test_steps_that_a_resume_repeated_are_read_once_from_the_newest_attempt() -> None:
     first = [{"event": "started", "step": 0, "attempt": 1}]
     first += [{"step": step, "loss": 1.0, "attempt": 1} for step in (10, 20, 30)]
     second = [{"event": "started", "step": 20, "attempt": 2}]
@@ -69,12 +69,12 @@ def test_what_a_resume_did_again_is_read_once_from_the_newest_attempt() -> None:
     ]
 
 
-def test_an_evaluation_stands_beside_the_step_that_it_is_of() -> None:
+def test_an_evaluation_is_kept_beside_its_step() -> None:
     records = [{"step": 10, "loss": 1.0}, {"step": 10, "images": 5, "recognised": 0.9}]
     assert len(valid(records)) == 2
 
 
-def test_a_line_is_json_that_any_reader_takes(run: Path) -> None:
+def test_a_line_is_json_that_any_reader_accepts(run: Path) -> None:
     RecordWriter(run, attempt=1).event("failed", reason="nan", message='a "quote"\nand a line')
     (line,) = (run / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == 'a "quote"\nand a line'

@@ -1,4 +1,4 @@
-"""A study's folder: rows that hold anything, and the cell of an array task."""
+"""Study folders: rows with any levels, and the cell of an array task."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_rows_are_read_back_as_they_were_written(levels: list[dict[str, Any]]) -
         assert len(study.cells_file.read_text().splitlines()) == len(rows) + 1
 
 
-def test_an_axis_that_came_later_is_absent_in_older_rows(tmp_path: Path) -> None:
+def test_an_axis_added_later_is_absent_in_older_rows(tmp_path: Path) -> None:
     study = StudyFolder(tmp_path)
     study.write_rows([row(0, {"a": 1}), row(1, {"a": 1, "b": None})])
     assert [one.levels for one in study.rows()] == [{"a": 1}, {"a": 1, "b": None}]
@@ -60,7 +60,7 @@ def test_an_array_task_finds_its_cell_also_after_a_requeue(
     assert find_run(study.path).path == study.cell("c3")
 
 
-def test_a_study_outside_an_array_is_no_run(study: StudyFolder, monkeypatch) -> None:
+def test_a_study_outside_an_array_is_not_a_run(study: StudyFolder, monkeypatch) -> None:
     monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
     with pytest.raises(ConfigError, match="name one of them in its cells/"):
         find_run(study.path)
@@ -73,7 +73,7 @@ def test_a_task_beyond_the_cells_is_refused(study: StudyFolder, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("text", ["", "x\ty\n1\t2\n", "index\n\n"])
-def test_a_damaged_list_is_named(study: StudyFolder, text: str) -> None:
+def test_a_damaged_table_is_named(study: StudyFolder, text: str) -> None:
     study.cells_file.write_text(text)
     with pytest.raises(ConfigError, match="not a table of cells"):
         study.rows()

@@ -1,4 +1,4 @@
-"""What a config that measures its gradients' noise may ask, and the microbatches it compares."""
+"""Configs that measure gradient noise: valid keys, and the microbatches to compare."""
 
 from pathlib import Path
 
@@ -19,28 +19,28 @@ def config_of(*keys: str) -> Pretrain:
 
 
 @pytest.mark.parametrize(
-    ("keys", "word"),
+    ("keys", "message"),
     [
         (["train.micro_batch=null"], "has one per step"),
         (["train.micro_batch=1"], "set it to 2"),
         (["train.micro_batch=8", "objective.sampler=stratified"], "divisor of 8"),
     ],
 )
-def test_microbatches_that_tell_nothing_are_refused(keys: list[str], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
+def test_microbatches_that_cannot_be_compared_are_refused(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         divide(config_of(*keys), world=1)
 
 
 @pytest.mark.parametrize(
-    ("keys", "word"),
+    ("keys", "message"),
     [
         (["layout.tensor=2"], "set layout.tensor to 1"),
         (["model.conditioning=in_context"], "gns.bins to null"),
         (["gns.bins=null", "gns.whole_every=5"], "set gns.bins"),
     ],
 )
-def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
+def test_models_and_layouts_without_the_hooks_are_refused(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         config_of(*keys)
 
 
@@ -54,7 +54,7 @@ def test_models_and_layouts_without_the_taps_are_refused(keys: list[str], word: 
         (2, ["layout.shard=2", "train.micro_batch=8"], (2, 32)),
     ],
 )
-def test_microbatches_are_the_shares_of_ranks_or_those_of_the_only_one(
+def test_microbatches_are_the_shares_of_ranks_or_those_of_a_single_rank(
     world: int, keys: list[str], microbatches: tuple[int, int]
 ) -> None:
     layout = divide(config_of(*keys), world=world)

@@ -23,7 +23,7 @@ def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
     assert process.stderr is not None
     with process:
         process.stdout.close()
-        said = process.stderr.read()
+        errors = process.stderr.read()
     assert process.returncode == 1
-    assert "BrokenPipe" not in said
-    assert "Traceback" not in said
+    assert "BrokenPipe" not in errors
+    assert "Traceback" not in errors
