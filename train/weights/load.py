@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -80,8 +80,7 @@ def _read_diffusers(path: Path) -> State:
 
 def _read_safetensors(path: Path) -> State:
     try:
-        with safe_open(path, framework="pt"):
-            return load_file(path)
+        return load_file(path)
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"model.init_from {path}: cannot be read: {error}") from None
 
@@ -122,7 +121,8 @@ def _mismatch(found: State, expected: State) -> str | None:
         return f"{first}; set model.depth to its {blocks} blocks"
     fixes = {"q_norm": "model.qk_norm: false", "modulation": "model.conditioning: in_context"}
     hints = [fix for part, fix in fixes.items() if any(part in name for name in missing)]
-    return f"{first}; set {' and '.join(hints) or 'model.mlp and the like to its parts'}"
+    keys = " and ".join(hints) or "model.mlp and model.conditioning to those of the weights"
+    return f"{first}; set {keys}"
 
 
 def _block_count(state: State) -> int:

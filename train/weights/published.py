@@ -48,7 +48,7 @@ def from_official(state: State, *, heads: int) -> State:
 
 
 def from_diffusers(state: State, *, heads: int) -> State:
-    """Convert the weights of a diffusers DiT, which embeds time and label once per block."""
+    """Convert the weights of a diffusers DiT, which holds the same embeddings in every block."""
     state = {name.replace("transformer_blocks.", "B."): value for name, value in state.items()}
     kept: State = {}
     for name, value in state.items():
@@ -61,6 +61,7 @@ def from_diffusers(state: State, *, heads: int) -> State:
         if first == name and not re.search(r"\.attn1\.to_[qkv]\.|^pos_embed\.pos_embed$", name):
             kept[name] = value
     for name in [name for name in state if ".attn1.to_q." in name]:
+        # Queries, keys and values are separate layers in diffusers, one in ours.
         parts = [state[name.replace("to_q", f"to_{part}")] for part in "qkv"]
         kept[name.replace("to_q", "qkv")] = torch.cat(parts)
     return _convert_layouts(_rename(kept, _DIFFUSERS), heads)
