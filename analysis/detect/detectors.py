@@ -54,7 +54,7 @@ def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:
 
 
 def _nans(log: RunLog) -> Iterator[Finding]:
-    """Find non-finite losses: our event, or that of a log that prints one."""
+    """Find non-finite losses from events: our `failed`, or one read from another log."""
     for event in log.events:
         if event.get("reason") == "nan":
             step = int(event.get("step", log.step[-1] if len(log) else 0))

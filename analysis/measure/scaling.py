@@ -48,7 +48,7 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
     families: dict[object, list[RunLog]] = {}
     remarks = []
     for log in logs:
-        # Of a log without a config the user says how many ranks it had.
+        # A log without a config gets its number of ranks from the user.
         key = signature(log, without=FREE) if log.config is not None else log.format
         if key is None or ranks(log.facts) is None:
             remarks.append(f"{log.name}: left out: its config or its number of ranks is not known")
