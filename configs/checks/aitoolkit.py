@@ -48,7 +48,7 @@ def find_home() -> Home:
 
 
 def check_aitoolkit(config: Finetune) -> None:
-    """Raise `ConfigError` if ai-toolkit cannot carry out the config, as far as is known here."""
+    """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
     check_keys(config.aitoolkit)
     if config.engine != "aitoolkit":
         return

@@ -85,7 +85,7 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
 
 
 def _check_noise(config: Pretrain, layout: BatchLayout) -> None:
-    """Refuse a layout whose gradients tell nothing of their noise."""
+    """Raise `ConfigError` if the gradient noise cannot be measured with this layout."""
     count, batch = layout.noise_count, layout.noise_batch
     if count < 2:
         raise ConfigError(

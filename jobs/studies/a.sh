@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Study A: which of layout, precision, checkpointing, compile, patch and batch make a DiT train faster?
-# In small: 24 runs of a grid, and 6 that find their largest batch first; about 7 minutes on 2 cores.
+# Small version: a grid of 24 runs, and 6 runs that first find their largest batch; 7 minutes on 2 cores.
 
 if [[ $SIZE == -small ]]; then
   study a-grid-small "$@"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Study B: how much faster is an A100 than an A40 at a LoRA of Flux, and at drawing with it?
-# In small, on this machine's CPU: does a step of a run of 100 steps take as long as one of 50?
+# Study B: how much faster is an A100 than an A40 at training a LoRA of Flux, and at sampling with it?
+# Small version, on this machine's CPU: does a step take as long in a run of 100 steps as in one of 50?
 
 where=()
 if [[ $SIZE == -small ]]; then
@@ -11,7 +11,7 @@ fi
 study "b-lora$SIZE" "${where[@]}" "$@"
 tuned=$FOLDER
 
-# Drawing, with the LoRA of the first run of either length.
+# Sample with the LoRA of the first run of each length.
 short=$(find "$tuned/cells" -maxdepth 1 -name '*_short' | sort | head -n 1)
 long=$(find "$tuned/cells" -maxdepth 1 -name '*_long' | sort | head -n 1)
 study "b-draw$SIZE" "run=$short,$long"

@@ -3,7 +3,7 @@
 # Experiments 1 to 4 on the checkpoints of one run, then the check: branches from it at larger batches.
 
 if [[ $SIZE != -small && ! -e data/imagenet256-sd ]]; then
-  echo "data/imagenet256-sd is not there; make the latents first, once:" >&2
+  echo "data/imagenet256-sd does not exist; create the latents first, once:" >&2
   echo "  sbatch --gpus-per-node=a40:2 jobs/encode.sbatch configs/encode/imagenet256-sd.yaml" >&2
   exit 2
 fi

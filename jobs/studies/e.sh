@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Study E: what do layouts, asynchronous checkpoints and recomputation cost a DiT on several nodes?
-# Before it, what the forecast says of the base; after it, where a profiled step's time went.
+# First the forecast of the base config; at the end the time breakdown of a profiled step.
 
 base=dit-0.5b
 [[ $SIZE != -small ]] || base=digits
