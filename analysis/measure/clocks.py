@@ -60,7 +60,7 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
     if clock == "printed":
         return _printed(log)
     reading = _reading(log, clock).copy()
-    reading[np.isin(log.attempt, list(log.otherwise))] = np.nan
+    reading[np.isin(log.attempt, list(log.superseded))] = np.nan
     rows = _rows_to_read(reading, log.attempt)
     start, end = rows[:-1], rows[1:]
     same = log.attempt[start] == log.attempt[end]

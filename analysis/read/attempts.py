@@ -1,4 +1,4 @@
-"""Tells, of rows read from top to bottom, which stand: attempts, repeats, lines out of order."""
+"""Tell attempts, repeated lines and lines out of order apart in rows read from top to bottom."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ DISPLACED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Of `n` rows the attempt that each stands for [n], 0 where it was told twice or done again.
+    """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
 
-    `begun` are the rows at which a later attempt begins; `twice` counts rows told twice.
+    `begun` are the rows at which a later attempt begins; `twice` counts rows printed twice.
     """
 
     of: Ints
@@ -30,10 +30,10 @@ class Attempts:
 
 
 def attempts(step: Ints, clock: Floats) -> Attempts:
-    """The attempts in rows of `step` [n] and of a clock [n] (NaN where there is none).
+    """Return the attempts in rows of `step` [n] and of a clock [n] (NaN if there is none).
 
-    A step seen before is told twice (by another rank, by a bar that is redrawn) where the clock
-    says the same moment; else it is done again, and what stood from it on is overcome.
+    A step seen before was printed twice (by another rank, by a bar that is redrawn) if the clock
+    shows the same moment; else it is done again, and the rows from that step on are superseded.
     """
     new = np.concatenate([[True], np.diff(step) != 0])
     of = new.astype(np.int64)
@@ -49,7 +49,7 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
 
 @dataclass(kw_only=True)
 class _Reader:
-    """The rows that stand so far, by their step."""
+    """The current rows so far, by their step."""
 
     step: Ints
     clock: Floats

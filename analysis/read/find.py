@@ -1,4 +1,4 @@
-"""Finds the runs, ours and others', under the paths that a person named."""
+"""Find run folders and logs of other trainers under the paths that a user named."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from configs.run.study_folder import StudyFolder, is_study_folder
 
 @dataclass(frozen=True, kw_only=True)
 class PathContents:
-    """What stands under one path: run folders of ours, and whether others' logs may stand there."""
+    """The run folders under one path, and whether logs of other trainers may be there too."""
 
     path: Path
     ours: tuple[RunFolder, ...]
@@ -24,14 +24,14 @@ class PathContents:
 
 
 def places(paths: list[str]) -> list[PathContents]:
-    """The paths with their run folders, each folder once; `Unreadable` where a path is missing."""
+    """Return the paths with their run folders, each once; raise `Unreadable` if one is missing."""
     seen: set[Path] = set()
     found = []
     for path in map(_existing, paths):
         ours = _our_runs(path) if path.is_dir() else []
         new = tuple(run for run in ours if run.path.resolve() not in seen)
         is_own = any(run.path.resolve() == path.resolve() for run in ours)
-        # A study's folder holds nothing of others: only what was made of its cells.
+        # A study's folder holds only its cells and results made of them.
         has_others = not (is_own or is_study_folder(path)) and path.resolve() not in seen
         found.append(PathContents(path=path, ours=new, has_others=has_others))
         seen.update([path.resolve(), *(run.path.resolve() for run in ours)])
@@ -39,7 +39,7 @@ def places(paths: list[str]) -> list[PathContents]:
 
 
 def read_logs(paths: list[str]) -> list[RunLog]:
-    """The log of every run under `paths`, in that order; `Unreadable` at the first damaged one."""
+    """Return the log of every run under `paths`, in order; raise `Unreadable` if one is damaged."""
     found = read_all(paths)
     if found.unread:
         raise Unreadable("\n".join(why for _, why in found.unread))
@@ -47,7 +47,7 @@ def read_logs(paths: list[str]) -> list[RunLog]:
 
 
 def read_all(paths: list[str]) -> ReadLogs:
-    """Every run under `paths`, those named twice once; `Unreadable` where a path has none."""
+    """Return every run under `paths`, each once; raise `Unreadable` if a path has none."""
     parts = []
     for place in places(paths):
         found = gather([*(_ours(run) for run in place.ours), read_others(place)])
@@ -66,7 +66,7 @@ def _refuse_empty(place: PathContents, found: ReadLogs) -> None:
 
 
 def read_others(place: PathContents) -> ReadLogs:
-    """The runs of others under a path."""
+    """Return the runs of other trainers under a path."""
     if not place.has_others:
         return ReadLogs()
     if not place.path.is_dir():
@@ -82,7 +82,7 @@ def read_others(place: PathContents) -> ReadLogs:
 
 
 def named_apart(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Names by which runs can be told apart: with their folder's in front, then with a number."""
+    """Return unique names: with the name of the folder in front, then with a number."""
     counts = Counter(name for name, _ in named)
     longer = [f"{path.parent.name}/{name}" if counts[name] > 1 else name for name, path in named]
     repeats, again = Counter(longer), Counter[str]()
@@ -94,7 +94,7 @@ def named_apart(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 
 def text_files(paths: list[str]) -> list[Path]:
-    """The text files under `paths` that are not ours."""
+    """Return the text files under `paths` that are in no run folder."""
     found = []
     for path in map(_existing, paths):
         own = frozenset(run.path.resolve() for run in _our_runs(path)) if path.is_dir() else ()
@@ -103,9 +103,9 @@ def text_files(paths: list[str]) -> list[Path]:
 
 
 def _existing(name: str) -> Path:
-    """The path, where it is a file or a folder: a pipe would be waited for.
+    """Return the path of a file or a folder; for an archive, a folder with its contents.
 
-    That of an archive is a folder with what is in it.
+    A pipe is refused: reading it would block.
     """
     path = Path(name)
     try:
@@ -119,7 +119,7 @@ def _existing(name: str) -> Path:
 
 
 def _our_runs(path: Path) -> list[RunFolder]:
-    """Our runs in a folder; a `config.yaml` of somebody else hides none of those below it."""
+    """Return the run folders in a folder; a `config.yaml` of another tool hides none below it."""
     if is_run(path) and not _is_ours(RunFolder(path)):
         inner = (child for child in sorted(path.iterdir()) if child.is_dir())
         return [run for child in inner for run in _our_runs(child)]
@@ -127,7 +127,7 @@ def _our_runs(path: Path) -> list[RunFolder]:
 
 
 def _grid_places(path: Path) -> Callable[[RunFolder], int]:
-    """The place of a run in its study's grid, where a path is a study's folder or its cells."""
+    """Return a key: the place of a run in its study's grid, if a path is in a study."""
     studies = [folder for folder in (path, path.resolve().parent) if is_study_folder(folder)]
     rows = StudyFolder(studies[0]).in_grid_order() if studies else []
     order = {row.cell: place for place, row in enumerate(rows)}
@@ -135,7 +135,7 @@ def _grid_places(path: Path) -> Callable[[RunFolder], int]:
 
 
 def _is_ours(run: RunFolder) -> bool:
-    """Whether a folder with a `config.yaml`, which others have too, is one of our runs."""
+    """Whether a folder with a `config.yaml`, which other tools write too, is a run folder."""
     return (run.path / "attempts").is_dir() or run.metrics_file.exists()
 
 

@@ -1,4 +1,4 @@
-"""Reads the run folders of this suite: config, manifest and records."""
+"""Read run folders of ditbench: config, manifest and records."""
 
 import math
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ LARGEST_STEP = 2**53
 
 
 def read_ours(run: RunFolder) -> RunLog:
-    """The log of a run folder; `Unreadable` where its config or manifest is damaged."""
+    """Return the log of a run folder; raise `Unreadable` if its config or manifest is damaged."""
     try:
         config = flatten(run.config_tree())
         facts = _facts(run)
-        otherwise = _otherwise(run, facts)
+        superseded = _superseded(run, facts)
     except (ConfigError, RecursionError) as error:
         raise Unreadable(str(error)) from None
     lines: dict[int, int] = {}
@@ -34,10 +34,10 @@ def read_ours(run: RunFolder) -> RunLog:
             lines[id(record)] = number
             records.append(record)
     odd = number - len(records)
-    standing = sorted(valid(records), key=_step_of)
-    steps = [record for record in standing if _is_step(record)]
+    current = sorted(valid(records), key=_step_of)
+    steps = [record for record in current if _is_step(record)]
     kept = {id(record) for record in steps}
-    passed_over = f"{run.metrics_file}: {odd} lines are no records of a run and were passed over"
+    skipped = f"{run.metrics_file}: {odd} lines are no records and were skipped"
     return RunLog(
         name=run.name,
         path=run.path,
@@ -51,41 +51,40 @@ def read_ours(run: RunFolder) -> RunLog:
         events=tuple(record for record in records if "event" in record),
         lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
         evaluations=tuple(
-            record | {"line": lines[id(record)]} for record in standing if not _is_step(record)
+            record | {"line": lines[id(record)]} for record in current if not _is_step(record)
         ),
         allocated=_allocated(facts),
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
-        otherwise=frozenset(otherwise),
+        superseded=frozenset(superseded),
         remarks=(
-            *((passed_over,) if odd else ()),
+            *((skipped,) if odd else ()),
             *(
-                f"{run.name}: attempt {n} ran otherwise ({why}) and is left out of the rate"
-                for n, why in otherwise.items()
+                f"{run.name}: attempt {n} is left out of the rate: the last one differs in {names}"
+                for n, names in superseded.items()
             ),
         ),
     )
 
 
-def _otherwise(run: RunFolder, facts: list[dict[str, Any]]) -> dict[int, str]:
-    """Attempts unlike the last one in what affects the clock, and in what."""
+def _superseded(run: RunFolder, facts: list[dict[str, Any]]) -> dict[int, str]:
+    """Return the attempts that differ from the last one in what affects the clock, and in what."""
     numbers = run.attempts()
     if len(numbers) < 2:
         return {}
-    told = {entry["attempt"]: entry for entry in facts if type(entry.get("attempt")) is int}
-    seen = {n: _clock_keys(run, n) | machine(told.get(n, {})) for n in numbers}
-    last = seen[numbers[-1]]
+    entries = {entry["attempt"]: entry for entry in facts if type(entry.get("attempt")) is int}
+    keys_of = {n: _clock_keys(run, n) | machine(entries.get(n, {})) for n in numbers}
+    last = keys_of[numbers[-1]]
     found = {}
     for number in numbers[:-1]:
-        names = [
-            name for name in {**seen[number], **last} if seen[number].get(name) != last.get(name)
-        ]
-        if names and told.get(number) and told.get(numbers[-1]):
+        own = keys_of[number]
+        names = [name for name in {**own, **last} if own.get(name) != last.get(name)]
+        if names and entries.get(number) and entries.get(numbers[-1]):
             found[number] = ", ".join(names)
     return found
 
 
 def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
-    """The keys of an attempt's config that affect the clock and are not only asked for."""
+    """Return the keys of an attempt's config that affect the clock, but those of resources."""
     config = flatten(run.config_tree(number))
     kind = config.get("kind")
     spec = keys(kind) if isinstance(kind, str) and kind in KINDS else {}
@@ -94,12 +93,12 @@ def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
 
 
 def _is_step(record: Record) -> bool:
-    """Whether a record is a training step's and not an event or an evaluation."""
+    """Whether a record is a training step's, not an event or an evaluation."""
     return "event" not in record and "train_s" in record
 
 
 def _facts(run: RunFolder) -> list[dict[str, Any]]:
-    """The manifest's entries, one per attempt."""
+    """Return the manifest's entries, one per attempt."""
     try:
         attempts = run.manifest().get("attempts", [])
     except (ValueError, TypeError, OSError, RecursionError) as error:
@@ -110,7 +109,7 @@ def _facts(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _allocated(facts: list[dict[str, Any]]) -> dict[int, tuple[float, float | None]]:
-    """When the job of each attempt began and ended, seconds since 1970; None for an end unseen."""
+    """Return when the job of each attempt began and ended; None for an end that is not recorded."""
     found: dict[int, tuple[float, float | None]] = {}
     for entry in facts:
         number, times = entry.get("attempt"), (entry.get("began"), entry.get("ended"))
@@ -121,7 +120,7 @@ def _allocated(facts: list[dict[str, Any]]) -> dict[int, tuple[float, float | No
 
 
 def _is_sound(record: Record) -> bool:
-    """Whether a record's time, attempt and step are numbers that can be counted with."""
+    """Whether a record's time, attempt and step are valid numbers."""
     step, event = record.get("step", 0), record.get("event", "")
     return (
         _is_number(record.get("time"))
@@ -144,7 +143,7 @@ def _step_of(record: Record) -> int:
 
 
 def _columns(steps: Iterable[Record]) -> dict[str, Floats]:
-    """Every numeric field as a column [n], NaN where a record has none."""
+    """Return every numeric field as a column [n], NaN if a record has none."""
     rows = list(steps)
     names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "attempt"))
     columns = {

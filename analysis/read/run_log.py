@@ -16,15 +16,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """One run: `n` rows in the order of its steps, NaN where a value is absent.
+    """One run: `n` rows in the order of steps, NaN for an absent value.
 
     `values` holds `loss`, `images`, `time` (seconds since 1970) and cumulative seconds by clock
-    (`train_s`, `data_s`, `save_s`, ...). `config` is flat (dotted keys) and None where it is not
-    known; `facts` are those of the machine, of the last attempt; `events` and `lost` are as
-    recorded: `lost` are steps that a resume did again. `evaluations` are records with a step, a
-    time and what was evaluated. `otherwise` are attempts that ran on another machine, or with
-    other keys that affect the clock, than the last one, and say nothing of its rate. `allocated`
-    is when the job of each attempt began and ended, where the run tells it.
+    (`train_s`, `data_s`, `save_s`, ...). `axis` is what a step is: `step`, `sample`, `epoch`,
+    `evaluation`, or `unit` if the log does not say. `config` is flat (dotted keys), None if it is
+    not known. `facts` describe the machine of the last attempt. `events` and `lost` are records;
+    `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
+    metrics. `superseded` are attempts on another machine than the last one, or with other keys
+    that affect the clock: they do not count for its rate. `allocated` is when the job of each
+    attempt began and ended, if the run records it.
     """
 
     name: str
@@ -42,24 +43,24 @@ class RunLog:
     allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
     attempts: int = 1
     axis: str = "step"
-    otherwise: frozenset[int] = frozenset()
+    superseded: frozenset[int] = frozenset()
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.step)
 
     def column(self, name: str) -> Floats:
-        """The values of one name [n], all NaN where the log has none."""
+        """Return the values of one name [n], all NaN if the log has none."""
         found = self.values.get(name)
         return np.full(len(self), np.nan) if found is None else found
 
     def last(self, name: str) -> float | None:
-        """The newest value of one name."""
+        """Return the newest value of one name."""
         present = self.column(name)[~np.isnan(self.column(name))]
         return float(present[-1]) if len(present) else None
 
     @property
     def state(self) -> Mapping[str, Any] | None:
-        """The newest event that says what state the run is in."""
-        said = [event for event in self.events if event.get("event") in STATES]
-        return said[-1] if said else None
+        """The newest event that is a state of the run."""
+        states = [event for event in self.events if event.get("event") in STATES]
+        return states[-1] if states else None

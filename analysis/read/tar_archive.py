@@ -1,4 +1,4 @@
-"""Reads runs out of an archive: `keep` writes such ones, and any tar of run folders will do."""
+"""Read runs from an archive: one that `archive` wrote, or any tar of run folders."""
 
 import atexit
 import shutil
@@ -14,16 +14,15 @@ MOST_FILES, MOST_BYTES = 100_000, 1 << 31
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is named as a tar that can be read."""
+    """Whether a file has the name of a tar that can be read."""
     return path.name.endswith(ENDINGS) and path.is_file()
 
 
 @cache
 def unpacked(path: Path) -> Path:
-    """A folder with what an archive holds, there until the process ends.
+    """Unpack the plain files of an archive into a folder that is removed when the process ends.
 
-    Plain files alone are taken, below that folder alone. `Unreadable` where it is no archive, or
-    holds more than logs do.
+    Raise `Unreadable` if it is no archive, holds more than logs do, or names a file outside.
     """
     folder = Path(tempfile.mkdtemp(prefix="ditbench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -33,18 +32,20 @@ def unpacked(path: Path) -> Path:
             for number, member in enumerate(archive):
                 left -= member.size
                 if number >= MOST_FILES or left < 0:
-                    raise Unreadable(f"{path}: holds more than logs do; unpack it yourself")
+                    raise Unreadable(
+                        f"{path}: too large for an archive of logs; unpack it yourself"
+                    )
                 if member.isfile():
                     _write(archive, member, folder, path)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise Unreadable(f"{path}: not a sound archive ({error})") from None
+        raise Unreadable(f"{path}: a damaged archive ({error})") from None
     return folder
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, source: Path) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise Unreadable(f"{source}: {member.name}: is not below the archive's own folder")
+        raise Unreadable(f"{source}: {member.name}: outside the archive's own folder")
     data = archive.extractfile(member)
     assert data is not None
     target = folder / name

@@ -102,7 +102,7 @@ def test_lines_that_are_no_records_are_passed_over_and_counted(tmp_path, capsys)
     with (dirty / "metrics.jsonl").open("a") as file:
         file.write("\n".join(rubbish) + '\n{"time": 17000.0, "attempt": 1}\n{"time": 17000')
     assert main(["loss", str(clean), str(dirty), "--exact"]) == 0
-    assert "b/metrics.jsonl: 12 lines are no records of a run" in capsys.readouterr().err
+    assert "b/metrics.jsonl: 12 lines are no records" in capsys.readouterr().err
 
 
 def test_values_that_are_no_numbers_are_absent(tmp_path, capsys):

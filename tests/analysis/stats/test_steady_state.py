@@ -150,7 +150,7 @@ def test_an_attempt_on_another_machine_is_left_out_of_the_rate(tmp_path):
     (run / "manifest.json").write_text(json.dumps(manifest))
     log = read_ours(RunFolder(run))
     assert set(intervals(log, clock="train").attempt) == {2}
-    assert "attempt 1 ran otherwise (ranks) and is left out of the rate" in log.remarks[0]
+    assert "attempt 1 is left out of the rate: the last one differs in ranks" in log.remarks[0]
 
 
 def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
