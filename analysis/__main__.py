@@ -25,7 +25,7 @@ COMMANDS = {
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "audit": "claims in a YAML or Markdown file, recomputed; the timeline of ai-toolkit's output",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
-    "formats": "the formats of logs that are read, and the names of their columns",
+    "formats": "the formats of logs that are read, and how the logs under a path are",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
     "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }

@@ -1,32 +1,56 @@
-"""`formats`: the formats of logs that are read, and the names of their columns."""
+"""`formats`: the formats of logs that are read, and how the logs under a path are."""
 
 import argparse
+from typing import Any
 
+from analysis.measure.clocks import clocks_of
 from analysis.read.columns import ALIASES
+from analysis.read.find import read_all
 from analysis.read.formats.text import FORMATS
-from analysis.table import put
+from analysis.table import put, remark
 
-EXAMPLE = "python -m analysis formats"
-STRUCTURED = (
+EXAMPLE = "python -m analysis formats logs    (without a path: all formats and columns)"
+FILES = (
     "ditbench", "TensorBoard", "ai-toolkit database", "sample names", "JSON lines", "JSON", "csv",
     "W&B",
 )  # fmt: skip
 
 
-def options(sub: argparse.ArgumentParser) -> None:
-    """Add no options."""
+def options(_: argparse.ArgumentParser) -> None:
+    """Add nothing: the command has no flags of its own."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a row for each text format with its groups, and for each column with its names."""
-    rows = [{"format": name, "kind": "file"} for name in STRUCTURED]
+    """Print a row per format and column, or how each run under the paths is read."""
+    if not args.paths:
+        put(_known(), args)
+        return 0
+    found = read_all(args.paths)
+    put(
+        [
+            {
+                "run": log.name,
+                "format": log.format,
+                "axis": log.axis,
+                "clocks": ", ".join(clocks_of(log)),
+                "columns": ", ".join(log.values),
+            }
+            for log in found.logs
+        ],
+        args,
+    )
+    remark(line for log in found.logs for line in log.remarks)
+    remark(why for _, why in found.unread)
+    return 1 if found.unread else 0
+
+
+def _known() -> list[dict[str, Any]]:
+    rows = [{"name": name, "kind": "file"} for name in FILES]
     rows += [
-        {"format": known.name, "kind": "text", "names": ", ".join(known.pattern.groupindex)}
+        {"name": known.name, "kind": "text", "groups or names": ", ".join(known.pattern.groupindex)}
         for known in FORMATS
     ]
-    rows += [
-        {"format": column, "kind": "column", "names": ", ".join(names)}
+    return rows + [
+        {"name": column, "kind": "column", "groups or names": ", ".join(names)}
         for column, names in ALIASES.items()
     ]
-    put(rows, args)
-    return 0

@@ -21,7 +21,7 @@ _TASK = re.compile(rb" {0,5}(\d{1,6}): ")
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What one piece of a file holds: rows by format, and lines on how a job ended."""
+    """The rows of one piece of a file by format, and the lines on how a job ended."""
 
     piece: Piece
     rows: dict[str, Rows]
