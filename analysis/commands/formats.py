@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from analysis.measure.clocks import clocks_of
+from analysis.measure.clocks import available_clocks
 from analysis.read.columns import ALIASES
 from analysis.read.find import read_all
 from analysis.read.formats.text import FORMATS
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
                 "run": log.name,
                 "format": log.format,
                 "axis": log.axis,
-                "clocks": ", ".join(clocks_of(log)),
+                "clocks": ", ".join(available_clocks(log)),
                 "columns": ", ".join(log.values),
             }
             for log in found.logs
