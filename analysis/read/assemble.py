@@ -43,26 +43,26 @@ def main_group(rows: Rows) -> Rows:
 
 
 def through_epochs(rows: Rows) -> Rows:
-    """Return the rows of a bar that is drawn anew in every epoch, with steps and clock that go on.
+    """Return rows whose steps are counted anew in every epoch with steps and clock that go on.
 
-    A bar that restarts after its end, or under the name of a later epoch, is the next epoch's; one
-    that restarts before its end is another attempt's, and its clock goes on so that it is not
-    taken for a bar drawn twice.
+    Steps that restart under a later epoch, or a bar that restarts after its end, are the next
+    epoch's. A bar that restarts before its end is another attempt's, and its clock goes on so that
+    it is not taken for a bar drawn twice. An epoch without a printed length ends at its last step.
     """
-    step, total = rows["step"], rows["group"]
-    epoch, bar_s = rows["epoch"], rows["bar_s"]
+    step, epoch, bar_s = rows["step"], rows["epoch"], rows["bar_s"]
+    total = rows["group"] if "group" in rows else rows["of"]
     before, passed = np.zeros(len(rows)), np.zeros(len(rows))
     for row in (np.flatnonzero(np.diff(step) < 0) + 1).tolist():
-        if step[row] > total[row] / 2 or bar_s[row] > bar_s[row - 1]:
+        length = step[row - 1] if np.isnan(total[row - 1]) else total[row - 1]
+        if step[row] > length / 2 or bar_s[row] > bar_s[row - 1]:
             continue
-        passed[row:] += max(bar_s[row - 1], 2 * SAME_MOMENT_S)
-        if np.isnan(epoch[row]) or np.isnan(epoch[row - 1]):
-            is_next = step[row - 1] == total[row - 1]
-        else:
-            is_next = epoch[row] > epoch[row - 1]
-        if is_next:
-            before[row:] += total[row]
-    return rows.replace(step=step + before, bar_s=bar_s + passed) if passed.any() else rows
+        if "bar_s" in rows:
+            passed[row:] += max(bar_s[row - 1], 2 * SAME_MOMENT_S)
+        is_ended = "bar_s" in rows and step[row - 1] == length
+        if epoch[row] > epoch[row - 1] or (np.isnan(epoch[row]) and is_ended):
+            before[row:] += length
+    columns = {"bar_s": bar_s + passed} if passed.any() else {}
+    return rows.replace(step=step + before, **columns)
 
 
 def merged_repeats(rows: Rows) -> tuple[Rows, int]:

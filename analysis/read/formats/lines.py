@@ -33,7 +33,7 @@ TITAN = Format(
     name="torchtitan",
     tokens=(b"loss:",),
     pattern=_pattern(
-        rb"\bstep: (?P<step>\d{1,18})~loss: (?P<loss>N)(?:~grad_norm: (?P<grad_norm>N))?"
+        rb"\bstep: (?P<step>\d{1,18})~~loss: (?P<loss>N)(?:~grad_norm: (?P<grad_norm>N))?"
         rb"(?:~memory: (?P<gpu_gib>[.\d]+)GiB\([.\d]+%\))?"
         rb"(?:~[wt]ps: (?P<tokens_per_s>N))?(?:~tflops: (?P<tflops>N))?"
         rb"(?:~mfu: (?P<mfu_percent>N/A|N))?"

@@ -46,7 +46,7 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
         if "record" in rows:
             rows = assemble.merged_records(rows)
         if known.is_redrawn:
-            rows = assemble.through_epochs(last_drawings(assemble.main_group(rows)))
+            rows = _training_bar(rows)
         rows, axis, more = _stepped(known, rows, found)
         remarks += more
     if not len(rows):
@@ -91,7 +91,9 @@ def _stepped(known: Format, rows: Rows, found: Mapping[str, Rows]) -> tuple[Rows
     for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
-            return rows.replace(step=np.ceil(rows[column])), axis, []
+            rows = rows.replace(step=np.ceil(rows[column]))
+            is_within = axis == "step" and "epoch" in rows and known.epochs_from is None
+            return assemble.through_epochs(rows) if is_within else rows, axis, []
     return rows.take(np.zeros(0, dtype=np.int64)), "step", []
 
 
@@ -106,10 +108,15 @@ def _trainer_steps(rows: Rows, bars: Rows | None) -> tuple[Rows, str, list[str]]
     if bars is None:
         remark = "the log names no steps: losses are counted instead"
         return rows.replace(step=np.arange(1.0, len(rows) + 1)), "step", [remark]
-    bars = assemble.through_epochs(last_drawings(assemble.main_group(bars)))
+    bars = _training_bar(bars)
     before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
     stepped = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
     return stepped, "step", ["steps and clock are those of the bar before each loss"]
+
+
+def _training_bar(rows: Rows) -> Rows:
+    """Return the last drawings of the training's bar, counted through its epochs."""
+    return assemble.through_epochs(last_drawings(assemble.main_group(rows)))
 
 
 def _remarked(log: RunLog, remarks: Sequence[str]) -> RunLog:

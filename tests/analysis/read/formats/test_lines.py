@@ -216,3 +216,16 @@ def test_a_loss_that_is_never_finite_is_an_event(tmp_path):
     [log] = read_logs([str(tmp_path / "x")])
     assert np.isnan(log.column("loss")).all()
     assert [(e["reason"], e["step"], e["line"]) for e in log.events] == [("nan", 1, 1)]
+
+
+@pytest.mark.parametrize("total", ["/150", ""])
+def test_steps_that_restart_in_every_epoch_go_on(total, tmp_path):
+    lines = [
+        f"epoch: {epoch} step: {step}{total} loss: {3 / (150 * epoch + step):.4f}"
+        for epoch in range(10)
+        for step in range(10, 151, 10)
+    ]
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.step.tolist() == list(range(10, 1501, 10))
+    assert log.attempts == 1
