@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.run_log import Ints, RunLog
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Floats, decimal_grid
 
 # The clocks and their meaning in `--help`, in the order of preference.
 CLOCKS = {
@@ -18,7 +18,10 @@ CLOCKS = {
     "compute": "training steps without their waits for data",
 }
 PAUSES = ("save_s", "sample_s", "eval_s", "profile_s")
-MIN_INTERVAL_S, MAX_INTERVAL_S, TARGET_INTERVALS = 20.0, 200.0, 100
+# An interval is this many units of a clock's resolution long, within the records there are.
+MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
+# A coarser share of an interval is the clock's resolution, not its noise.
+RESOLVED = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,8 @@ class Intervals:
     `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
     `row` [m] are those of the record that ends an interval. `left_out` counts the intervals with a
     pause or with a clock that stood still. If a log prints only tokens per second and device,
-    `unit` is `token/device` and replaces the step.
+    `unit` is `token/device` and replaces the step. `rounding_s` is half a unit of the last digit of
+    printed rates: averaging does not remove it.
     """
 
     clock: str
@@ -38,6 +42,7 @@ class Intervals:
     attempt: Ints
     row: Ints
     left_out: int
+    rounding_s: float = 0.0
 
 
 def available_clocks(log: RunLog) -> list[str]:
@@ -99,15 +104,18 @@ def _reading(log: RunLog, clock: str) -> Floats:
 def _rows_to_read(reading: Floats, attempt: Ints) -> Ints:
     """Return the rows to read a clock at.
 
-    A clock of whole seconds is read at every k-th row, so that an interval has many seconds, and
-    each reading is moved (in place) by a random fraction of its second, so that the median is not
-    one of a few values.
+    A clock with a grid (whole seconds or milliseconds) is read at every k-th row, so that an
+    interval has many units of it, and each reading is moved (in place) by a random fraction of a
+    unit, so that the median is not one of a few values.
     """
     rows = np.flatnonzero(~np.isnan(reading))
-    if len(rows) < 2 or (reading[rows] != np.floor(reading[rows])).any():
+    grid = decimal_grid(reading[rows])
+    if grid is None or grid < RESOLVED * float(np.median(np.abs(np.diff(reading[rows])))):
         return rows
-    reading[rows] += np.random.default_rng(0).random(len(rows))
-    kept = [_every(rows[attempt[rows] == number], reading) for number in np.unique(attempt[rows])]
+    reading[rows] += grid * np.random.default_rng(0).random(len(rows))
+    kept = [
+        _every(rows[attempt[rows] == number], reading / grid) for number in np.unique(attempt[rows])
+    ]
     return np.concatenate(kept)
 
 
@@ -115,7 +123,7 @@ def _every(rows: Ints, reading: Floats) -> Ints:
     """Return every k-th row, for about `TARGET_INTERVALS` intervals of bounded length."""
     per_row = max(float(np.median(np.diff(reading[rows]))) if len(rows) > 1 else 0.0, 0.0)
     typical = (reading[rows[-1]] - reading[rows[0]]) / max(1, len(rows) - 1)
-    length = min(max(typical * len(rows) / TARGET_INTERVALS, MIN_INTERVAL_S), MAX_INTERVAL_S)
+    length = min(max(typical * len(rows) / TARGET_INTERVALS, MIN_INTERVAL), MAX_INTERVAL)
     return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
 
 
@@ -126,6 +134,18 @@ def _seconds_printed(log: RunLog) -> tuple[Floats, str]:
     unit = "step" if "steps_per_s" in log.values else "token/device"
     rate = log.column("steps_per_s" if unit == "step" else "tokens_per_s")
     return np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan), unit
+
+
+def _rounding_s(log: RunLog, seconds: Floats) -> float:
+    """Return half a unit of the last printed digit, in seconds per unit at the median."""
+    median = float(np.median(seconds))
+    if "step_s" in log.values:
+        name, per_digit = "step_s", 1.0
+    else:
+        name = "steps_per_s" if "steps_per_s" in log.values else "tokens_per_s"
+        per_digit = median**2
+    printed = log.column(name)
+    return 0.5 * per_digit * (decimal_grid(printed[~np.isnan(printed)]) or 0.0)
 
 
 def _printed(log: RunLog) -> Intervals:
@@ -140,4 +160,5 @@ def _printed(log: RunLog) -> Intervals:
         attempt=log.attempt[kept],
         row=np.flatnonzero(kept),
         left_out=int((~kept).sum()),
+        rounding_s=_rounding_s(log, seconds[kept]) if kept.any() else 0.0,
     )

@@ -1,7 +1,7 @@
 """Steady rates of runs, and speedups between arms with their intervals and verdicts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from analysis.stats.intervals import (
     repeats_mean,
     repeats_ratio,
     scaled,
+    widened,
 )
 from analysis.stats.steady_state import Steady, steady
 
@@ -84,6 +85,7 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     found = intervals(log, clock=clock)
     if len(found.seconds):
         result = steady(found.seconds, found.attempt)
+        result = replace(result, seconds=widened(result.seconds, found.rounding_s))
         remark = _kept_remark(log.name, result, left_out=found.left_out)
     else:
         result = None
@@ -94,10 +96,18 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
         clock=clock,
         unit=found.unit,
         steady=result,
-        images_per_step=float(np.median(images)) if len(images) else None,
+        images_per_step=float(np.median(images)) if len(images) else _batch(log),
         breakdown=time_breakdown(log),
         remarks=(*log.remarks, remark),
     )
+
+
+def _batch(log: RunLog) -> float | None:
+    """Return the global batch that the config or the log itself names, None if neither does."""
+    batch = (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
+    if batch is None:
+        batch = log.last("batch")
+    return float(batch) if isinstance(batch, int | float) and batch > 0 else None
 
 
 def _kept_remark(name: str, result: Steady, *, left_out: int) -> str:
@@ -162,6 +172,8 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
         if untimed is not None:
             return f"not compared: {untimed.log.name} records no time"
         return f"not compared: {b.clock} clock against {a.clock} clock"
+    if a.log.axis != b.log.axis:
+        return f"not compared: an axis of {b.log.axis}s against an axis of {a.log.axis}s"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
     return f"not compared: {b.unit}s against {a.unit}s" if a.unit != b.unit else None

@@ -11,6 +11,8 @@ Floats = NDArray[np.float64]
 
 SOKAL_WINDOW = 5.0
 MIN_VALUES = 10
+# From this many values on, a single one at either end never decides an interval.
+MIN_TRIMMED = 20
 # (least values, terms of the trend that are removed): each term widens the interval.
 TREND_TERMS = ((100, 4), (30, 2), (0, 1))
 
@@ -56,16 +58,17 @@ def median_interval(series: Floats, *, wider: float = 1.0) -> Estimate:
     """Return the median and its interval by order statistics, widened for autocorrelation.
 
     The ranks are n/2 +- t sqrt(n tau) / 2, with tau the autocorrelation time of being above the
-    median, so no shape of the distribution is assumed. The interval is the whole range if the
-    series drifts so much that few of its values are independent. `wider` scales the interval of a
-    series from which values have been cut.
+    median, so no shape of the distribution is assumed. The interval is the whole range, but for one
+    value at either end of a long series, if the series drifts so much that few of its values are
+    independent. `wider` scales the interval of a series from which values have been cut.
     """
     median = float(np.median(series))
     if len(series) < MIN_VALUES:
         return Estimate(value=median)
     effective = len(series) / autocorrelation_time((series > median).astype(np.float64))
     half = wider * _student(effective) / math.sqrt(effective) / 2
-    low, high = np.quantile(series, [max(0.0, 0.5 - half), min(1.0, 0.5 + half)])
+    edge = 1 / (len(series) - 1) if len(series) >= MIN_TRIMMED else 0.0
+    low, high = np.quantile(series, [max(edge, 0.5 - half), min(1 - edge, 0.5 + half)])
     return Estimate(value=median, low=float(low), high=float(high))
 
 
@@ -95,6 +98,23 @@ def _student(effective: float) -> float:
     return float(stdtrit(max(effective - 1, 1.0), 0.975))
 
 
+def decimal_grid(readings: Floats) -> float | None:
+    """Return the power of ten that all readings are multiples of: their resolution as printed.
+
+    Return None if there is none down to a microsecond, or for fewer than three readings.
+    """
+    if len(readings) < 3:
+        return None
+    for exponent in range(2, -7, -1):
+        count = readings / 10.0**exponent
+        slack = 4 * np.finfo(np.float64).eps * float(np.abs(count).max())
+        if slack > 0.05:
+            return None
+        if (np.abs(count - np.round(count)) <= max(slack, 1e-6)).all():
+            return float(10.0**exponent)
+    return None
+
+
 def ratio_interval(above: Estimate, below: Estimate) -> Estimate:
     """Return the ratio of two independent positive estimates, with its interval.
 
@@ -107,6 +127,16 @@ def ratio_interval(above: Estimate, below: Estimate) -> Estimate:
     down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
     up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
     return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def widened(estimate: Estimate, by: float) -> Estimate:
+    """Return an estimate whose interval reaches `by` further on both sides."""
+    low, high = estimate.low, estimate.high
+    return Estimate(
+        value=estimate.value,
+        low=None if low is None else low - by,
+        high=None if high is None else high + by,
+    )
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:

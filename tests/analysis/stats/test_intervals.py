@@ -5,6 +5,7 @@ import pytest
 
 from analysis.stats.intervals import (
     autocorrelation_time,
+    decimal_grid,
     mean_interval,
     median_interval,
     ratio_interval,
@@ -62,9 +63,28 @@ def test_few_values_have_no_interval():
     assert mean_interval(np.arange(1.0, 6.0)).low is None
 
 
-def test_the_interval_of_a_drifting_series_is_its_range():
-    found = median_interval(np.linspace(1, 2, 200))
-    assert (found.low, found.high) == (1, 2)
+def test_the_interval_of_a_drifting_series_is_its_range_but_for_one_value_at_each_end():
+    series = np.linspace(1, 2, 200)
+    found = median_interval(series)
+    assert (found.low, found.high) == pytest.approx((series[1], series[-2]))
+
+
+def test_one_stray_value_does_not_decide_the_interval_of_a_drifting_series():
+    series = np.linspace(0.235, 0.24, 48)
+    series[0] = 0.0956
+    found = median_interval(series)
+    assert found.low > 0.23
+
+
+@pytest.mark.parametrize("exponent", [-3, -2, 0])
+def test_the_grid_of_printed_readings_is_found(exponent):
+    readings = np.random.default_rng(0).integers(10, 10_000, 200) * 10.0**exponent
+    assert decimal_grid(readings) == pytest.approx(10.0**exponent)
+    assert decimal_grid(readings + 1.7e9) in (None, pytest.approx(10.0**exponent))
+
+
+def test_measured_readings_have_no_grid():
+    assert decimal_grid(np.random.default_rng(0).random(50).cumsum()) is None
 
 
 def test_a_drifting_difference_is_not_noise():

@@ -1,0 +1,75 @@
+"""Speedups of logs whose clocks have a grid, whose rates are rounded, or whose batches differ."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.measure.speed import Arm, measure_rate, speedup, verdict
+from analysis.read.run_log import RunLog
+
+
+def log_of(values, *, name="log", axis="step", facts=None, steps=None):
+    """Return a log of another trainer with one row per step."""
+    count = len(next(iter(values.values())))
+    step = np.arange(1, count + 1) if steps is None else steps
+    return RunLog(
+        name=name, path=Path(name), format="text", step=step, axis=axis, facts=facts or {},
+        attempt=np.ones(count, dtype=np.int64), line=step,
+        values={key: np.asarray(column, dtype=float) for key, column in values.items()},
+    )  # fmt: skip
+
+
+def compared(a, b, clock):
+    arms = [Arm(runs=(measure_rate(log, clock=clock),)) for log in (a, b)]
+    return speedup(*arms), verdict(*arms, speedup(*arms))
+
+
+def clock_log(step_s, *, grid, noise=0.0, count=400, seed=0):
+    seconds = step_s * (1 + noise * np.random.default_rng(seed).standard_normal(count))
+    return log_of({"elapsed_s": np.floor(seconds.cumsum() / grid) * grid})
+
+
+@pytest.mark.parametrize("step_s", [0.12356, 0.0473, 0.9971])
+@pytest.mark.parametrize("grid", [0.001, 0.01, 1.0])
+def test_a_clock_with_a_grid_gives_an_interval_that_holds_the_rate(step_s, grid):
+    held = 0
+    for seed in range(20):
+        log = clock_log(step_s, grid=grid, noise=0.003, count=4000, seed=seed)
+        rate = measure_rate(log, clock="wall").rate
+        held += rate.low is None or rate.low <= 1 / step_s <= rate.high
+        assert rate.low is None or rate.high / rate.low < 1.1
+    assert held >= 17
+
+
+@pytest.mark.parametrize("step_s", [0.0446, 0.0399, 0.0354])
+def test_rounded_step_times_leave_the_rounding_in_the_interval(step_s):
+    log = log_of({"step_s": np.full(200, round(step_s, 2))})
+    rate = measure_rate(log, clock="printed").rate
+    assert rate.low <= 1 / step_s <= rate.high
+
+
+def test_rounded_rates_leave_the_rounding_in_the_interval():
+    rate = measure_rate(log_of({"steps_per_s": np.full(200, 1.09)}), clock="printed").rate
+    assert rate.low == pytest.approx(1.085, abs=1e-3)
+    assert rate.high == pytest.approx(1.095, abs=1e-3)
+
+
+def test_logs_that_name_different_batches_are_compared_in_images():
+    rng = np.random.default_rng(1)
+    small = log_of({"elapsed_s": 0.1 * rng.uniform(0.99, 1.01, 300).cumsum()})
+    large = log_of(
+        {"elapsed_s": 1.0 * rng.uniform(0.99, 1.01, 300).cumsum()}, facts={"global_batch_size": 80}
+    )
+    small = log_of({"elapsed_s": small.values["elapsed_s"], "batch": np.full(300, 4.0)})
+    ratio, word = compared(small, large, "wall")
+    assert ratio.value == pytest.approx(2.0, rel=0.02)
+    assert word.startswith("faster")
+
+
+def test_samples_are_not_compared_with_steps():
+    rng = np.random.default_rng(1)
+    values = {"elapsed_s": rng.uniform(0.99, 1.01, 300).cumsum()}
+    ratio, word = compared(log_of(values), log_of(values, axis="sample"), "wall")
+    assert ratio is None
+    assert word == "not compared: an axis of samples against an axis of steps"
