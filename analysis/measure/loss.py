@@ -1,5 +1,6 @@
 """Compare the loss curves of two runs: the same within a margin, or different."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,11 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePair:
-    """Two curves on their common range; `difference` is the mean of b - a."""
+    """Two curves on their common range.
+
+    `difference` is the mean of b - a, `log_ratio` that of log(b / a), None unless all losses are
+    positive. A ratio of losses that fall together stays level, so its noise is not taken for drift.
+    """
 
     a: RunLog
     b: RunLog
@@ -41,6 +46,7 @@ class CurvePair:
     loss_a: Floats
     loss_b: Floats
     difference: Estimate
+    log_ratio: Estimate | None
 
     @property
     def ratio(self) -> float | None:
@@ -49,14 +55,17 @@ class CurvePair:
         return float(self.loss_b.mean()) / mean_a if mean_a else None
 
     def verdict(self, *, margin: float) -> str:
-        """Return whether the losses agree within `margin`, a share of a's mean loss."""
-        low, high = self.difference.low, self.difference.high
-        if low is None or high is None:
+        """Return whether the losses agree within `margin`, a share of a's loss."""
+        if self.log_ratio is not None:
+            found, least, most = self.log_ratio, math.log1p(-margin), math.log1p(margin)
+        else:
+            found, most = self.difference, margin * abs(float(self.loss_a.mean()))
+            least = -most
+        if found.low is None or found.high is None:
             return "undetermined"
-        width = margin * abs(float(self.loss_a.mean()))
-        if -width <= low and high <= width:
+        if least <= found.low and found.high <= most:
             return "same loss"
-        return "different" if low > width or high < -width else "undetermined"
+        return "different" if found.low > most or found.high < least else "undetermined"
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
@@ -130,9 +139,17 @@ def pair_curves(
         loss_b = np.interp(x, other.x, other.loss)
     if not len(x):
         raise Unreadable(f"{a.name} and {b.name}: no common range of {by} from {after:g} on")
-    gap = loss_b - loss_a
-    difference = mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
-    return CurvePair(a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=difference)
+    difference = _mean(loss_b - loss_a)
+    are_positive = bool((loss_a > 0).all() and (loss_b > 0).all())
+    log_ratio = _mean(np.log(loss_b / loss_a)) if are_positive else None
+    return CurvePair(
+        a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=difference, log_ratio=log_ratio
+    )
+
+
+def _mean(gap: Floats) -> Estimate:
+    """Return the mean of a gap with its interval, which has no width if the gap is 0 throughout."""
+    return mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
 
 
 def whole_factor(found: CurvePair) -> int | None:

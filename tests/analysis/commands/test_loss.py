@@ -138,3 +138,18 @@ def test_the_interval_of_a_loss_difference_covers_it_in_a_small_draw():
 def test_the_interval_of_a_loss_difference_covers_it_in_93_to_97_of_100():
     assert 0.93 <= coverage(2000, 500, 0.3) <= 0.97
     assert coverage(2000, 200, 0.5) >= 0.9
+
+
+def test_falling_losses_a_factor_apart_are_different(tmp_path, capsys):
+    """Two learning rates: both losses fall by decades, one at 0.57 of the other throughout."""
+    rng = np.random.default_rng(4)
+    steps = np.arange(1, 41)
+    folders = []
+    for name, scale in (("high", 1.0), ("low", 0.57)):
+        losses = scale * steps**-0.8 * np.exp(0.1 * rng.standard_normal(len(steps)))
+        rows = "\n".join(f"{step},{loss:.6f}" for step, loss in zip(steps, losses, strict=True))
+        folders.append(tmp_path / f"{name}.csv")
+        folders[-1].write_text(f"step,loss\n{rows}\n")
+    assert main(["loss", *map(str, folders), "--json"]) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert pair["verdict"] == "different"
