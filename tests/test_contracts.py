@@ -1,83 +1,151 @@
-"""Imports form a star around configs, and what must start fast loads no torch.
+"""The contracts of docs/architecture.md on imports, folders, names and docstrings.
 
-The exception is `finetune`, which imports `train.engine` (attempts, ranks, stop signals, clocks,
-records, checkpoints, the watchdog) rather than hold a second copy.
+Imports form a star around `configs`. `finetune` also imports `train.engine`, whose attempts, ranks,
+checkpoints and loop it shares.
 """
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 PARTS = ("configs", "launch", "train", "finetune", "analysis")
-ALLOWED = {"finetune": {"finetune", "train", "configs"}}
+# Commands that only launch.slurm may run.
+SLURM = {"sbatch", "squeue", "sacct", "scontrol", "sinfo", "scancel", "sacctmgr"}
+# The most modules that a folder may hold, __init__.py included.
+MOST_MODULES = 18
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def modules(*parts: str) -> Iterator[Path]:
+    """Every module of some parts, or of some folders in them."""
+    for part in parts:
+        yield from sorted(Path(part).rglob("*.py"))
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports, wherever in it."""
+    """The dotted names of all modules that a file imports, at its top or later."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.add(node.module.partition(".")[0])
+            # `from train import encode` names a module, `from train.encode import run` does not.
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if Path(part).is_dir()])
-def test_a_part_imports_no_other_part_but_what_it_may(part: str) -> None:
-    allowed = ALLOWED.get(part, {part, "configs"})
-    for path in Path(part).rglob("*.py"):
-        assert imported(path) & set(PARTS) <= allowed, path
+def imported_of_ours(path: Path) -> set[str]:
+    return {name for name in imported(path) if name.partition(".")[0] in PARTS}
 
 
-def imported_modules(path: Path) -> set[str]:
-    """The modules that a file imports by their full names."""
-    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.module or "" for node in tree if isinstance(node, ast.ImportFrom)}
-
-
-@pytest.mark.parametrize("part", ["finetune", "train/engine"])
-def test_finetune_and_the_engine_import_nothing_of_train_but_the_engine(part: str) -> None:
-    for path in Path(part).rglob("*.py"):
-        of_train = {name for name in imported_modules(path) if name.split(".")[0] == "train"}
-        assert all(name.startswith("train.engine.") for name in of_train), (path, of_train)
-
-
-def test_statistics_import_nothing_of_ours_but_statistics() -> None:
-    for path in Path("analysis/stats").rglob("*.py"):
-        ours = {name for name in imported_modules(path) if name.split(".")[0] in PARTS}
-        assert all(name.startswith("analysis.stats.") for name in ours), (path, ours)
-
-
-def test_configs_and_analysis_never_name_torch() -> None:
-    for part in ("configs", "analysis"):
-        for path in Path(part).rglob("*.py"):
-            assert "torch" not in imported(path), path
-
-
-def test_only_distributed_reads_what_torchrun_sets_and_only_slurm_env_what_slurm_sets() -> None:
-    for part in PARTS:
-        for path in Path(part).rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if path != Path("train/engine/distributed.py"):
-                assert '"WORLD_SIZE"' not in text, path
-            if path != Path("configs/run/slurm_env.py") and part != "launch":
-                assert '"SLURM_' not in text, path
+def is_below(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 @pytest.mark.parametrize(
-    "module", [m for m in ("analysis", "launch", "configs") if Path(m).is_dir()]
+    ("folder", "allowed"),
+    [
+        ("configs", ("configs",)),
+        ("launch", ("launch", "configs")),
+        ("train", ("train", "configs")),
+        ("train/engine", ("train.engine", "configs")),
+        ("finetune", ("finetune", "train.engine", "configs")),
+        ("analysis", ("analysis", "configs")),
+        ("analysis/stats", ("analysis.stats",)),
+    ],
 )
+def test_a_part_imports_only_what_it_may(folder: str, allowed: tuple[str, ...]) -> None:
+    # The package above an allowed one is named in `from train.engine import clocks`.
+    parents = {name.rpartition(".")[0] for name in allowed}
+    for path in modules(folder):
+        found = {name for name in imported_of_ours(path) if not is_below(name, *allowed)}
+        assert found <= parents - {""}, path
+
+
+def test_configs_and_analysis_import_no_torch() -> None:
+    for path in modules("configs", "analysis"):
+        assert not any(is_below(name, "torch") for name in imported(path)), path
+
+
+def test_only_launch_slurm_imports_submitit() -> None:
+    for path in modules(*PARTS):
+        if Path("launch/slurm") not in path.parents:
+            assert not any(is_below(name, "submitit") for name in imported(path)), path
+
+
+def first_word(call: ast.Call) -> object:
+    """The first argument of a call, or the first element of a list that stands there."""
+    if not call.args:
+        return None
+    first = call.args[0]
+    if isinstance(first, ast.List | ast.Tuple) and first.elts:
+        first = first.elts[0]
+    return first.value if isinstance(first, ast.Constant) else None
+
+
+def test_only_launch_slurm_runs_commands_of_slurm() -> None:
+    for path in modules(*PARTS):
+        if Path("launch/slurm") in path.parents:
+            continue
+        calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+        run = [
+            call for call in calls if re.search(r"run|Popen|check_|call", ast.unparse(call.func))
+        ]
+        assert not [call.lineno for call in run if first_word(call) in SLURM], path
+
+
+def test_one_module_each_reads_what_torchrun_and_what_slurm_set() -> None:
+    for path in modules(*PARTS):
+        text = path.read_text(encoding="utf-8")
+        if path != Path("train/engine/distributed.py"):
+            assert '"WORLD_SIZE"' not in text, path
+        if path != Path("configs/run/slurm_env.py") and path.parts[0] != "launch":
+            assert '"SLURM_' not in text, path
+
+
+def test_no_room_is_crowded() -> None:
+    rooms = {path.parent for path in modules(*PARTS)}
+    crowded = {str(room): len(list(room.glob("*.py"))) for room in rooms}
+    assert {room: count for room, count in crowded.items() if count > MOST_MODULES} == {}
+
+
+def test_a_public_class_name_means_one_thing() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in modules(*PARTS):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_docstrings_open_with_their_subject() -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for path in modules(*PARTS, "tests", "benchmarks"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, kinds):
+                first = (ast.get_docstring(node) or "").partition(" ")[0]
+                assert first not in ("What", "Where"), f"{path}:{getattr(node, 'lineno', 1)}"
+
+
+@pytest.mark.parametrize("module", ["analysis", "launch", "configs"])
 def test_help_is_given_without_loading_torch(module: str) -> None:
     code = (
         "import runpy, sys\n"
         "sys.argv = ['x', '--help']\n"
-        "try: runpy.run_module(sys.argv.pop(0) and MODULE, run_name='__main__', alter_sys=False)\n"
+        f"try: runpy.run_module({module!r}, run_name='__main__', alter_sys=False)\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules\n"
-    ).replace("sys.argv.pop(0) and MODULE", repr(module))
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

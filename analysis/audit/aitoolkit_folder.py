@@ -1,4 +1,4 @@
-"""What a folder with nothing but ai-toolkit's own output says of time, and what it cannot say."""
+"""Derive the timeline and the clocks of a folder that holds only ai-toolkit's own output."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from configs.errors import Unreadable
 
-# A stretch this many times slower per step than the median one held a pause.
+# A stretch this many times slower per step than the median contains a pause.
 PAUSE_TIMES = 1.5
 FEWEST = 3
-# A runtime is a clock's where they differ by no more than this share.
+# A run time belongs to a clock if they differ by at most this share.
 TOLERANCE = 0.03
 MOST_TURNS = 2
 _SKIPPED = b"OOM during training step, skipping batch"
@@ -27,7 +27,7 @@ _SKIPPED = b"OOM during training step, skipping batch"
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """The steps between two drawings: what they took, a save included, sampling left out."""
+    """The steps between two sets of samples, with their seconds (saves included, sampling not)."""
 
     first: int
     last: int
@@ -41,13 +41,13 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPart:
-    """Drawings whose steps only grow: one start, or a run and its resumes."""
+    """Sets of samples whose steps only grow: one start, or a run and its resumes."""
 
     drawings: tuple[SampleSet, ...]
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """The steps between drawings."""
+        """The steps between sets of samples."""
         return tuple(
             Stretch(first=a.step, last=b.step, seconds=max(0.0, b.began - a.times[-1]))
             for a, b in pairwise(self.drawings)
@@ -56,7 +56,7 @@ class RunPart:
 
     @property
     def clocks(self) -> dict[str, float]:
-        """Seconds by what they hold; times of files and jobs are not among them."""
+        """Seconds of each clock that the names of samples give."""
         if not self.stretches:
             return {}
         first, last = self.drawings[0], self.drawings[-1]
@@ -67,33 +67,34 @@ class RunPart:
         }
 
 
-def parts(told: Sequence[SampleSet]) -> list[RunPart]:
-    """The drawings cut where the step does not grow."""
+def parts(drawings: Sequence[SampleSet]) -> list[RunPart]:
+    """Cut the sets of samples where the step does not grow."""
     cut: list[list[SampleSet]] = []
-    for drawing in told:
+    for drawing in drawings:
         if not cut or drawing.step <= cut[-1][-1].step:
             cut.append([])
         cut[-1].append(drawing)
     return [RunPart(drawings=tuple(members)) for members in cut]
 
 
-def mixture(told: Sequence[RunPart]) -> list[str]:
-    """Signs that a folder holds more than one run; none where it looks like one."""
+def mixture(found: Sequence[RunPart]) -> list[str]:
+    """Return signs that a folder holds more than one run."""
     signs = []
     turns = [
-        (a.drawings[-1].step, b.drawings[0].step, b.drawings[0].times[0]) for a, b in pairwise(told)
+        (a.drawings[-1].step, b.drawings[0].step, b.drawings[0].times[0])
+        for a, b in pairwise(found)
     ]
     if len(turns) > MOST_TURNS:
         signs.append(f"steps go back {len(turns)} times: two runs wrote here at the same time")
     else:
         for before, after, time in turns:
-            what = (
-                "another run, or the same one begun anew"
-                if after <= told[0].drawings[0].step
+            cause = (
+                "another run, or the same one started over"
+                if after <= found[0].drawings[0].step
                 else "a resume from an older checkpoint, or another run"
             )
-            signs.append(f"at {stamp(time)} steps go back from {before} to {after}: {what}")
-    every = [drawing for part in told for drawing in part.drawings]
+            signs.append(f"at {stamp(time)} steps go back from {before} to {after}: {cause}")
+    every = [drawing for part in found for drawing in part.drawings]
     sizes = sorted({size for drawing in every for size in drawing.sizes})
     if len(sizes) > 1:
         listed = ", ".join(f"{width} x {height}" for width, height in sizes)
@@ -106,21 +107,21 @@ def mixture(told: Sequence[RunPart]) -> list[str]:
 
 
 def pauses(part: RunPart) -> list[str]:
-    """Stretches so slow that something else than steps went on, or nothing did."""
-    told = part.stretches
-    if len(told) < FEWEST:
+    """Return a sentence on each stretch that is too slow to hold steps alone."""
+    stretches = part.stretches
+    if len(stretches) < FEWEST:
         return []
-    usual = float(np.median([stretch.step_s for stretch in told]))
+    usual = float(np.median([stretch.step_s for stretch in stretches]))
     return [
         f"steps {one.first} to {one.last} took {one.step_s / usual:.1f} times as long as others: "
         f"a pause of about {one.seconds - usual * (one.last - one.first):.0f} s"
-        for one in told
+        for one in stretches
         if one.step_s > PAUSE_TIMES * usual
     ]
 
 
 def skipped_steps(folder: Path) -> list[str]:
-    """Steps that ran out of memory and were skipped, as the logs in a folder say, by file."""
+    """Return a sentence per log in a folder on steps that were skipped for lack of memory."""
     found = []
     for path in walk(folder):
         try:
@@ -132,16 +133,16 @@ def skipped_steps(folder: Path) -> list[str]:
             lines = [number for number, line in enumerate(file, start=1) if _SKIPPED in line]
         if lines:
             found.append(
-                f"{path.relative_to(folder)}: {len(lines)} steps skipped for want of memory, the "
+                f"{path.relative_to(folder)}: {len(lines)} steps skipped for lack of memory, the "
                 f"first at line {lines[0]}"
             )
     return found
 
 
 def clock_of(runtime: float, clocks: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the clocks a runtime that somebody printed can have come from."""
+    """Return which of the clocks a printed run time can come from."""
     if not clocks:
-        return "undecidable: samples of two steps at least are needed"
+        return "undecidable: samples of at least two steps are needed"
     near = [row for row in clocks if abs(runtime / row["seconds"] - 1) <= TOLERANCE]
     if near:
         return " or ".join(f"{row['clock']} ({row['from']})" for row in near)
@@ -156,16 +157,16 @@ def clock_of(runtime: float, clocks: Sequence[Mapping[str, Any]]) -> str:
     return "none of these, but between them"
 
 
-def timeline_rows(told: Sequence[RunPart]) -> list[dict[str, Any]]:
-    """A row per drawing: when, which step, how long an image took, and the steps before it."""
+def timeline_rows(found: Sequence[RunPart]) -> list[dict[str, Any]]:
+    """Return a row per set of samples: time, step, seconds per image, and the steps before it."""
     rows = []
-    for number, part in enumerate(told, start=1):
+    for number, part in enumerate(found, start=1):
         before = {stretch.last: stretch for stretch in part.stretches}
         for drawing in part.drawings:
             stretch = before.get(drawing.step)
             rows.append(
                 {
-                    "part": number if len(told) > 1 else None,
+                    "part": number if len(found) > 1 else None,
                     "time": stamp(drawing.times[0]),
                     "step": drawing.step,
                     "images": len(drawing.times),
@@ -177,12 +178,12 @@ def timeline_rows(told: Sequence[RunPart]) -> list[dict[str, Any]]:
     return rows
 
 
-def clock_rows(told: Sequence[RunPart], folder: Path) -> list[dict[str, Any]]:
-    """Every clock that the folder has, with the steps that it counts and the rate by it."""
+def clock_rows(found: Sequence[RunPart], folder: Path) -> list[dict[str, Any]]:
+    """Return a row per clock of the folder, with the steps that it counts and their rate."""
     rows = []
-    for number, part in enumerate(told, start=1):
+    for number, part in enumerate(found, start=1):
         steps = part.drawings[-1].step - part.drawings[0].step
-        of = f", part {number}" if len(told) > 1 else ""
+        of = f", part {number}" if len(found) > 1 else ""
         rows += [
             _clock_row(name, steps, seconds, f"sample names{of}")
             for name, seconds in part.clocks.items()
@@ -197,7 +198,7 @@ def clock_rows(told: Sequence[RunPart], folder: Path) -> list[dict[str, Any]]:
 
 
 def _database_rows(log: RunLog) -> list[dict[str, Any]]:
-    """The clock of the loss log: pauses between its steps, taken in and left out."""
+    """Return the clocks of the loss log, with and without the pauses between its steps."""
     time = log.column("time")
     apart = np.diff(time)
     if len(apart) < FEWEST or np.isnan(apart).any():
@@ -222,14 +223,14 @@ def _clock_row(name: str, steps: int, seconds: float, source: str) -> dict[str, 
 
 
 def stamp(time: float) -> str:
-    """A time since 1970 as UTC."""
+    """Return a time since 1970 as text in UTC."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def judged(name: str, runtime: float, clocks: Sequence[Mapping[str, Any]], *, parts: int) -> str:
-    """A sentence on a runtime; of a mixed folder none can be told."""
+    """Return a sentence on a run time; a mixed folder has no answer."""
     if parts != 1:
-        return f"{name}: of {parts} parts nobody can say whose {runtime:g} s these are"
+        return f"{name}: {parts} parts, so {runtime:g} s cannot be assigned to one of them"
     return f"{name}: {runtime:g} s is {clock_of(runtime, clocks)}"
 
 
@@ -238,8 +239,8 @@ _RUNTIME = re.compile(r"([\d.]+)\s*([a-z]*)")
 
 
 def parse_runtime(text: str) -> float:
-    """Seconds of `1744`, `1744s`, `29min` or `0.5h`; ValueError otherwise."""
+    """Parse `1744`, `1744s`, `29min` or `0.5h` to seconds; raise ValueError otherwise."""
     match = _RUNTIME.fullmatch(text.strip())
     if match is None or match[2] not in _UNITS:
-        raise ValueError(f"{text!r}: expected a runtime such as 1744s, 29min or 0.5h")
+        raise ValueError(f"{text!r}: expected a run time such as 1744s, 29min or 0.5h")
     return float(match[1]) * _UNITS[match[2]]

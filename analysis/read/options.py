@@ -1,4 +1,4 @@
-r"""What a user says about logs: a pattern for lines, names of columns, facts that are missing.
+r"""User options about logs: a pattern for lines, names of columns, facts that a log lacks.
 
 The options come from the command line and, by glob, from a `logs.yaml` beside the logs:
 

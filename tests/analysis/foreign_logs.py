@@ -21,7 +21,7 @@ START = 1_700_000_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What happened: at each told step [n] the seconds since the start [n] and the loss [n]."""
+    """A story: at each recorded step [n] the seconds since the start [n] and the loss [n]."""
 
     step: Ints
     seconds: Floats

@@ -101,10 +101,10 @@ def test_a_run_begun_anew_in_the_same_folder_is_two(tmp_path: Path, audit: Any) 
     code, told = audit("--runtime", "1000s")
     assert code == 1
     assert (
-        "steps go back from 500 to 0: another run, or the same one begun anew"
+        "steps go back from 500 to 0: another run, or the same one started over"
         in (told["mixture"][0])
     )
-    assert "of 2 parts nobody can say whose" in told["runtime"]
+    assert "2 parts, so" in told["runtime"]
     assert [row["part"] for row in told["timeline"]] == [1] * 6 + [2] * 3
 
 
@@ -148,7 +148,7 @@ def test_steps_that_a_log_says_were_skipped_are_told(tmp_path: Path, audit: Any)
     said = "################\n# OOM during training step, skipping batch {}/3 #\n################\n"
     (tmp_path / "lora" / "log.txt").write_text("begun\n" + said.format(1) + said.format(2))
     assert audit()[1]["skipped"] == [
-        "log.txt: 2 steps skipped for want of memory, the first at line 3"
+        "log.txt: 2 steps skipped for lack of memory, the first at line 3"
     ]
 
 

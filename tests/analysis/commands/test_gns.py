@@ -32,7 +32,7 @@ def images(rng: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarra
 
 
 def told(rng: np.random.Generator) -> dict[str, Any]:
-    """What one training step records."""
+    """Return the record of one training step."""
     bins, each = images(rng, K, B)
     means = each.mean(axis=1)
     flat, kinds = each.reshape(-1, D), bins.ravel()
@@ -54,7 +54,7 @@ def told(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
-    """What a measurement of the whole model, bin by bin, records."""
+    """Return the record of a measurement of the whole model by bins."""
     names = ("small", "big", "products", "pairs", "squares", "counts")
     rows: dict[str, list[Any]] = {name: [] for name in names}
     for k in (0, 1, 2, None):

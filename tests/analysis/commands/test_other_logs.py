@@ -1,4 +1,4 @@
-"""What commands say of other people's logs: how they ended, and how they compare."""
+"""Commands on logs of other trainers: how they ended, and how they compare."""
 
 import json
 import os
