@@ -8,7 +8,7 @@ import re
 from analysis.read.text.patterns import Format
 
 # A number as printed, and a pair in which a space may stand for the colon.
-_N = rb"[-+.,%\w]*[\w%]"
+_N = rb"[-+.\w]+(?:,\d\d\d[.\d]*)*%?"
 _LOOSE_PAIR = re.compile(
     rb"((?:(?:train|val|valid|validation|eval|test)[ _])?[A-Za-z_][\w./@]*)[\"']?"
     rb"(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([-+]?(?:\.?\d[-+.\w]*|nan|NaN|inf))"

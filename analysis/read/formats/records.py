@@ -9,8 +9,8 @@ COMPOSER = Format(
     name="Composer",
     tokens=(b"[batch=", b"loss/train/total:"),
     pattern=re.compile(
-        rb"(?:\[epoch=(?P<epoch>\d{1,9})(?:/\d{1,9})?\])?"
-        rb"(?P<record>\[batch=)(?P<step>\d{1,15})/(?P<of>\d{1,15})\]:"
+        rb"\[(?:epoch=(?P<epoch>\d{1,9})(?:/\d{1,9})?\]\[)?(?P<record>batch=)"
+        rb"(?P<step>\d{1,15})/(?P<of>\d{1,15})\]:"
         rb"|loss/train/total:[ \t]*(?P<loss>[-+.\w]+)"
     ),
     epochs_from=0,
@@ -36,9 +36,7 @@ KERAS = Format(
 TRAINER = Format(
     name="HF Trainer",
     tokens=(b"{'",),
-    pattern=re.compile(
-        rb"\{(?=[^{}\n]{0,4000}(?:loss|train_runtime)')(?P<pairs>'[^{}\n]{1,4000})\}"
-    ),
+    pattern=re.compile(rb"\{(?P<pairs>'[^{}\n]{1,4000})\}"),
     pair=re.compile(rb"'([^'{}\\]+)': '?([-+.\w]+)'?"),
 )
 # ai-toolkit, kohya, diffusers, accelerate, Lightning. `group` is the length of the bar.
@@ -49,9 +47,10 @@ BARS = Format(
         rb"\|[ \t]*(?P<step>\d{1,15})/(?P<group>\d{1,15}) "
         rb"\[(?P<bar_clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
         rb"(?:, *(?P<per_s>[.\d]+(?:s/it|it/s)))?"
-        rb"(?=(?:[^\]\n]{0,400}?\b(?:avr_|step_|train_|train/)?loss[=:][ \t]*(?P<loss>[-+.\w]+))?)"
-        rb"(?=(?:[^\]\n]{0,400}?\blr[=:][ \t]*(?P<lr>[-+.\w]+))?)[^\]\n]{0,400}\]"
+        rb"(?P<pairs>[^\]\n]{0,400})\]"
     ),
+    # Of `avr_loss`, `step_loss`, `train_loss` a bar shows one.
+    pair=re.compile(rb"(l(?:oss|r))[=:][ \t]*([-+.\w]+)"),
     head=re.compile(rb"poch\D{0,4}(?P<epoch>\d{1,9})"),
     has_head=False,
     is_redrawn=True,

@@ -74,7 +74,8 @@ def _has_losses(known: Format, rows: Rows) -> bool:
         return any(name.startswith("axis_") for name in rows.columns)
     if known is lines.STEP_LOSS:
         return len(rows) >= FEWEST_PAIRS and bool((np.diff(rows["step"]) > 0).all())
-    return "loss" in rows and (known is records.TRAINER or "step" in rows or "epoch" in rows)
+    has_axis = known is records.TRAINER or "step" in rows or "epoch" in rows
+    return has_axis and not np.isnan(rows["loss"]).all()
 
 
 def _has_steps(known: Format, rows: Rows) -> bool:

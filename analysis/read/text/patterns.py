@@ -26,7 +26,7 @@ from analysis.stats.intervals import Floats
 
 PAIR = re.compile(rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]*[:=][ \t]*([-+]?(?:\.?\d[-+.\w]*|nan|inf))")
 STAMP = re.compile(
-    rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?|\d\d/\d\d(?:/\d{4})? \d\d:\d\d:\d\d"
+    rb"\d\d(?:\d\d[-/]\d\d[-/]\d\d[ T]|/\d\d(?:/\d{4})? )\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 )
 _ODD_STAMP = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)(?:-(\d{4}))?[ T](\d\d):(\d\d):([\d.]+)")
 _CLOCK = re.compile(
