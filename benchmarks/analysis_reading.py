@@ -25,7 +25,7 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ROUNDS = 7
 RECORDS = 200
-TEXTS: tuple[tuple[str, Callable[[write.Story], bytes]], ...] = (
+TEXTS: tuple[tuple[str, Callable[[write.SyntheticLog], bytes]], ...] = (
     ("DiT", write.dit),
     ("torchtitan, in colours", write.titan),
     ("ai-toolkit's bars", write.ai_toolkit),
@@ -68,11 +68,11 @@ def ratio(work: Callable[[], object], other: Callable[[], object], *, rounds: in
 def text_logs(folder: Path) -> None:
     """Measure dense logs, in which every line is a metric, and a sparse one: one in a hundred."""
     path = folder / "log"
-    told = write.story(n=150_000, every=1)
+    planted = write.synthetic_log(n=150_000, every=1)
     chatter = b"2024-01-01 00:00:00 INFO what a library says that a person seldom reads, at length"
-    some = write.dit(write.story(n=10_000, every=1)).split(b"\n")
+    some = write.dit(write.synthetic_log(n=10_000, every=1)).split(b"\n")
     sparse = b"\n".join(line for metric in some for line in [*[chatter] * 99, metric])
-    for name, data in (*((name, make(told)) for name, make in TEXTS), ("DiT, sparse", sparse)):
+    for name, data in (*((name, make(planted)) for name, make in TEXTS), ("DiT, sparse", sparse)):
         path.write_bytes(data)
         spent = min(seconds(lambda: read_text(path, name="x")) for _ in range(ROUNDS))
         size = len(data) / 1e6
@@ -82,8 +82,8 @@ def text_logs(folder: Path) -> None:
 def bars(folder: Path) -> None:
     """Measure time and peak memory for a million bars, each drawn ten times (1 GB)."""
     path = folder / "bars"
-    told = write.ai_toolkit(write.story(n=1_000_000, every=1, steps_per_s=0.5))
-    drawn = told.split(b"\r")
+    planted = write.ai_toolkit(write.synthetic_log(n=1_000_000, every=1, steps_per_s=0.5))
+    drawn = planted.split(b"\r")
     with path.open("wb") as file:
         for first in range(0, len(drawn), 1000):
             file.write(b"".join((bar + b"\r") * 10 for bar in drawn[first : first + 1000]))

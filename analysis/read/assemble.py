@@ -76,9 +76,9 @@ def merged_repeats(rows: Rows) -> tuple[Rows, int]:
     number = np.cumsum(is_new) - 1
     columns = {}
     for name in rows.columns:
-        told = np.flatnonzero(~np.isnan(rows[name]))[::-1]
+        present = np.flatnonzero(~np.isnan(rows[name]))[::-1]
         columns[name] = np.full(number[-1] + 1, np.nan)
-        columns[name][number[told]] = rows[name][told]
+        columns[name][number[present]] = rows[name][present]
     merged = Rows(columns)
     return merged, int((~np.isnan(rows["loss"])).sum() - (~np.isnan(merged["loss"])).sum())
 
@@ -89,10 +89,10 @@ def merged_records(rows: Rows) -> Rows:
     rows, number = rows.take(number >= 0), number[number >= 0]
     columns = {name: np.full(number[-1] + 1 if len(number) else 0, np.nan) for name in rows.columns}
     for name, column in columns.items():
-        told = np.flatnonzero(~np.isnan(rows[name]))
+        present = np.flatnonzero(~np.isnan(rows[name]))
         if name in ("line", "place", "time"):
-            told = told[np.argsort(~np.isnan(rows["loss"][told]), kind="stable")]
-        column[number[told]] = rows[name][told]
+            present = present[np.argsort(~np.isnan(rows["loss"][present]), kind="stable")]
+        column[number[present]] = rows[name][present]
     return Rows(columns)
 
 
@@ -175,14 +175,14 @@ def merged_steps(
     trained[list(cells.get("loss", ((), ()))[0])] = True
     columns = {"step": steps}
     for column, (rows, values) in {"line": (range(len(step)), line), **cells}.items():
-        at, told = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
+        at, present = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
         if column in ("line", "time"):
             order = np.argsort(trained[at], kind="stable")
-            at, told = at[order], told[order]
+            at, present = at[order], present[order]
         places = np.minimum(np.searchsorted(steps, step[at]), max(len(steps) - 1, 0))
         kept = steps[places] == step[at] if len(steps) else np.zeros(len(at), dtype=bool)
         columns[column] = np.full(len(steps), np.nan)
-        columns[column][places[kept]] = told[kept]
+        columns[column][places[kept]] = present[kept]
     first = np.ones(len(steps), dtype=np.int64)
     log = make_log(Rows(columns), first, path=path, name=name, kind=kind)
     return replace(log, axis=axis)
@@ -226,11 +226,11 @@ def _evaluations(
     """Return a record for every row with a metric that is named for an evaluation."""
     names = [name for name in values if _EVALUATION.search(name) and not name.endswith("_s")]
     beside = [name for name in ("time", "images") if name in values]
-    told = np.zeros(len(step), dtype=bool)
+    present = np.zeros(len(step), dtype=bool)
     for name in names:
-        told |= ~np.isnan(values[name])
+        present |= ~np.isnan(values[name])
     found = []
-    for row in np.flatnonzero(told).tolist():
+    for row in np.flatnonzero(present).tolist():
         record = {name: float(values[name][row]) for name in (*beside, *names)}
         record = {name: value for name, value in record.items() if not np.isnan(value)}
         found.append(record | {"step": int(step[row]), "line": int(line[row])})

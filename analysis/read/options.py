@@ -75,8 +75,8 @@ def parse_options(*, pattern: str | None, columns: str | None, facts: list[str])
     if pattern is not None:
         _compiled(pattern)
     pairs = [_pair(text, "--columns") for text in columns.split(",")] if columns else []
-    told = dict(_pair(text, "--set") for text in facts)
-    return ReadOptions(pattern=pattern, columns=dict(pairs), facts=_known(told, "--set"))
+    pairs_set = dict(_pair(text, "--set") for text in facts)
+    return ReadOptions(pattern=pattern, columns=dict(pairs), facts=_known(pairs_set, "--set"))
 
 
 def options_for(path: Path) -> ReadOptions:
@@ -84,12 +84,12 @@ def options_for(path: Path) -> ReadOptions:
     given, beside = _CURRENT.get(ReadOptions()), path.parent / NAME
     if not beside.is_file():
         return given
-    for glob, told in _globs(beside).items():
+    for glob, entry in _globs(beside).items():
         if fnmatch(path.name, glob):
             return ReadOptions(
-                pattern=given.pattern or told.get("pattern"),
-                columns={**told.get("columns", {}), **given.columns},
-                facts={**_known(told.get("set", {}), str(beside)), **given.facts},
+                pattern=given.pattern or entry.get("pattern"),
+                columns={**entry.get("columns", {}), **given.columns},
+                facts={**_known(entry.get("set", {}), str(beside)), **given.facts},
             )
     return given
 
@@ -100,9 +100,9 @@ def _globs(path: Path) -> dict[str, dict[str, Any]]:
     except (ConfigError, OSError, ValueError) as error:
         raise Unreadable(f"{path}: {error}") from None
     known = {"pattern": str, "columns": dict, "set": dict}
-    for glob, told in tree.items() if isinstance(tree, dict) else [("", None)]:
-        if not isinstance(told, dict) or not all(
-            name in known and isinstance(value, known[name]) for name, value in told.items()
+    for glob, entry in tree.items() if isinstance(tree, dict) else [("", None)]:
+        if not isinstance(entry, dict) or not all(
+            name in known and isinstance(value, known[name]) for name, value in entry.items()
         ):
             raise Unreadable(f"{path}: {glob!r}: expected pattern, columns, set")
     return dict(tree)

@@ -1,4 +1,4 @@
-"""Writers of other people's logs: the same planted steps, times and losses in each format."""
+"""Write logs as other trainers do: the same planted steps, times and losses in each format."""
 
 import csv
 import datetime
@@ -20,8 +20,8 @@ START = 1_700_000_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
-    """A story: at each recorded step [n] the seconds since the start [n] and the loss [n]."""
+class SyntheticLog:
+    """At each logged step [n] the seconds since the start [n] and the loss [n]."""
 
     step: Ints
     seconds: Floats
@@ -29,21 +29,21 @@ class Story:
 
     @property
     def rate(self) -> Floats:
-        """Steps per second since the step told before [n]."""
+        """Steps per second since the logged step before [n]."""
         spent = np.diff(self.seconds, prepend=0.0)
         return np.diff(self.step, prepend=0) / spent
 
 
-def story(
+def synthetic_log(
     *, steps_per_s: float = 0.5, n: int = 300, every: int = 50, cv: float = 0.01, seed: int = 0
-) -> Story:
-    """A run at a known rate; the first interval holds a compile of a minute."""
+) -> SyntheticLog:
+    """Return a run at a known rate; the first interval holds a compile of a minute."""
     rng = np.random.default_rng(seed)
     step = np.arange(1, n + 1) * every
     spent = every / steps_per_s * np.exp(cv * ar1_noise(rng, n, rho=0.1))
     spent[0] += 60
     loss = (0.15 + 0.3 / np.sqrt(np.arange(1, n + 1))) * np.exp(0.01 * rng.standard_normal(n))
-    return Story(step=step, seconds=np.cumsum(spent), loss=np.round(loss, 4))
+    return SyntheticLog(step=step, seconds=np.cumsum(spent), loss=np.round(loss, 4))
 
 
 def _moment(seconds: float, *, digits: int = 0, comma: str = ",") -> str:
@@ -58,71 +58,71 @@ def _clock(seconds: float) -> str:
     return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"
 
 
-def dit(told: Story) -> bytes:
+def dit(log: SyntheticLog) -> bytes:
     lines = [
         f"[\x1b[34m{_moment(t)}\x1b[0m] (step={s:07d}) Train Loss: {x:.4f}, "
         f"Train Steps/Sec: {r:.2f}"
-        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+        for s, t, x, r in zip(log.step, log.seconds, log.loss, log.rate, strict=True)
     ]
     return ("[2023-11-14 22:13:20] Dataset contains 1,281,167 images\n" + "\n".join(lines)).encode()
 
 
-def titan(told: Story, *, prefix: str = "") -> bytes:
+def titan(log: SyntheticLog, *, prefix: str = "") -> bytes:
     lines = [
         f"{prefix}{_moment(t, digits=3)} - root - INFO - \x1b[31mstep: {s:2}  "
         f"\x1b[32mloss: {x:7.4f}  \x1b[33mmemory: 26.47GiB(33.47%)  "
         f"\x1b[34mwps: {r * 8192:,.0f}  \x1b[35mmfu: N/A\x1b[39m"
-        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+        for s, t, x, r in zip(log.step, log.seconds, log.loss, log.rate, strict=True)
     ]
     return "\n".join(lines).encode()
 
 
-def titan_by_four_ranks(told: Story) -> bytes:
-    ranks = [titan(told, prefix=f"{r // 2}: [rank{r}]:").split(b"\n") for r in (2, 0, 3, 1)]
+def titan_by_four_ranks(log: SyntheticLog) -> bytes:
+    ranks = [titan(log, prefix=f"{r // 2}: [rank{r}]:").split(b"\n") for r in (2, 0, 3, 1)]
     return b"\n".join(line for lines in zip(*ranks, strict=True) for line in lines)
 
 
-def ai_toolkit(told: Story, *, end: str = "\r") -> bytes:
+def ai_toolkit(log: SyntheticLog, *, end: str = "\r") -> bytes:
     bars = [
         f"my_lora:  12%|#2        | {s}/99999 [{_clock(t)}<07:41,  {r:.2f}it/s, "
         f"lr: 1.0e-04 loss: {x:.3e}]"
-        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+        for s, t, x, r in zip(log.step, log.seconds, log.loss, log.rate, strict=True)
     ]
     sampling = "Generating Images:  25%|##5       | 1/4 [00:03<00:09,  3.2s/it]\r"
     return (sampling + end.join(bars)).encode()
 
 
-def kohya(told: Story) -> bytes:
+def kohya(log: SyntheticLog) -> bytes:
     bars = [
         f"steps: 22%|██▏       | {s}/99999 [{_clock(t)}<6:49:05, {1 / r:.2f}s/it, avr_loss={x:.4f}]"
-        for s, t, x, r in zip(told.step, told.seconds, told.loss, told.rate, strict=True)
+        for s, t, x, r in zip(log.step, log.seconds, log.loss, log.rate, strict=True)
     ]
     bars[3] += "2024-08-16 10:58:26 INFO     unet dtype: torch.bfloat16"
     return "\r".join(bars).encode()
 
 
-def trainer_console(told: Story) -> bytes:
-    return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in told.loss).encode()
+def trainer_console(log: SyntheticLog) -> bytes:
+    return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in log.loss).encode()
 
 
-def trainer_dicts(told: Story) -> bytes:
-    """As of a real training: numbers of every width, a schedule of learning rates."""
+def trainer_dicts(log: SyntheticLog) -> bytes:
+    """Write dicts as a real training does: numbers of every width, a learning-rate schedule."""
     rng = np.random.default_rng(1)
     rows = [
-        {"loss": float(x), "grad_norm": float(g), "learning_rate": 2e-5 * k / len(told.loss)}
+        {"loss": float(x), "grad_norm": float(g), "learning_rate": 2e-5 * k / len(log.loss)}
         | {"epoch": round(k / 700, 2)}
-        for k, (x, g) in enumerate(zip(told.loss, rng.lognormal(0, 1, len(told.loss)), strict=True))
+        for k, (x, g) in enumerate(zip(log.loss, rng.lognormal(0, 1, len(log.loss)), strict=True))
     ]
     return "\n".join(map(str, rows)).encode()
 
 
-def trainer_state(told: Story) -> bytes:
-    rows = [{"loss": x, "step": int(s)} for s, x in zip(told.step, told.loss, strict=True)]
-    rows.append({"train_loss": 9.0, "train_runtime": 5.0, "step": int(told.step[-1])})
+def trainer_state(log: SyntheticLog) -> bytes:
+    rows = [{"loss": x, "step": int(s)} for s, x in zip(log.step, log.loss, strict=True)]
+    rows.append({"train_loss": 9.0, "train_runtime": 5.0, "step": int(log.step[-1])})
     return json.dumps({"best_metric": None, "log_history": rows}).encode()
 
 
-def mlperf(told: Story) -> bytes:
+def mlperf(log: SyntheticLog) -> bytes:
     entries = [
         {
             "namespace": "",
@@ -132,14 +132,14 @@ def mlperf(told: Story) -> bytes:
             "value": {"train_loss": float(x)},
             "metadata": {"step": int(s), "samples_count": int(s) * 512},
         }
-        for s, t, x in zip(told.step, told.seconds, told.loss, strict=True)
+        for s, t, x in zip(log.step, log.seconds, log.loss, strict=True)
     ]
     return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode("latin-1")
 
 
-def mlperf_stats(told: Story) -> bytes:
-    """As of a real submission: a header, statistics of full digits, and the end."""
-    rows = zip(told.step.tolist(), told.seconds, told.loss, told.rate, strict=True)
+def mlperf_stats(log: SyntheticLog) -> bytes:
+    """Write a log as a real submission does: a header, statistics with all digits, the end."""
+    rows = zip(log.step.tolist(), log.seconds, log.loss, log.rate, strict=True)
     entries = [{"key": "seed", "value": 7}, {"key": "run_start", "value": None, "time_ms": 5}]
     entries += [
         {
@@ -155,11 +155,11 @@ def mlperf_stats(told: Story) -> bytes:
     return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode()
 
 
-def lightning(told: Story) -> bytes:
+def lightning(log: SyntheticLog) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["epoch", "step", "train_loss", "val_loss"])
-    for number, (s, x) in enumerate(zip(told.step, told.loss, strict=True)):
+    for number, (s, x) in enumerate(zip(log.step, log.loss, strict=True)):
         if number == 100:
             writer.writerow(["epoch", "lr", "step", "train_loss", "val_loss"])
         writer.writerow([0, *([1e-4] if number >= 100 else []), s, x, ""])
@@ -167,21 +167,21 @@ def lightning(told: Story) -> bytes:
     return out.getvalue().encode()
 
 
-def table_with_time(told: Story) -> bytes:
-    rows = zip(told.step, told.loss, START + told.seconds, strict=True)
+def table_with_time(log: SyntheticLog) -> bytes:
+    rows = zip(log.step, log.loss, START + log.seconds, strict=True)
     return ("step,loss,wall_time\n" + "\n".join(f"{s},{x},{t:.3f}" for s, x, t in rows)).encode()
 
 
-def nano_gpt(told: Story) -> bytes:
-    spent = 1000 / told.rate
-    rows = zip(told.step, told.loss, spent, strict=True)
+def nano_gpt(log: SyntheticLog) -> bytes:
+    spent = 1000 / log.rate
+    rows = zip(log.step, log.loss, spent, strict=True)
     return "\n".join(
         f"iter {s}: loss {x:.4f}, time {ms:.2f}ms, mfu 17%" for s, x, ms in rows
     ).encode()
 
 
-def megatron(told: Story) -> bytes:
-    rows = zip(told.step, told.loss, 1000 / told.rate, strict=True)
+def megatron(log: SyntheticLog) -> bytes:
+    rows = zip(log.step, log.loss, 1000 / log.rate, strict=True)
     return "\n".join(
         f" iteration {s:8}/   99999 | consumed samples: {s * 32} | "
         f"elapsed time per iteration (ms): {ms:.1f} | "
@@ -190,9 +190,9 @@ def megatron(told: Story) -> bytes:
     ).encode()
 
 
-def composer(told: Story, *, epoch: int | None = None) -> bytes:
+def composer(log: SyntheticLog, *, epoch: int | None = None) -> bytes:
     lines = []
-    for s, x in zip(told.step.tolist(), told.loss, strict=True):
+    for s, x in zip(log.step.tolist(), log.loss, strict=True):
         head = f"[batch={s}/99999]:"
         if epoch:
             head = f"[epoch={(s - 1) // epoch}][batch={(s - 1) % epoch + 1}/{epoch}]:"
@@ -209,7 +209,7 @@ def _varint(value: int) -> bytes:
 
 
 def _checksum(body: bytes) -> bytes:
-    """TensorBoard's masked CRC-32C, bit by bit."""
+    """Return TensorBoard's masked CRC-32C, computed bit by bit."""
     state = 0xFFFFFFFF
     for byte in body:
         state ^= byte
@@ -224,10 +224,10 @@ def _record(body: bytes) -> bytes:
     return head + _checksum(head) + body + _checksum(body)
 
 
-def tensorboard(told: Story) -> bytes:
+def tensorboard(log: SyntheticLog) -> bytes:
     version = b"brain.Event:2"
     out = _record(b"\x09" + struct.pack("<d", START) + b"\x1a" + _varint(len(version)) + version)
-    for s, t, x in zip(told.step, told.seconds, told.loss, strict=True):
+    for s, t, x in zip(log.step, log.seconds, log.loss, strict=True):
         value = b"\x0a\x0atrain/loss\x15" + struct.pack("<f", x)
         summary = b"\x0a" + _varint(len(value)) + value
         event = b"\x09" + struct.pack("<d", START + t) + b"\x10" + _varint(int(s))
@@ -235,18 +235,18 @@ def tensorboard(told: Story) -> bytes:
     return out
 
 
-def database(told: Story, path: Path) -> None:
+def database(log: SyntheticLog, path: Path) -> None:
     with sqlite3.connect(path) as file:
         file.execute("CREATE TABLE steps (step INTEGER PRIMARY KEY, wall_time REAL NOT NULL)")
         file.execute("CREATE TABLE metrics (step INTEGER, key TEXT, value_real REAL)")
-        for s, t, x in zip(told.step.tolist(), told.seconds, told.loss, strict=True):
+        for s, t, x in zip(log.step.tolist(), log.seconds, log.loss, strict=True):
             file.execute("INSERT INTO steps VALUES (?, ?)", (s, START + t))
             file.execute("INSERT INTO metrics VALUES (?, 'loss', ?)", (s, x))
     file.close()
 
 
-# Each format with the clock that its rate is read on; None where it tells no time.
-FORMATS: dict[str, tuple[Callable[[Story], bytes], str | None]] = {
+# Each format with the clock that its rate is read on; None if it prints no time.
+FORMATS: dict[str, tuple[Callable[[SyntheticLog], bytes], str | None]] = {
     "DiT": (dit, "wall"),
     "torchtitan": (titan, "wall"),
     "torchtitan, four ranks": (titan_by_four_ranks, "wall"),

@@ -39,10 +39,11 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
             # JSON's and Python's NaN are printed values that are not finite.
             found[name] = float(value) if abs(value) < 1e300 else math.inf
         elif isinstance(value, str) and value.strip():
-            told = number(value.strip().encode())
-            told = _time_in_text(column_of(name), value.strip()) if math.isnan(told) else told
-            if not math.isnan(told):
-                found[name] = told
+            text = value.strip()
+            printed = number(text.encode())
+            printed = _time_in_text(column_of(name), text) if math.isnan(printed) else printed
+            if not math.isnan(printed):
+                found[name] = printed
     return found
 
 
@@ -83,7 +84,7 @@ def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the run of cells on the first axis that they have: steps, epochs, images."""
-    found = {column: cells.found[told] for told, column in preferred(list(cells.found)).items()}
+    found = {column: cells.found[own] for own, column in preferred(list(cells.found)).items()}
     column, axis = next(((column, unit) for column, unit in _AXES if column in found), ("", ""))
     if not axis:
         return []

@@ -57,8 +57,8 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
         events = (*events, *logs[0].events)
         logs = [replace(logs[0], facts=facts, events=events, evaluations=evaluations)]
     what = "units that the log does not name" if axis == "unit" else f"{axis}s"
-    said = [f"the axis counts {what}"] if axis != "step" else []
-    return [_remarked(log, [*remarks, *said]) for log in logs]
+    axis_remark = [f"the axis counts {what}"] if axis != "step" else []
+    return [_remarked(log, [*remarks, *axis_remark]) for log in logs]
 
 
 def _format_of(found: Mapping[str, Rows], formats: Sequence[Format]) -> Format | None:

@@ -161,8 +161,8 @@ def clock_s(text: bytes) -> float:
     match = _CLOCK.fullmatch(text.strip())
     if match is None or not match[0]:
         return math.nan
-    told = [float(part or 0) for part in match.groups()]
-    days, hours, minutes, seconds = (a + b for a, b in zip(told[:4], told[4:], strict=True))
+    units = [float(part or 0) for part in match.groups()]
+    days, hours, minutes, seconds = (a + b for a, b in zip(units[:4], units[4:], strict=True))
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

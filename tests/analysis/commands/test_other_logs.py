@@ -8,7 +8,7 @@ import pytest
 
 from analysis.__main__ import main
 from tests.analysis import foreign_logs as write
-from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
@@ -31,13 +31,13 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
     ],
 )  # fmt: skip
 def test_how_a_job_ended_is_its_state(line, state, tmp_path, capsys):
-    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + line.encode())
+    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30)) + b"\n" + line.encode())
     main(["runs", str(tmp_path / "x"), "--json"])
     assert json.loads(capsys.readouterr().out)[0]["state"] == state
 
 
 def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
-    lines = write.dit(story(n=30)).split(b"\n")
+    lines = write.dit(synthetic_log(n=30)).split(b"\n")
     lines.insert(9, b"torch.cuda.OutOfMemoryError: CUDA out of memory.")
     (tmp_path / "x").write_bytes(b"\n".join(lines))
     main(["runs", str(tmp_path / "x"), "--json"])
@@ -45,7 +45,7 @@ def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
 
 
 def test_the_ledger_is_a_table_of_files(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(story(n=30)))
+    (tmp_path / "a").write_bytes(write.dit(synthetic_log(n=30)))
     (tmp_path / "b").write_bytes(b"nothing known\n")
     assert main(["runs", str(tmp_path), "--ledger", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -59,7 +59,7 @@ def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
     generate_run(tmp_path / "ours", SyntheticRun())
     (tmp_path / "theirs").mkdir()
     for name, (writer, _) in FORMATS.items():
-        (tmp_path / "theirs" / name.replace(" ", "")).write_bytes(writer(story(n=20)))
+        (tmp_path / "theirs" / name.replace(" ", "")).write_bytes(writer(synthetic_log(n=20)))
     (tmp_path / "model.safetensors").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "notes.md").write_text("step by step")
     (tmp_path / "config.yaml").write_text("lr: 1e-4")
@@ -70,8 +70,8 @@ def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
 
 
 def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(story()))
-    (tmp_path / "b").write_bytes(write.kohya(story()))
+    (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
+    (tmp_path / "b").write_bytes(write.kohya(synthetic_log()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
     assert found["verdict"] == "not compared: bar clock against wall clock"
@@ -79,8 +79,8 @@ def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
 
 
 def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(story()))
-    (tmp_path / "b").write_bytes(write.titan(story(steps_per_s=0.9, seed=1)))
+    (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
+    (tmp_path / "b").write_bytes(write.titan(synthetic_log(steps_per_s=0.9, seed=1)))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     output = capsys.readouterr().out
     assert "configs unknown" in output
@@ -89,7 +89,7 @@ def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
 
 def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
     generate_run(tmp_path / "a", SyntheticRun(steps_per_s=0.5))
-    (tmp_path / "b").write_bytes(write.dit(story()))
+    (tmp_path / "b").write_bytes(write.dit(synthetic_log()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["clock"] for row in found] == ["wall", "wall"]
@@ -127,7 +127,7 @@ def test_throughput_of_a_device_and_of_all_are_kept_apart(tmp_path, capsys):
 
 def test_losses_of_foreign_logs_are_compared(tmp_path, capsys):
     for name, seed in (("a", 0), ("b", 1)):
-        (tmp_path / name).write_bytes(write.dit(story(seed=seed)))
+        (tmp_path / name).write_bytes(write.dit(synthetic_log(seed=seed)))
     assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["pairs"][0]["verdict"] == "same loss"
 
@@ -148,8 +148,8 @@ def test_a_pipe_is_not_waited_for(tmp_path, capsys):
 
 
 def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(story()))
-    (tmp_path / "b").write_bytes(write.lightning(story()))
+    (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
+    (tmp_path / "b").write_bytes(write.lightning(synthetic_log()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
     assert found["verdict"] == "not compared: b records no time"

@@ -172,14 +172,14 @@ def test_the_interval_of_the_critical_batch_covers_it():
 
 def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
     run = generate_run(tmp_path / "a", SyntheticRun())
-    (tmp_path / "b.csv").write_bytes(write.lightning(write.story()))
+    (tmp_path / "b.csv").write_bytes(write.lightning(write.synthetic_log()))
     assert (
         main(
             ["time-to-target", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]
         )
         == 0
     )
-    told = capsys.readouterr()
-    assert [group["runs"] for group in json.loads(told.out)["groups"]] == [1]
-    assert "left out: " in told.err
-    assert "b.csv: records no time or no images beside its loss" in told.err
+    planted = capsys.readouterr()
+    assert [group["runs"] for group in json.loads(planted.out)["groups"]] == [1]
+    assert "left out: " in planted.err
+    assert "b.csv: records no time or no images beside its loss" in planted.err

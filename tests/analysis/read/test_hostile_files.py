@@ -1,4 +1,4 @@
-"""Damaged and hostile files: never a crash, never unbounded, never a number that was not there."""
+"""Damaged and hostile files cause no crash, no unbounded work and no invented number."""
 
 import gzip
 import random
@@ -9,7 +9,7 @@ from analysis.__main__ import main
 from analysis.read.find import read_logs
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
-from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 HOSTILE = [
@@ -29,7 +29,7 @@ QUESTIONS = [
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """The bytes with one to six cuts, copies, flips, swaps or insertions of hostile text."""
+    """Return the bytes with one to six cuts, copies, flips or insertions of hostile text."""
     for _ in range(rng.randint(1, 6)):
         at, to = sorted(rng.randrange(len(data) + 1) for _ in range(2))
         to = min(to, at + 400)
@@ -51,9 +51,9 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
     rng = random.Random(seed)
     # Few lines are read one by one, many at once.
-    originals = [writer(story(n=n)) for writer, _ in FORMATS.values() for n in (25, 90)]
+    originals = [writer(synthetic_log(n=n)) for writer, _ in FORMATS.values() for n in (25, 90)]
     originals += [gzip.compress(originals[0])]
-    write.database(story(n=25), tmp_path / "db")
+    write.database(synthetic_log(n=25), tmp_path / "db")
     originals.append((tmp_path / "db").read_bytes())
     for number in range(count):
         path = tmp_path / f"{number % 2}"
@@ -99,7 +99,7 @@ def test_a_thousand_mutated_run_folders_are_survived(tmp_path, capsys):
 
 
 def test_a_line_of_a_megabyte_costs_nothing_but_itself(tmp_path):
-    lines = write.dit(story(n=30)).split(b"\n")
+    lines = write.dit(synthetic_log(n=30)).split(b"\n")
     lines.insert(10, b"x" * 1_000_000)
     lines.insert(20, b"| 1/2 [" * 100_000)
     (tmp_path / "x").write_bytes(b"\n".join(lines))
@@ -111,14 +111,14 @@ def test_a_line_of_a_megabyte_costs_nothing_but_itself(tmp_path):
 def test_a_file_without_an_end_of_line_is_read_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.read.text.pieces.PIECE", 1000)
     monkeypatch.setattr("analysis.read.text.pieces.LONGEST_LINE", 3000)
-    (tmp_path / "x").write_bytes(write.ai_toolkit(story(n=300)) + b"y" * 10_000)
+    (tmp_path / "x").write_bytes(write.ai_toolkit(synthetic_log(n=300)) + b"y" * 10_000)
     [log] = read_logs([str(tmp_path / "x")])
     assert len(log) == 300
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 60, 1000])
 def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
-    (tmp_path / "x").write_bytes(write.titan_by_four_ranks(story(n=40)))
+    (tmp_path / "x").write_bytes(write.titan_by_four_ranks(synthetic_log(n=40)))
     [whole] = read_logs([str(tmp_path / "x")])
     monkeypatch.setattr("analysis.read.text.pieces.PIECE", size * 10)
     [pieces] = read_logs([str(tmp_path / "x")])
@@ -128,17 +128,17 @@ def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
 
 
 def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
-    data = bytearray(write.tensorboard(story(n=50)))
+    data = bytearray(write.tensorboard(synthetic_log(n=50)))
     data[len(data) // 2] ^= 4
     (tmp_path / "x").write_bytes(data)
     [log] = read_logs([str(tmp_path / "x")])
-    assert log.column("loss") == pytest.approx(story(n=50).loss[: len(log)])
+    assert log.column("loss") == pytest.approx(synthetic_log(n=50).loss[: len(log)])
     assert 20 < len(log) < 30
     assert "is damaged" in log.remarks[0]
 
 
 def test_a_damaged_database_is_named(tmp_path):
-    write.database(story(n=25), tmp_path / "db")
+    write.database(synthetic_log(n=25), tmp_path / "db")
     data = bytearray((tmp_path / "db").read_bytes())
     data[100:400] = b"\xff" * 300
     (tmp_path / "db").write_bytes(data)
@@ -147,7 +147,7 @@ def test_a_damaged_database_is_named(tmp_path):
 
 
 def test_a_database_whose_schema_is_no_text_is_named(tmp_path):
-    write.database(story(n=25), tmp_path / "db")
+    write.database(synthetic_log(n=25), tmp_path / "db")
     data = (tmp_path / "db").read_bytes()
     (tmp_path / "db").write_bytes(data.replace(b"CREATE TABLE metrics", b"CREATE TABL\xe5 metrics"))
     with pytest.raises(Unreadable, match=r"a damaged database"):
@@ -155,6 +155,6 @@ def test_a_database_whose_schema_is_no_text_is_named(tmp_path):
 
 
 def test_a_cut_gzip_is_named(tmp_path):
-    (tmp_path / "x").write_bytes(gzip.compress(write.dit(story(n=300)))[:-500])
+    (tmp_path / "x").write_bytes(gzip.compress(write.dit(synthetic_log(n=300)))[:-500])
     with pytest.raises(Unreadable, match="x: cannot be read"):
         read_logs([str(tmp_path / "x")])

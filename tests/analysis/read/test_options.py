@@ -8,7 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.read.find import read_logs
 from tests.analysis import foreign_logs as write
-from tests.analysis.foreign_logs import story
+from tests.analysis.foreign_logs import synthetic_log
 
 
 def rows_of(capsys, *arguments):
@@ -47,8 +47,8 @@ def test_columns_are_named_by_the_user(tmp_path, capsys):
 
 def test_facts_that_a_log_lacks_are_set_or_read_from_its_path(tmp_path, capsys):
     for gpus in (1, 2, 4):
-        told = story(steps_per_s=0.5 * gpus**0.9, seed=gpus)
-        (tmp_path / f"run-n{gpus}.log").write_bytes(write.dit(told))
+        planted = synthetic_log(steps_per_s=0.5 * gpus**0.9, seed=gpus)
+        (tmp_path / f"run-n{gpus}.log").write_bytes(write.dit(planted))
     facts = ["--set", r"gpus=n(\d+)", "--set", "batch=256"]
     code, found, _ = rows_of(capsys, "scaling", str(tmp_path), *facts)
     assert code == 0
@@ -76,7 +76,7 @@ def test_a_logs_yaml_names_patterns_columns_and_facts_by_glob(tmp_path):
 
 
 def test_a_damaged_logs_yaml_is_named(tmp_path, capsys):
-    (tmp_path / "x.log").write_bytes(write.dit(story(n=20)))
+    (tmp_path / "x.log").write_bytes(write.dit(synthetic_log(n=20)))
     (tmp_path / "logs.yaml").write_text("'*': 5\n")
     assert main(["speed", str(tmp_path)]) == 2
     assert "logs.yaml" in capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_a_file_without_a_run_is_described(data, message, tmp_path, capsys):
 
 
 def test_files_of_a_folder_that_hold_no_run_are_counted(tmp_path, capsys):
-    (tmp_path / "a.log").write_bytes(write.dit(story(n=20)))
+    (tmp_path / "a.log").write_bytes(write.dit(synthetic_log(n=20)))
     for name in ("b.log", "c.log"):
         (tmp_path / name).write_text("hello 1\n")
     (tmp_path / "notes.md").write_text("notes")
@@ -112,7 +112,7 @@ def test_files_of_a_folder_that_hold_no_run_are_counted(tmp_path, capsys):
 
 
 def test_of_several_paths_the_readable_ones_are_shown(tmp_path, capsys):
-    (tmp_path / "a.log").write_bytes(write.dit(story(n=20)))
+    (tmp_path / "a.log").write_bytes(write.dit(synthetic_log(n=20)))
     code, found, error = rows_of(capsys, "runs", str(tmp_path / "a.log"), str(tmp_path / "missing"))
     assert code == 1
     assert [row.get("step") for row in found] == [1000, None]
@@ -175,7 +175,7 @@ def test_a_json_file_of_columns_is_read(tmp_path):
 def test_formats_lists_formats_and_columns_or_how_logs_are_read(tmp_path, capsys):
     _, known, _ = rows_of(capsys, "formats")
     assert {"DiT", "MLPerf", "loss"} <= {row["name"] for row in known}
-    (tmp_path / "x").write_bytes(write.dit(story(n=20)))
+    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=20)))
     code, [row], _ = rows_of(capsys, "formats", str(tmp_path / "x"))
     assert code == 0
     assert (row["format"], row["axis"], row["clocks"]) == ("DiT", "step", "wall, printed")

@@ -1,4 +1,4 @@
-"""Other people's logs are found by content, read whole, and every number keeps its line."""
+"""Logs of other trainers are found by content, read whole, and every number keeps its line."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from analysis.read.find import read_logs
 from analysis.read.text.ledger import read_ledger
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
-from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.foreign_logs import FORMATS, synthetic_log
 
 
 def read(path):
@@ -20,17 +20,17 @@ def read(path):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_steps_and_losses_are_those_planted(name, tmp_path):
-    told = story()
-    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    planted = synthetic_log()
+    (tmp_path / "x").write_bytes(FORMATS[name][0](planted))
     log = read(tmp_path / "x")
     if not name.startswith("HF console"):
-        assert log.step.tolist() == told.step.tolist()
-    assert log.column("loss") == pytest.approx(told.loss, rel=1e-3)
+        assert log.step.tolist() == planted.step.tolist()
+    assert log.column("loss") == pytest.approx(planted.loss, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, clock) in FORMATS.items() if clock])
 def test_the_rate_is_the_planted_one_on_a_named_clock(name, tmp_path):
-    (tmp_path / "x").write_bytes(FORMATS[name][0](story()))
+    (tmp_path / "x").write_bytes(FORMATS[name][0](synthetic_log()))
     found = measure_rate(read(tmp_path / "x"), clock=None)
     assert found.clock == FORMATS[name][1]
     assert found.steps_per_s.value == pytest.approx(0.5, rel=0.005)
@@ -40,18 +40,18 @@ def test_the_rate_is_the_planted_one_on_a_named_clock(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["DiT", "torchtitan", "nanoGPT", "Megatron", "MLPerf", "csv"])
 def test_every_number_keeps_its_line(name, tmp_path):
-    told = story(n=20)
-    (tmp_path / "x").write_bytes(FORMATS[name][0](told))
+    planted = synthetic_log(n=20)
+    (tmp_path / "x").write_bytes(FORMATS[name][0](planted))
     lines = (tmp_path / "x").read_text().split("\n")
     log = read(tmp_path / "x")
     assert all(str(step) in lines[line - 1] for step, line in zip(log.step, log.line, strict=True))
 
 
 def test_ai_toolkits_database_is_read(tmp_path):
-    told = story()
-    write.database(told, tmp_path / "loss_log.db")
+    planted = synthetic_log()
+    write.database(planted, tmp_path / "loss_log.db")
     log = read(tmp_path / "loss_log.db")
-    assert log.column("loss") == pytest.approx(told.loss)
+    assert log.column("loss") == pytest.approx(planted.loss)
     assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
 
 
@@ -66,21 +66,21 @@ def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
 
 
 def test_composers_batches_are_counted_through_its_epochs(tmp_path):
-    told = story(n=40, every=1)
-    (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(told, epoch=15))
+    planted = synthetic_log(n=40, every=1)
+    (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(planted, epoch=15))
     log = read(tmp_path / "x")
-    assert log.step.tolist() == told.step.tolist()
+    assert log.step.tolist() == planted.step.tolist()
     assert log.line.tolist() == [5 + 3 * row for row in range(40)]
 
 
 @pytest.mark.parametrize("name", ["torchtitan", "HF console", "MLPerf", "nanoGPT", "DiT"])
 @pytest.mark.parametrize("prefix", ["[rank{}]:", "{}: ", "[RANK {}] 2024-01-01 00:00:{:02d} "])
 def test_of_ranks_that_print_the_same_one_is_read(name, prefix, tmp_path):
-    lines = FORMATS[name][0](story(n=40)).replace(b"0: :::", b":::").split(b"\n")
-    told = [prefix.format(r, r).encode() + line for line in lines for r in (1, 0, 2)]
-    (tmp_path / "x").write_bytes(b"\n".join(told))
+    lines = FORMATS[name][0](synthetic_log(n=40)).replace(b"0: :::", b":::").split(b"\n")
+    planted = [prefix.format(r, r).encode() + line for line in lines for r in (1, 0, 2)]
+    (tmp_path / "x").write_bytes(b"\n".join(planted))
     log = read(tmp_path / "x")
-    assert log.column("loss") == pytest.approx(story(n=40).loss, rel=1e-3)
+    assert log.column("loss") == pytest.approx(synthetic_log(n=40).loss, rel=1e-3)
     assert any("3 ranks print; rank 0 is read" in remark for remark in log.remarks)
 
 
@@ -93,29 +93,29 @@ def test_a_stamp_before_a_printed_dict_is_its_time(tmp_path):
 
 
 def test_gzip_is_unpacked(tmp_path):
-    (tmp_path / "x").write_bytes(gzip.compress(write.dit(story())))
+    (tmp_path / "x").write_bytes(gzip.compress(write.dit(synthetic_log())))
     assert len(read(tmp_path / "x")) == 300
 
 
 def test_a_bar_of_a_download_is_not_the_training(tmp_path):
     download = b"model: 50%|#####     | 5/900 [00:01<00:02, 3.0it/s]\r" * 3
-    (tmp_path / "x").write_bytes(download + write.ai_toolkit(story(n=50)))
+    (tmp_path / "x").write_bytes(download + write.ai_toolkit(synthetic_log(n=50)))
     assert len(read(tmp_path / "x")) == 50
 
 
 def test_lines_out_of_order_are_put_in_order(tmp_path):
-    lines = write.titan(story(n=30)).split(b"\n")
+    lines = write.titan(synthetic_log(n=30)).split(b"\n")
     lines[10], lines[11] = lines[11], lines[10]
     (tmp_path / "x").write_bytes(b"\n".join(lines))
     log = read(tmp_path / "x")
-    assert log.step.tolist() == story(n=30).step.tolist()
+    assert log.step.tolist() == synthetic_log(n=30).step.tolist()
     assert log.attempts == 1
 
 
 def test_a_step_that_falls_is_a_new_attempt_whose_steps_stand(tmp_path):
-    first = write.dit(story(n=30)).split(b"\n")
-    later = story(n=40)
-    again = write.dit(write.Story(
+    first = write.dit(synthetic_log(n=30)).split(b"\n")
+    later = synthetic_log(n=40)
+    again = write.dit(write.SyntheticLog(
         step=later.step[20:], seconds=later.seconds[20:] + 9999, loss=later.loss[20:] + 1
     )).split(b"\n")  # fmt: skip
     (tmp_path / "x").write_bytes(b"\n".join(first + again))
@@ -127,10 +127,12 @@ def test_a_step_that_falls_is_a_new_attempt_whose_steps_stand(tmp_path):
 
 
 def test_a_restart_from_the_beginning_is_another_run(tmp_path):
-    again = write.Story(
-        step=story(n=20).step, seconds=story(n=20).seconds + 9999, loss=story(n=20).loss
+    again = write.SyntheticLog(
+        step=synthetic_log(n=20).step,
+        seconds=synthetic_log(n=20).seconds + 9999,
+        loss=synthetic_log(n=20).loss,
     )
-    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + b"\n" + write.dit(again))
+    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30)) + b"\n" + write.dit(again))
     assert [(log.name, len(log)) for log in read_logs([str(tmp_path / "x")])] == [
         ("x#1", 30),
         ("x#2", 20),
@@ -138,22 +140,22 @@ def test_a_restart_from_the_beginning_is_another_run(tmp_path):
 
 
 def test_a_truncated_last_line_costs_only_itself(tmp_path):
-    (tmp_path / "x").write_bytes(write.dit(story(n=30))[:-60])
+    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30))[:-60])
     assert len(read(tmp_path / "x")) == 29
 
 
 def test_the_loss_over_bars_is_aligned_with_a_bar(tmp_path):
-    told = story(n=40)
-    bars = write.kohya(told).split(b"\r")
-    dicts = write.trainer_console(told).split(b"\n")
+    planted = synthetic_log(n=40)
+    bars = write.kohya(planted).split(b"\r")
+    dicts = write.trainer_console(planted).split(b"\n")
     pairs = [b"\n".join(pair) for pair in zip(bars, dicts, strict=True)]
     (tmp_path / "x").write_bytes(b"\n".join(pairs).replace(b"avr_loss", b"x"))
-    assert read(tmp_path / "x").step.tolist() == told.step.tolist()
+    assert read(tmp_path / "x").step.tolist() == planted.step.tolist()
 
 
 def test_the_ledger_adds_up(tmp_path):
     noise = b"\nWARNING: something\n\nwho knows what this is\nTraceback (most recent call last):\n"
-    (tmp_path / "x").write_bytes(write.dit(story(n=30)) + noise)
+    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30)) + noise)
     ledger = read_ledger(tmp_path / "x")
     assert (ledger.metrics, ledger.events, ledger.noise, ledger.unknown) == (30, 1, 2, 2)
     assert ledger.lines == 35

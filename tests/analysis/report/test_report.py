@@ -37,7 +37,7 @@ def runs(tmp_path_factory):
     Image.effect_noise((500, 400), 60).save(folders[0] / "samples" / "step-000000800.png")
     (folders[1] / "samples").mkdir()
     (folders[1] / "samples" / "x.png").write_bytes(b"no image")
-    (tmp_path / "theirs.txt").write_bytes(write.dit(write.story(n=60)))
+    (tmp_path / "theirs.txt").write_bytes(write.dit(write.synthetic_log(n=60)))
     return [*map(str, folders), str(tmp_path / "theirs.txt")]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.measure.speed import measure_rate
 from analysis.read.find import read_logs
-from tests.analysis.foreign_logs import START, story
+from tests.analysis.foreign_logs import START, synthetic_log
 
 N, PER_EPOCH = 60, 100
 
@@ -98,20 +98,20 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
 
 
 def read_lines(name, path, *, every=50):
-    told = story(n=N, every=every)
+    planted = synthetic_log(n=N, every=every)
     line, clock = LINES[name]
-    rows = zip(told.step.tolist(), told.seconds, told.loss, told.rate, strict=True)
+    rows = zip(planted.step.tolist(), planted.seconds, planted.loss, planted.rate, strict=True)
     path.write_text("Namespace(lr=0.1, seed=3)\n" + "\n".join(line(*row) for row in rows))
     [log] = read_logs([str(path)])
-    return log, told, clock
+    return log, planted, clock
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_steps_and_losses_are_those_planted(name, tmp_path):
-    log, told, _ = read_lines(name, tmp_path / "x")
+    log, planted, _ = read_lines(name, tmp_path / "x")
     assert log.format == name.split(" by ")[0].replace("key=value, step last", "key: value")
-    assert log.step.tolist() == told.step.tolist()
-    assert log.column("loss") == pytest.approx(told.loss, rel=2e-3, abs=1e-3)
+    assert log.step.tolist() == planted.step.tolist()
+    assert log.column("loss") == pytest.approx(planted.loss, rel=2e-3, abs=1e-3)
     assert log.axis == "step"
 
 
@@ -141,10 +141,10 @@ def test_a_speedruns_validation_is_an_evaluation_and_no_training_step(tmp_path):
 
 
 def test_deepspeeds_timer_is_read_by_its_time_stamps(tmp_path):
-    told = story(n=N)
+    planted = synthetic_log(n=N)
     lines = [
         line
-        for s, t in zip(told.step.tolist(), told.seconds, strict=True)
+        for s, t in zip(planted.step.tolist(), planted.seconds, strict=True)
         for line in (
             f"[{stamp(t, '%Y-%m-%d %H:%M:%S,%f')[:-3]}] [INFO] [logging.py:96:log_dist] [Rank 0] "
             f"step={s}, skipped=4, lr=[1e-4, 1e-4], mom=[(0.9, 0.95), (0.9, 0.95)]",
@@ -155,7 +155,7 @@ def test_deepspeeds_timer_is_read_by_its_time_stamps(tmp_path):
     ]
     (tmp_path / "x").write_text("\n".join(lines))
     [log] = read_logs([str(tmp_path / "x")])
-    assert log.step.tolist() == told.step.tolist()
+    assert log.step.tolist() == planted.step.tolist()
     assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.01)
 
 
@@ -183,18 +183,18 @@ def test_epochs_without_steps_are_the_axis(tmp_path):
 
 
 def test_a_table_between_dashes_is_one_record(tmp_path):
-    told = story(n=N)
+    planted = synthetic_log(n=N)
     tables = [
         f"{'-' * 26}\n| grad_norm    | 0.12     |\n| loss         | {x:<8.3g} |\n"
         f"| loss_q0      | 0.3      |\n| samples      | {s * 8:<8} |\n| step         | {s:<8} |\n"
         f"{'-' * 26}"
-        for s, x in zip(told.step.tolist(), told.loss, strict=True)
+        for s, x in zip(planted.step.tolist(), planted.loss, strict=True)
     ]
     (tmp_path / "x").write_text("creating model...\n" + "\n".join(tables))
     [log] = read_logs([str(tmp_path / "x")])
     assert log.format == "guided-diffusion"
-    assert log.step.tolist() == told.step.tolist()
-    assert log.column("images").tolist() == [8 * step for step in told.step]
+    assert log.step.tolist() == planted.step.tolist()
+    assert log.column("images").tolist() == [8 * step for step in planted.step]
 
 
 def test_keras_counts_epochs(tmp_path):

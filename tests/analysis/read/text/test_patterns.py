@@ -12,7 +12,7 @@ from analysis.read.formats.text import read_text
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import clock_s, moments, numbers
 from tests.analysis import foreign_logs as write
-from tests.analysis.foreign_logs import FORMATS, story
+from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.read.test_hostile_files import mutate
 
 TEXTS = [
@@ -84,14 +84,14 @@ def same(a: list[RunLog], b: list[RunLog]) -> bool:
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("noise", ["none", "chatter", "colours", "prefix"])
 def test_the_size_of_the_pieces_changes_nothing(name, noise, tmp_path, monkeypatch):
-    lines = re.split(rb"(?<=[\r\n])", getattr(write, name)(story(n=300, every=1)))
-    told = {
+    lines = re.split(rb"(?<=[\r\n])", getattr(write, name)(synthetic_log(n=300, every=1)))
+    planted = {
         "none": lines,
         "chatter": [b"%s\n%s" % (b"=1" * (i % 37), x) for i, x in enumerate(lines)],
         "colours": [b"\x1b[1m\x1b[%dm%s" % (31 + i % 7, x) for i, x in enumerate(lines)],
         "prefix": [b"%d: %s" % (i // 3 % 3, x) for i, x in enumerate(lines)],
     }[noise]  # fmt: skip
-    (tmp_path / "x").write_bytes(b"".join(told) + b"\nCANCELLED AT 2026 DUE TO TIME LIMIT\n")
+    (tmp_path / "x").write_bytes(b"".join(planted) + b"\nCANCELLED AT 2026 DUE TO TIME LIMIT\n")
     whole = read_logs([str(tmp_path / "x")])
     assert sum(map(len, whole)) >= 100
     for size in (777, 5000):
@@ -102,7 +102,7 @@ def test_the_size_of_the_pieces_changes_nothing(name, noise, tmp_path, monkeypat
 def mutated_pieces(count: int, tmp_path, *, seed: int) -> None:
     """Damaged logs are read without an error, and twice the same."""
     rng = random.Random(seed)
-    originals = [getattr(write, name)(story(n=150, every=1)) for name in TEXTS]
+    originals = [getattr(write, name)(synthetic_log(n=150, every=1)) for name in TEXTS]
     path = tmp_path / "x"
     for _ in range(count):
         path.write_bytes(mutate(rng.choice(originals), rng))
