@@ -1,4 +1,4 @@
-"""Make run logs of rows: tell ranks, bars, epochs, attempts and runs apart."""
+"""Turn rows into run logs: tell ranks, bars, epochs, attempts and runs apart."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
 
 
 def main_group(rows: Rows) -> Rows:
-    """Return the bar of the training: one with losses, else of all, that with most steps."""
+    """Return the training's bar: the one with the most steps, among those with losses if any."""
     if "group" not in rows or (rows["group"] == rows["group"][0]).all():
         return rows
     trained = np.unique(rows["group"][~np.isnan(rows["loss"])])
@@ -43,7 +43,7 @@ def main_group(rows: Rows) -> Rows:
 
 
 def through_epochs(rows: Rows) -> Rows:
-    """Return rows whose steps are counted anew in every epoch with steps and clock that go on.
+    """Let steps and clock go on in rows whose steps are counted anew in every epoch.
 
     Steps that restart under a later epoch, or a bar that restarts after its end, are the next
     epoch's. A bar that restarts before its end is another attempt's, and its clock goes on so that
@@ -109,14 +109,14 @@ def assemble(
         until = rows["place"][end] if end < len(rows) else np.inf
         mine = [cause for cause in causes if rows["place"][start] <= cause.place < until]
         part = rows.take(np.arange(start, end))
-        called = f"{name}#{number + 1}" if len(firsts) > 1 else name
-        log = _log(part, mine, path=path, name=called, kind=kind)
+        run_name = f"{name}#{number + 1}" if len(firsts) > 1 else name
+        log = _log(part, mine, path=path, name=run_name, kind=kind)
         logs.append(replace(log, axis=axis))
     return logs
 
 
 def _clock(rows: Rows) -> Floats:
-    """Return what tells a row printed twice from a step done twice: a clock."""
+    """Return the clock by which a row printed twice differs from a step done twice."""
     names = (name for name in ("time", "bar_s", "elapsed_s", "train_s") if name in rows)
     return rows[next(names, "")]
 

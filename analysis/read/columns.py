@@ -11,7 +11,7 @@ from analysis.stats.intervals import Floats
 LARGEST_STEP = 1 << 53
 MOST_COLUMNS = 400
 
-# The columns that are measured, each with the names that it has in the wild, preferred ones first.
+# The columns that are measured, each with the names that trainers use, preferred ones first.
 ALIASES = {
     "step": (
         "step", "global_step", "trainer/global_step", "_step", "iteration", "iter", "steps",

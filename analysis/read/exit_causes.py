@@ -1,4 +1,4 @@
-"""How a job ended, as Slurm, torchrun, PyTorch and the trainers print it."""
+"""Find how a job ended, as Slurm, torchrun, PyTorch and the trainers print it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 from analysis.read.text.pieces import Piece
 from configs.run.failures import FAILURES, find_reason
 
-# Literal parts of the lines that are looked at: to find these is fast, where the patterns of
-# FAILURES read 3 MB/s.
+# Literal parts of the lines to look at: finding these is fast; the patterns of FAILURES read
+# 3 MB/s.
 _TOKENS = (
     b"CANCELLED AT",
     b"oom_kill", b"oom-kill", b"OOM Killed", b"Out Of Memory", b"xceeded job memory limit",

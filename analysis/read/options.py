@@ -26,13 +26,13 @@ from configs.errors import ConfigError, Unreadable
 from configs.yaml12 import parse_yaml
 
 NAME = "logs.yaml"
-# What may be set, and the fact that it becomes.
+# Names that may be set, and the facts that they become.
 FACTS = {"gpus": "ranks", "nodes": "nodes", "batch": "global_batch_size"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How logs are to be read: `columns` are foreign names by ours, `facts` texts by name."""
+    """Options for reading: `columns` are foreign names by ours, `facts` are texts by name."""
 
     pattern: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -71,12 +71,12 @@ def reading_with(options: ReadOptions) -> Iterator[None]:
 
 
 def parse_options(*, pattern: str | None, columns: str | None, facts: list[str]) -> ReadOptions:
-    """Return the options of a command line; raise `Unreadable` for one that is not understood."""
+    """Return the options of a command line; raise `Unreadable` for an invalid one."""
     if pattern is not None:
         _compiled(pattern)
     pairs = [_pair(text, "--columns") for text in columns.split(",")] if columns else []
-    pairs_set = dict(_pair(text, "--set") for text in facts)
-    return ReadOptions(pattern=pattern, columns=dict(pairs), facts=_known(pairs_set, "--set"))
+    known = _known(dict(_pair(text, "--set") for text in facts), "--set")
+    return ReadOptions(pattern=pattern, columns=dict(pairs), facts=known)
 
 
 def options_for(path: Path) -> ReadOptions:

@@ -22,7 +22,7 @@ from configs.errors import Unreadable
 
 PEEK = 1 << 14
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"RIFF", b"GIF8")
-# Files that should hold a run; others in a folder are passed over without a word.
+# Files that should hold a run; a folder's other files are skipped without a remark.
 LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl"])
 _NAME_THEM = "name its columns with --columns step=...,loss=..."
 SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
@@ -140,7 +140,7 @@ def is_text(path: Path) -> bool:
 
 
 def is_binary(start: bytes) -> bool:
-    """Whether a file's first bytes are no text's: weights, images, pickles."""
+    """Whether a file's first bytes are not text: weights, images, pickles."""
     if not start:
         return True
     odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
@@ -159,7 +159,7 @@ def what_is(path: Path) -> str:
     if start.startswith(b"version https://git-lfs"):
         return "a git-LFS pointer: the file itself is not here; run `git lfs pull`"
     if is_binary(start):
-        return "an image" if start[:4] in IMAGES else "no text, and no binary format that is known"
+        return "an image" if start[:4] in IMAGES else "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
     if start.lstrip()[:1] in (b"{", b"["):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
@@ -175,6 +175,6 @@ def what_is(path: Path) -> str:
     numbered = (line for line in start.splitlines() if re.search(rb"\d", line))
     line = next(numbered, b"").decode("utf-8", "replace")[:120].strip()
     return (
-        f"text of no format that is known, the first line with a number is {line!r}: give its "
+        f"text of an unknown format; the first line with a number is {line!r}: give its "
         "pattern with --pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
     )

@@ -25,7 +25,7 @@ FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
 NO_COLUMNS: Mapping[str, str] = {}
-# A time below this is no time since 1970.
+# A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
 # The axes that a file may have, each with what a step is then.
 _AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"), ("Progress/kimg", "sample"))
@@ -115,6 +115,9 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
     with open_bytes(path) as file:
         text = file.read(LARGEST_JSON + 1)
     if len(text) > LARGEST_JSON:
+        # A file of data may be as large; a log of that size is named.
+        if path.suffix != ".jsonl" and b'"log_history"' not in text[:FIELD_LIMIT]:
+            return None
         raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
     rows = list(_json_lines(text))
     if len(rows) > 1:
@@ -190,7 +193,7 @@ def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str |
 
 
 def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
-    """Whether cells name a step or an epoch, or what a user calls so."""
+    """Whether cells name a step or an epoch, under a known name or the user's."""
     names = {cell.strip().strip('"').strip().lower() for cell in cells}
     axes = {*ALIASES["step"], *ALIASES["epoch"], columns.get("step", "step").lower()}
     return not names.isdisjoint(axes)

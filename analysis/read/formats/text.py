@@ -15,8 +15,8 @@ from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import Format
 from analysis.read.text.scan import last_drawings, scanned
 
-# Formats of one trainer first, then bars, which also show downloads and sampling, then lines of
-# anybody's.
+# Formats of one trainer first; then bars, which also show downloads and sampling; then lines of
+# any trainer.
 FORMATS: tuple[Format, ...] = (
     MLPERF, lines.TITAN, lines.DIT, lines.MEGATRON, lines.NANO_GPT, lines.SPEEDRUN, lines.LLM_C,
     lines.LLM_C_CONSOLE, lines.MAXTEXT, lines.DETECTRON2, lines.MMENGINE, lines.TIMM,

@@ -33,7 +33,7 @@ _CLOCK = re.compile(
     rb"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
     rb"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,2})m)? ?(?:(\d{1,2})s)?"
 )
-# A stamp without a year: differences are right but for the night of a new year.
+# The year of a stamp without one. Differences are right except across a new year.
 YEAR = 1972
 
 
@@ -123,7 +123,7 @@ def _convert(name: str, texts: Sequence[bytes]) -> tuple[str, Floats]:
 
 
 def number(text: bytes) -> float:
-    """Return a number as printed (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if infinite."""
+    """Return a printed number (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if not finite."""
     try:
         found = float(text)
     except ValueError:
@@ -131,14 +131,14 @@ def number(text: bytes) -> float:
             found = float(text.replace(b",", b"").rstrip(b"%."))
         except ValueError:
             return math.nan
-    # Python's own numbers may hold underscores, printed ones do not.
+    # Python accepts underscores in numbers; logs do not print them.
     if b"_" in text:
         return math.nan
     return found if math.isfinite(found) else math.inf
 
 
 def numbers(texts: Sequence[bytes]) -> Floats:
-    """Return the same for many texts [n]."""
+    """Return many printed numbers [n]."""
     joined = b"\n".join(texts)
     if b"," in joined:
         texts = joined.replace(b",", b"").split(b"\n")
@@ -167,7 +167,7 @@ def clock_s(text: bytes) -> float:
 
 
 def moments(texts: Sequence[bytes]) -> Floats:
-    """Return the seconds since 1970 of time stamps [n], taken as UTC; NaN if no clock shows it."""
+    """Return the seconds since 1970 of time stamps [n], as UTC; NaN for an impossible one."""
     spelled = b"\n".join(texts).decode("ascii").replace(",", ".").replace("/", "-").split("\n")
     try:
         found: Floats = np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
@@ -177,7 +177,7 @@ def moments(texts: Sequence[bytes]) -> Floats:
 
 
 def _moment(text: str) -> float:
-    """Return the time of one stamp that is not of ISO form: month first, without a year, odd."""
+    """Return the time of one stamp that is not ISO 8601: month first, or without a year."""
     match = _ODD_STAMP.fullmatch(text)
     if match is None:
         return math.nan

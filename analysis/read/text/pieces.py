@@ -69,7 +69,7 @@ def pieces(path: Path) -> Iterator[Piece]:
 
 
 def without_codes(data: bytes) -> bytes:
-    """Return the data without terminal codes: a few colours are most of them, and go first."""
+    """Return the data without terminal codes. The few common ones are replaced first: faster."""
     for _ in range(COMMON_CODES):
         code = _TERMINAL.search(data) if b"\x1b" in data else None
         if code is None:
@@ -79,7 +79,7 @@ def without_codes(data: bytes) -> bytes:
 
 
 def _last_line_end(data: bytes) -> int:
-    """Return where to cut: after the last line or redraw; 0 to wait for more of a long line."""
+    """Return the place after the last line or redraw, 0 to read more of a long line first."""
     newline = data.rfind(b"\n")
     end = max(newline, data.rfind(b"\r", newline + 1)) + 1
     return end or (len(data) if len(data) > LONGEST_LINE else 0)

@@ -47,7 +47,7 @@ def scan(path: Path, formats: Sequence[Format], *, whole: bool = False) -> Itera
 
 def _still_needed(formats: Sequence[Format], known: Format, rows: Rows) -> Sequence[Format]:
     """Return the formats up to one with losses; bars too if it has no steps of its own."""
-    if "loss" not in rows:
+    if np.isnan(rows["loss"]).all():
         return formats
     place = formats.index(known) + 1
     rest = () if "step" in rows else formats[place:]
