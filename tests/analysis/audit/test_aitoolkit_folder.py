@@ -55,22 +55,22 @@ def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_the_timeline_comes_from_the_names_of_samples(tmp_path: Path, audit: Any) -> None:
     write_run(tmp_path / "lora")
-    code, told = audit()
+    code, answer = audit()
     assert code == 0
-    assert [row["step"] for row in told["timeline"]] == [0, 100, 200, 300, 400, 500]
-    for row in told["timeline"]:
+    assert [row["step"] for row in answer["timeline"]] == [0, 100, 200, 300, 400, 500]
+    for row in answer["timeline"]:
         assert row["images"] == 4
         assert row["image_s"] == pytest.approx(IMAGE_S)
-    assert told["timeline"][1]["steps_s"] == pytest.approx(100 * STEP_S)
-    assert told["timeline"][0]["time"] == "2025-10-09 08:55:17"
-    seconds = {row["clock"]: row["seconds"] for row in told["clocks"]}
+    assert answer["timeline"][1]["steps_s"] == pytest.approx(100 * STEP_S)
+    assert answer["timeline"][0]["time"] == "2025-10-09 08:55:17"
+    seconds = {row["clock"]: row["seconds"] for row in answer["clocks"]}
     assert seconds["steps alone"] == pytest.approx(500 * STEP_S)
     assert seconds["with samples on the way"] == pytest.approx(500 * STEP_S + 20 * IMAGE_S)
-    assert told["mixture"] == told["pauses"] == []
+    assert answer["mixture"] == answer["pauses"] == []
 
 
 @pytest.mark.parametrize(
-    ("runtime", "said"),
+    ("runtime", "expected"),
     [
         ("1000s", "steps alone (sample names)"),
         ("22.4min", "with samples on the way (sample names)"),
@@ -81,10 +81,10 @@ def test_the_timeline_comes_from_the_names_of_samples(tmp_path: Path, audit: Any
     ],
 )
 def test_a_runtime_is_traced_to_its_clock(
-    tmp_path: Path, audit: Any, runtime: str, said: str
+    tmp_path: Path, audit: Any, runtime: str, expected: str
 ) -> None:
     write_run(tmp_path / "lora")
-    assert said in audit("--runtime", runtime)[1]["runtime"]
+    assert expected in audit("--runtime", runtime)[1]["runtime"]
 
 
 def test_a_pause_is_told_with_its_length(tmp_path: Path, audit: Any) -> None:
@@ -98,32 +98,32 @@ def test_a_pause_is_told_with_its_length(tmp_path: Path, audit: Any) -> None:
 def test_a_run_begun_anew_in_the_same_folder_is_two(tmp_path: Path, audit: Any) -> None:
     end = write_run(tmp_path / "lora")
     write_run(tmp_path / "lora", steps=200, begin=end + 500)
-    code, told = audit("--runtime", "1000s")
+    code, answer = audit("--runtime", "1000s")
     assert code == 1
     assert (
         "steps go back from 500 to 0: another run, or the same one started over"
-        in (told["mixture"][0])
+        in (answer["mixture"][0])
     )
-    assert "2 parts, so" in told["runtime"]
-    assert [row["part"] for row in told["timeline"]] == [1] * 6 + [2] * 3
+    assert "2 parts, so" in answer["runtime"]
+    assert [row["part"] for row in answer["timeline"]] == [1] * 6 + [2] * 3
 
 
 def test_a_return_to_an_older_step_may_be_a_resume(tmp_path: Path, audit: Any) -> None:
     end = write_run(tmp_path / "lora", steps=300)
     write_run(tmp_path / "lora", begin=end, first=200)
-    code, told = audit()
+    code, answer = audit()
     assert code == 1
-    assert "from 300 to 200: a resume from an older checkpoint" in told["mixture"][0]
+    assert "from 300 to 200: a resume from an older checkpoint" in answer["mixture"][0]
 
 
 def test_two_runs_at_the_same_time_and_unlike_samples_are_mixed(tmp_path: Path, audit: Any) -> None:
     write_run(tmp_path / "lora")
     write_run(tmp_path / "lora", begin=START + 130.0, side=16, images=3)
-    code, told = audit()
+    code, answer = audit()
     assert code == 1
-    said = " ".join(told["mixture"])
-    assert "two runs wrote here at the same time" in said
-    assert "samples of 2 sizes (8 x 8, 16 x 16)" in said
+    signs = " ".join(answer["mixture"])
+    assert "two runs wrote here at the same time" in signs
+    assert "samples of 2 sizes (8 x 8, 16 x 16)" in signs
 
 
 def test_the_loss_log_is_a_clock_beside_the_names(tmp_path: Path, audit: Any) -> None:
@@ -145,8 +145,10 @@ def test_the_loss_log_is_a_clock_beside_the_names(tmp_path: Path, audit: Any) ->
 
 def test_steps_that_a_log_says_were_skipped_are_told(tmp_path: Path, audit: Any) -> None:
     write_run(tmp_path / "lora", steps=100)
-    said = "################\n# OOM during training step, skipping batch {}/3 #\n################\n"
-    (tmp_path / "lora" / "log.txt").write_text("begun\n" + said.format(1) + said.format(2))
+    lines = (
+        "################\n# OOM during training step, skipping batch {}/3 #\n################\n"
+    )
+    (tmp_path / "lora" / "log.txt").write_text("begun\n" + lines.format(1) + lines.format(2))
     assert audit()[1]["skipped"] == [
         "log.txt: 2 steps skipped for lack of memory, the first at line 3"
     ]
@@ -178,7 +180,7 @@ def test_steps_without_a_loss_in_the_log_are_told_as_skipped(tmp_path: Path) -> 
             if step not in (20, 21):
                 log.execute("INSERT INTO metrics VALUES (?, 'loss/loss', 0.4)", (step,))
         log.commit()
-    (told,) = read_logs([str(tmp_path / "loss_log.db")])
-    (skipped,) = [one for one in detect(told) if one.kind == "skipped"]
+    (log,) = read_logs([str(tmp_path / "loss_log.db")])
+    (skipped,) = [one for one in detect(log) if one.kind == "skipped"]
     assert skipped.step == 20
     assert skipped.detail.startswith("2 steps without a loss")

@@ -82,12 +82,12 @@ def test_a_cell_unlike_its_siblings_is_flagged_and_its_influence_told(ablation):
             if "train.precision=fp32" in truth.overrides}  # fmt: skip
     runs |= {f"{name}w": replace(truth, overrides=(*truth.overrides, "data.workers=4"))
              for name, truth in runs.items() if truth.global_batch < 256}  # fmt: skip
-    _, answer, said = ablation(runs)
+    _, answer, err = ablation(runs)
     found = by_factor(answer)["train.compile"]
     assert found["percent"] > 80
     assert found["median_percent"] == pytest.approx(70, abs=2)
     assert found["unlike"]
-    assert "unlike its siblings" in said
+    assert "unlike its siblings" in err
     assert abs(found["influence_percent"]) > 5
 
 

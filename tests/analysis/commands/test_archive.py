@@ -38,12 +38,12 @@ def test_an_archive_says_the_same_as_the_folders(logs, tmp_path, capsys):
     out = tmp_path / "kept.tar.xz"
     assert main(["archive", str(logs), "--out", str(out)]) == 0
     capsys.readouterr()
-    said = []
+    tables = []
     for source in (logs, out):
         assert main(["cells", str(source), "--csv"]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
-    assert said[0].count("\n") == 3
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+    assert tables[0].count("\n") == 3
 
 
 def test_an_archive_names_no_machine_and_no_folder(logs, tmp_path):

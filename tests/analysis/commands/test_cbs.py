@@ -25,8 +25,8 @@ MEANS = {512: 7.235, 1024: 8.493, 2048: 10.355, 4096: 15.349}
 
 def answer(capsys, *words: object) -> tuple[int, dict, str]:
     code = main(["cbs", *map(str, words), "--json"])
-    said = capsys.readouterr()
-    return code, json.loads(said.out or "{}"), said.err
+    output = capsys.readouterr()
+    return code, json.loads(output.out or "{}"), output.err
 
 
 def table(folder: Path, rows: list[tuple[object, object]]) -> Path:
@@ -52,9 +52,9 @@ def test_their_means_alone_give_it_within_a_wider_interval(tmp_path, capsys):
 
 
 def test_two_batches_run_once_have_no_interval(tmp_path, capsys):
-    _, found, said = answer(capsys, table(tmp_path, list(MEANS.items())[:2]))
+    _, found, err = answer(capsys, table(tmp_path, list(MEANS.items())[:2]))
     assert found.keys() == {"b_crit", "e_min"}
-    assert "no interval: two batches, each run once" in said
+    assert "no interval: two batches, each run once" in err
 
 
 @pytest.mark.parametrize("batches", [3, 5])
@@ -77,17 +77,17 @@ def test_runs_to_a_target_give_what_was_planted(tmp_path, capsys):
         for seed in range(3):
             generate_run(tmp_path / f"{batch}-{seed}", truth(batch, seed=seed))
     generate_run(tmp_path / "late", truth(64, target=1.0))
-    code, found, said = answer(capsys, tmp_path, "--target", "loss<=0.25")
+    code, found, err = answer(capsys, tmp_path, "--target", "loss<=0.25")
     assert code == 0
     assert found["b_crit_low"] <= B_CRIT <= found["b_crit_high"]
     assert found["e_min"] == pytest.approx(E_MIN, rel=0.1)
-    assert "left out: late never reached loss<=0.25" in said
+    assert "left out: late never reached loss<=0.25" in err
 
 
 def test_one_batch_is_undetermined_and_exits_1(tmp_path, capsys):
-    code, found, said = answer(capsys, table(tmp_path, [(512, 7.0), (512, 7.1)]))
+    code, found, err = answer(capsys, table(tmp_path, [(512, 7.0), (512, 7.1)]))
     assert (code, found) == (1, {})
-    assert "undetermined" in said
+    assert "undetermined" in err
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_one_batch_is_undetermined_and_exits_1(tmp_path, capsys):
 )
 def test_a_table_that_is_none_is_misuse(tmp_path, capsys, text, why):
     (tmp_path / "bad.csv").write_text(text)
-    code, _, said = answer(capsys, tmp_path / "bad.csv")
+    code, _, err = answer(capsys, tmp_path / "bad.csv")
     assert code == 2
-    assert why in said
+    assert why in err
 
 
 def test_runs_without_a_target_are_misuse(tmp_path, capsys):
-    code, _, said = answer(capsys, generate_run(tmp_path / "a", truth(64)))
+    code, _, err = answer(capsys, generate_run(tmp_path / "a", truth(64)))
     assert code == 2
-    assert "--target" in said
+    assert "--target" in err

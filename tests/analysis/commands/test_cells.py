@@ -30,9 +30,9 @@ def study(tmp_path: Path) -> Path:
 
 def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
     assert main(["cells", *words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert "NVIDIA A40" in told["on"]
-    return list(told["cells"])
+    output = json.loads(capsys.readouterr().out)
+    assert "NVIDIA A40" in output["on"]
+    return list(output["cells"])
 
 
 def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
@@ -71,9 +71,9 @@ def test_cells_that_wait_are_left_out_and_counted(study, capsys):
     (study / "cell1_2" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
     (study / "cell1_2" / "manifest.json").unlink()
     assert main(["cells", str(study), "--json"]) == 0
-    told = capsys.readouterr()
-    assert [row["runs"] for row in json.loads(told.out)["cells"]] == [3, 2, 3]
-    assert "1 runs have not begun" in told.err
+    output = capsys.readouterr()
+    assert [row["runs"] for row in json.loads(output.out)["cells"]] == [3, 2, 3]
+    assert "1 runs have not begun" in output.err
 
 
 def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, capsys):

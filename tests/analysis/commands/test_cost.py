@@ -41,9 +41,9 @@ def test_money_is_by_the_longest_name_that_fits(cost):
 
 
 def test_an_unknown_gpu_has_no_price_and_is_named(cost):
-    found, said = cost("H100: 2", a=SyntheticRun())
+    found, err = cost("H100: 2", a=SyntheticRun())
     assert "money" not in found["a"]
-    assert "a: no rate for NVIDIA A40" in said
+    assert "a: no rate for NVIDIA A40" in err
 
 
 def test_the_front_holds_what_nothing_beats(cost):

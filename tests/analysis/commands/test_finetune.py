@@ -45,10 +45,10 @@ def tuned(folder: Path, *, gpu: str, steps: int, steps_per_s: float, **facts: An
 def save_sample(folder: Path, step: int, *, run: str | None = None) -> None:
     file = RunFolder(folder).prompt_sample(0, step)
     file.parent.mkdir(parents=True, exist_ok=True)
-    said = PngInfo()
+    info = PngInfo()
     if run:
-        said.add_itxt("run", run)
-    Image.fromarray(np.full((32, 32, 3), step % 256, np.uint8)).save(file, pnginfo=said)
+        info.add_itxt("run", run)
+    Image.fromarray(np.full((32, 32, 3), step % 256, np.uint8)).save(file, pnginfo=info)
 
 
 @pytest.fixture
@@ -168,10 +168,10 @@ def drawn(folder: Path) -> Path:
     (folder / "config.yaml").write_text(dump_yaml(to_tree(resolve(config, source="test"))))
     entry = {"attempt": 1, "ranks": 1, "placement": [{"rank": 0, "gpu": A40}]}
     (folder / "manifest.json").write_text(json.dumps({"attempts": [entry]}))
-    told = [{"event": "started", "step": 0}, {"step": 0, "first_image_s": 40.0, "load_s": 60.0}]
-    told += [{"step": n, "image_s": 34 + 0.1 * (n % 5)} for n in range(1, 21)]
-    told += [{"event": "done", "step": 20}]
-    lines = [{"time": 1e9 + n, "attempt": 1} | one for n, one in enumerate(told)]
+    records = [{"event": "started", "step": 0}, {"step": 0, "first_image_s": 40.0, "load_s": 60.0}]
+    records += [{"step": n, "image_s": 34 + 0.1 * (n % 5)} for n in range(1, 21)]
+    records += [{"event": "done", "step": 20}]
+    lines = [{"time": 1e9 + n, "attempt": 1} | one for n, one in enumerate(records)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

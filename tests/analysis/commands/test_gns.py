@@ -31,7 +31,7 @@ def images(rng: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarra
     return bins, MEANS[bins][..., None] + SPREADS[bins][..., None] * noise
 
 
-def told(rng: np.random.Generator) -> dict[str, Any]:
+def noise_record(rng: np.random.Generator) -> dict[str, Any]:
     """Return the record of one training step."""
     bins, each = images(rng, K, B)
     means = each.mean(axis=1)
@@ -79,7 +79,7 @@ def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, 
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         if "loss" in line:
-            line["gns"] = told(rng)
+            line["gns"] = noise_record(rng)
     extra = [{"step": steps, "images": 1, "gns_whole": whole(rng, 400)}, *more]
     lines += [{"time": 1.8e9, "attempt": 1} | one for one in extra]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
@@ -91,14 +91,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted(tmp_path_factory.mktemp("logs") / "known", steps=1000)
 
 
-def asked(capsys, *words: object) -> tuple[int, Any, str]:
+def run_gns(capsys, *words: object) -> tuple[int, Any, str]:
     code = main(["gns", *map(str, words), "--json"])
-    said = capsys.readouterr()
-    return code, json.loads(said.out) if said.out else None, said.err
+    output = capsys.readouterr()
+    return code, json.loads(output.out) if output.out else None, output.err
 
 
 def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
-    code, found, said = asked(capsys, run, "--stages", 1)
+    code, found, err = run_gns(capsys, run, "--stages", 1)
     assert code == 0
     assert found["run"] == "known"
     [stage] = found["steps"]
@@ -116,11 +116,11 @@ def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
         assert one["s"] == pytest.approx(NOISES[k], rel=0.03)
         assert one["whole"]["s"] == pytest.approx(NOISES[k], rel=0.05)
     assert stage["bins"][0]["adaln_over_whole"] == pytest.approx(1, rel=0.1)
-    assert "times the whole model's" in said
+    assert "times the whole model's" in err
 
 
 def test_the_variance_reduction_is_that_of_the_planted_bins(run, capsys):
-    _, found, said = asked(capsys, run, "--stages", 1)
+    _, found, err = run_gns(capsys, run, "--stages", 1)
     for saved in found["steps"][0]["variance_reduction"]:
         seconds = NOISES + D * MEANS**2
         q = WEIGHTS * np.sqrt(NOISES) / (WEIGHTS @ np.sqrt(NOISES))
@@ -131,12 +131,12 @@ def test_the_variance_reduction_is_that_of_the_planted_bins(run, capsys):
         assert saved["stratified"] == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
         gain = float(WEIGHTS @ NOISES) / float(WEIGHTS @ np.sqrt(NOISES)) ** 2
         assert saved["gain"] == pytest.approx(gain, rel=0.03)
-    assert "objective.bin_shares=[" in said
+    assert "objective.bin_shares=[" in err
 
 
 def test_fault_scales_are_normalised_to_a_sum(run, capsys):
     """Study C's "critical batch sizes" were its scales divided so as to add up to 50,000."""
-    _, found, _ = asked(capsys, run, "--stages", 1)
+    _, found, _ = run_gns(capsys, run, "--stages", 1)
     bins = found["steps"][0]["bins"]
     for one in bins:
         assert one["b_simple"] == pytest.approx(one["s"] / one["g2"])
@@ -145,14 +145,14 @@ def test_fault_scales_are_normalised_to_a_sum(run, capsys):
 
 
 def test_training_is_told_apart_by_stages(run, capsys):
-    _, found, _ = asked(capsys, run)
+    _, found, _ = run_gns(capsys, run)
     assert [stage["step"] for stage in found["steps"]] == list(range(100, 1001, 100))
     assert all(stage["samples"] == 100 for stage in found["steps"])
 
 
 def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
     other = planted(tmp_path / "other", steps=20, seed=1)
-    code, found, _ = asked(capsys, run, other, "--stages", 2)
+    code, found, _ = run_gns(capsys, run, other, "--stages", 2)
     assert [one["run"] for one in found] == ["known", "other"]
     assert main(["gns", str(run), "--csv", "--stages", "1"]) == code == 0
     lines = capsys.readouterr().out.splitlines()
@@ -161,12 +161,12 @@ def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
 
 
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
-    code, found, said = asked(capsys, planted(tmp_path / "short", steps=5))
+    code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
     [stage] = found["steps"]
     assert stage["verdict"] == "undetermined"
     assert "b_simple" not in stage
     assert "low" not in stage
-    assert "undetermined in 1 of 1 stages" in said
+    assert "undetermined in 1 of 1 stages" in err
     assert code == 0  # for the bins by the whole model have 400 samples
 
 
@@ -177,7 +177,7 @@ def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
         if line.get("step", 0) > 30 and "gns" in line:
             line["gns"] |= {"k": 2, "b": 32}
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    _, found, _ = asked(capsys, run, "--stages", 1)
+    _, found, _ = run_gns(capsys, run, "--stages", 1)
     assert [stage["step"] for stage in found["steps"]] == [30, 40]
 
 
@@ -190,16 +190,16 @@ def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
     )
     wrong = {"step": 950, "images": 1, "gns_whole": {"k": 4, "b": 2, "weights": [1.0], "small": 3}}
     run = planted(tmp_path / "odd", steps=30, more=(*odd, wrong))
-    code, found, said = asked(capsys, run)
+    code, found, err = run_gns(capsys, run)
     assert code == 0
-    assert f"{len(BAD) + 1} malformed records of gradient noise" in said
+    assert f"{len(BAD) + 1} malformed records of gradient noise" in err
     assert found["steps"][-1]["step"] == 30
 
 
 def test_a_run_without_noise_is_misuse(tmp_path, capsys):
-    code, _, said = asked(capsys, generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
+    code, _, err = run_gns(capsys, generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert code == 2
-    assert "gns.enabled=true" in said
+    assert "gns.enabled=true" in err
 
 
 def measured(folder: Path) -> Path:
@@ -228,7 +228,7 @@ def measured(folder: Path) -> Path:
 
 
 def test_checkpoints_are_stages(tmp_path, capsys):
-    code, found, _ = asked(capsys, measured(tmp_path / "checkpoints"))
+    code, found, _ = run_gns(capsys, measured(tmp_path / "checkpoints"))
     assert code == 0
     assert [stage["step"] for stage in found["steps"]] == [100, 300]
     for stage in found["steps"]:
@@ -287,6 +287,6 @@ def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
     config = copy / "config.yaml"
     config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
     assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
-    _, found, said = asked(capsys, copy)
+    _, found, err = run_gns(capsys, copy)
     assert found["steps"][0]["variance_reduction"] == []
-    assert "timesteps are stratified" in said
+    assert "timesteps are stratified" in err

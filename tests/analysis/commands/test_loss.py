@@ -80,9 +80,9 @@ def test_the_least_difference_fails_exact_and_its_step_is_named(tmp_path, capsys
 @pytest.mark.parametrize(("factor", "large"), [(2.0, "b"), (0.25, "a")])
 def test_a_loss_scaled_by_the_world_size_is_recognised(loss, factor, large):
     ranks = round(max(factor, 1 / factor))
-    _, _, said = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=factor, ranks=ranks))
-    assert f"the loss of {large} is {ranks} times that of" in said
-    assert f"b has {ranks} ranks" in said
+    _, _, err = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=factor, ranks=ranks))
+    assert f"the loss of {large} is {ranks} times that of" in err
+    assert f"b has {ranks} ranks" in err
 
 
 def test_a_loss_that_is_no_whole_multiple_is_no_scale(loss):
@@ -99,9 +99,9 @@ def test_curves_align_on_every_axis(loss, by):
 
 
 def test_runs_recorded_at_other_steps_are_compared_on_the_common_range(loss):
-    _, pairs, said = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, every=7, intervals=250))
+    _, pairs, err = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, every=7, intervals=250))
     assert pairs[0]["ratio"] == pytest.approx(1, abs=0.02)
-    assert "optimizer steps 10 to 1750" in said
+    assert "optimizer steps 10 to 1750" in err
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

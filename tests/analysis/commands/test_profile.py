@@ -44,8 +44,8 @@ def test_self_time_leaves_children_out(profile):
 
 
 def event(category, name, ts, dur, *, tid=1, launch=None):
-    said = {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid}
-    return said if launch is None else said | {"args": {"correlation": launch}}
+    event = {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid}
+    return event if launch is None else event | {"args": {"correlation": launch}}
 
 
 def test_regions_have_host_time_and_the_device_time_that_they_launched(tmp_path, capsys):

@@ -53,16 +53,16 @@ def test_one_batch_per_rank_is_weak_scaling(scaling):
 
 
 def test_two_points_have_no_fit_and_say_so(scaling):
-    _, [curve], said = scaling(**strong([1, 2]))
+    _, [curve], err = scaling(**strong([1, 2]))
     assert "serial_fraction" not in curve
-    assert "no fit" in said
+    assert "no fit" in err
 
 
 def test_runs_that_differ_otherwise_are_left_out(scaling):
     other = SyntheticRun(ranks=8, overrides=("train.compile=true",))
-    _, [curve], said = scaling(**strong([1, 2]), other=other)
+    _, [curve], err = scaling(**strong([1, 2]), other=other)
     assert len(curve["points"]) == 2
-    assert "other: left out" in said
+    assert "other: left out" in err
 
 
 def test_one_rank_count_is_no_curve(scaling):

@@ -76,10 +76,10 @@ def test_a_speedup_is_the_product_of_its_parts(quality):
 
 
 def test_a_target_that_is_never_reached_is_said_and_exits_1(quality):
-    code, found, said = quality(truth(64), target="loss<=0.001")
+    code, found, err = quality(truth(64), target="loss<=0.001")
     assert code == 1
     assert found["groups"][0]["missed"] == 1
-    assert "run0: never reached loss<=0.001" in said
+    assert "run0: never reached loss<=0.001" in err
 
 
 def test_an_evaluation_is_a_target(tmp_path, capsys):
