@@ -47,10 +47,10 @@ study() {
   echo
   echo "== submit"
   results=$(python -m launch submit --shell "$file" "$@" "${where[@]}")
-  echo "$results"
-  # Sets STUDY, and REPORT (a job) or PROCESS (a local process).
+  # Sets STUDY, and ARRAY and REPORT (jobs) or PROCESS (a local process).
   eval "$results"
   FOLDER=$STUDY
+  echo "study: $FOLDER"
 
   echo
   echo "== wait"

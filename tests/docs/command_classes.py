@@ -79,11 +79,11 @@ ON_A_CLUSTER = {
 }
 ELSEWHERE = {
     r"LOCAL_NODES=2 bash jobs/pretrain\.sbatch \S+": (
-        "tests/jobs/test_body.py::test_a_run_on_two_local_nodes_is_done_and_leaves_a_whole_folder"
+        "tests/jobs/test_body.py::test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder"
     ),
     r"bash jobs/pretrain\.sbatch logs/\S+ train\.steps=1000": (
         "tests/jobs/test_body.py::"
-        "test_a_done_run_given_again_ends_at_once_and_with_more_steps_goes_on"
+        "test_a_done_run_submitted_again_ends_at_once_and_continues_with_more_steps"
     ),
     r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (
         "tests/launch/submit/test_local.py::test_a_local_study_runs_cell_by_cell_and_gets_a_report"
@@ -91,7 +91,7 @@ ELSEWHERE = {
     r"env/create\.sh": "tests/env/test_create.py::test_a_second_time_changes_nothing",
     r"AI_TOOLKIT=\S+ env/create\.sh ai-toolkit": (
         "tests/env/test_create.py::"
-        "test_a_checkout_that_is_there_gets_a_virtualenv_of_what_it_asks_for"
+        "test_an_existing_checkout_gets_a_virtualenv_with_its_requirements"
     ),
     r"AI_TOOLKIT=\S+ python -m pytest .+": (
         "tests/finetune/aitoolkit/test_real_aitoolkit.py::"

@@ -99,5 +99,5 @@ def test_misuse_prints_the_usage() -> None:
         [ROOT / "env" / "interactive.sh", "a40"], capture_output=True, text=True, check=False
     )
     assert refused.returncode == 2
-    assert refused.stderr.startswith("A shell with GPUs")
+    assert refused.stderr.startswith("Open a shell with GPUs")
     assert "env/interactive.sh GPU GPUS_PER_NODE [-- SALLOC_FLAGS]\n" in refused.stderr

@@ -25,7 +25,7 @@ def test_these_are_all_its_flags() -> None:
     assert {name: flags(command) for name, command in commands.items()} == {
         "submit": [
             "--dry-run", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
-            "--site", "-h",
+            "--shell", "--site", "-h",
         ],
         "status": ["--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],

@@ -153,7 +153,7 @@ def test_a_secret_in_the_environment_is_not_in_the_script(
         ([DIGITS, "train.stps=5"], "did you mean train.steps?"),
         ([DIGITS, "data.source=folder", "data.path=/nope", "data.channels=3"], "/nope: no such"),
         ([DIGITS, "train.global_batch=7", "resources.nodes=2"], "not divide over 2 data ranks"),
-        ([DIGITS, "--site=nowhere"], "SITE=nowhere: there is no"),
+        ([DIGITS, "--site=nowhere"], "SITE=nowhere: no such file"),
         ([DIGITS, "--", "-p", "gpu"], "'-p' is not a flag; write each as one word"),
     ],
 )

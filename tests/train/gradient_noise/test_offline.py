@@ -182,7 +182,7 @@ def test_published_weights_are_measured_from_their_config(tmp_path: Path, logs: 
     [
         ({}, "name what to measure"),
         ({"run": "a", "config": "b"}, "name what to measure"),
-        ({"config": "a", "steps": [1]}, "remove them"),
+        ({"config": "a", "steps": [1]}, "remove it if config is given"),
         ({"run": "a", "sampler": "stratified", "batch": 10}, "does not divide batch 10"),
         ({"run": "a", "sampler": "variance"}, "go together"),
         ({"run": "a", "count": 1}, "count"),
