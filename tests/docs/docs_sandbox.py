@@ -21,7 +21,7 @@ from tests.analysis.audit.test_aitoolkit_folder import write_run
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_gns import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS
-from tests.analysis.foreign_logs import story, titan
+from tests.analysis.foreign_logs import synthetic_log, titan
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 SCRIPT = """#!/bin/bash
@@ -170,7 +170,7 @@ def plant_files(folder: Path) -> None:
     rows = "".join(f"{batch},{6000 * (1 + batch / 100):.0f}\n" for batch in (64, 128, 256, 512))
     (folder / "table.csv").write_text(f"global_batch,samples\n{rows}")
     for name, seed in (("eager", 0), ("compiled", 1)):
-        (folder / f"{name}.log").write_bytes(titan(story(seed=seed)))
+        (folder / f"{name}.log").write_bytes(titan(synthetic_log(seed=seed)))
     (folder / "my.sbatch").write_text(SCRIPT)
     (folder / "matrix.xml").write_text(MATRIX)
     for place, size in (("subject", 512), ("imagenet/train/cat", 64)):
