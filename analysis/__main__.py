@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import sys
+from dataclasses import replace
 
 from analysis.fail_if import failing, parse_condition
 from analysis.table import remark
-from configs.errors import Unreadable
-from configs.terminal import while_read
+from configs.errors import ConfigError, Unreadable
+from configs.run.lookup import look_up
+from configs.terminal import guarded
 
 # The command and its help; analysis/commands/ holds a module for each.
 COMMANDS = {
@@ -41,25 +43,28 @@ exit codes: 0 good, 1 no, 2 misuse"""
 def main(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     args = _parser(arguments).parse_args(arguments)
-    try:
-        conditions = [parse_condition(text) for text in args.fail_if]
-        code = _run(args)
-        failed, remarks = failing(args.rows, conditions)
-        remark(remarks)
-        return 1 if failed else code
-    except Unreadable as error:
-        remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
-        return 2
+
+    def act() -> int:
+        try:
+            conditions = [parse_condition(text) for text in args.fail_if]
+            args.paths = [str(look_up(path)) for path in args.paths]
+            code = _run(args)
+            failed, remarks = failing(args.rows, conditions)
+            remark(remarks)
+            return 1 if failed else code
+        except (Unreadable, ConfigError) as error:
+            remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
+            return 2
+
+    return guarded(act)
 
 
 def _run(args: argparse.Namespace) -> int:
     """Run the command, with the user's own way to read logs if there is one."""
-    if not (args.pattern or args.columns or args.set):
-        return int(args.run(args))
     from analysis.read.options import parse_options, reading_with
 
     options = parse_options(pattern=args.pattern, columns=args.columns, facts=args.set)
-    with reading_with(options):
+    with reading_with(replace(options, short_names=not (args.json or args.csv))):
         return int(args.run(args))
 
 
@@ -86,10 +91,13 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
     module = importlib.import_module(f"analysis.commands.{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     count = "*" if name == "formats" else "+"
-    command.add_argument("paths", nargs=count, metavar="PATH", help="run folders, logs, or folders")
+    command.add_argument(
+        "paths", nargs=count, metavar="PATH", help="run folders or their names, logs, or folders"
+    )
     output = command.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--csv", action="store_true", help="print CSV")
+    command.add_argument("--all", action="store_true", help="print all columns, however wide")
     command.add_argument(
         "--fail-if",
         action="append",
@@ -111,9 +119,10 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         metavar="NAME=VALUE",
         help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
-    module.options(command)
+    if hasattr(module, "options"):
+        module.options(command)
     command.set_defaults(run=module.run, rows=[], analysis=main)
 
 
 if __name__ == "__main__":
-    sys.exit(while_read(lambda: main(sys.argv[1:])))
+    sys.exit(main(sys.argv[1:]))

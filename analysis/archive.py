@@ -5,14 +5,13 @@ output. Names of machines and the folders of absolute paths are removed, so it c
 """
 
 import io
-import json
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from analysis.read.machine import placement
+from configs.disk import replacing
 from configs.run.folder import RunFolder
 from configs.run.study_folder import StudyFolder, is_study_folder
 
@@ -27,7 +26,7 @@ def pack(folder: Path, runs: Sequence[RunFolder], out: Path) -> int:
     """
     files = dict(_files(folder, runs))
     machines = _machines(runs)
-    with tarfile.open(out, "w:xz", preset=9) as archive:
+    with replacing(out) as file, tarfile.open(fileobj=file, mode="w:xz", preset=9) as archive:
         for name in sorted(files):
             data = _plain(files[name].read_text(encoding="utf-8"), machines).encode()
             member = tarfile.TarInfo(name)
@@ -56,20 +55,13 @@ def _machines(runs: Sequence[RunFolder]) -> dict[str, str]:
     """
     seen: dict[str, None] = {}
     for run in runs:
-        for entry in _attempts(run):
-            slurm = entry.get("slurm") or {}
+        for entry in run.entries():
+            slurm = entry.get("slurm", {})
             names = [entry.get("host"), slurm.get("cluster"), slurm.get("nodelist")]
             names += [p.get(key) for p in placement(entry) for key in ("node", "host")]
             seen |= dict.fromkeys(name for name in names if isinstance(name, str) and name)
     renamed = {name: f"node{number}" for number, name in enumerate(seen, start=1)}
     return dict(sorted(renamed.items(), key=lambda named: -len(named[0])))
-
-
-def _attempts(run: RunFolder) -> list[Mapping[str, Any]]:
-    try:
-        return list(run.manifest().get("attempts", []))
-    except (OSError, json.JSONDecodeError):
-        return []
 
 
 def _plain(text: str, machines: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Plots by matplotlib; the same input gives the same bytes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from configs.disk import replacing
 from configs.terminal import printable
 
 STYLE: Any = {
@@ -34,9 +36,12 @@ def figure_of(
 def save(figure: Figure, path: Any) -> None:
     """Write the figure to a PNG or SVG, a path or (as SVG) a text stream."""
     svg = not isinstance(path, Path) or path.suffix == ".svg"
-    with mpl.rc_context(STYLE):
+    with (
+        mpl.rc_context(STYLE),
+        replacing(path) if isinstance(path, Path) else nullcontext(path) as file,
+    ):
         figure.savefig(
-            path,
+            file,
             dpi=150,
             format="svg" if svg else "png",
             metadata={"Date": None} if svg else {"Software": None},

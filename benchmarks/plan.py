@@ -45,7 +45,7 @@ class StudyArms:
 
     def plan(self) -> None:
         """List the cells with the forecast."""
-        self._launch("plan", self._study)
+        self._launch("submit", self._study, "--dry-run")
 
     def submit(self) -> None:
         """Submit the study: plan, folders, arrays and report."""

@@ -9,25 +9,26 @@ from pathlib import Path
 
 from configs.attempt.close import close_attempt, has_ended
 from configs.attempt.open import open_attempt
+from configs.attempt.program import run_program
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
-from configs.terminal import while_read
+from configs.terminal import guarded
 from configs.yaml12 import dump_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 0 for success, 1 for a negative answer, 2 for misuse."""
     options = _parser().parse_args(arguments)
-    make_private()
-    try:
-        return while_read(lambda: int(options.action(options)))
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
+
+    def act() -> int:
+        make_private()
+        return int(options.action(options))
+
+    return guarded(act)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.set_defaults(action=_close)
+
+    program = actions.add_parser("run", help="run the program of an attempt of kind command")
+    program.add_argument("attempt", type=Path, help="folder of the attempt")
+    program.set_defaults(action=lambda options: run_program(options.attempt))
 
     ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
     ended.add_argument("attempt", type=Path, help="folder of the attempt")

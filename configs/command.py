@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Run
-from configs.terminal import while_read
+from configs.terminal import TRACEBACK, guarded
 
 
 def run_command(
@@ -27,12 +28,12 @@ def run_command(
     whose `attempt` runs a run, or None if the engine does not run its kind. Modules are imported
     only when they are needed, so that help answers at once.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    make_private()
-    try:
-        if arguments and arguments[0] in commands:
-            module = importlib.import_module(commands[arguments[0]])
-            return while_read(lambda: int(module.main(arguments[1:])))
+    words = sys.argv[1:] if arguments is None else arguments
+
+    def act() -> int:
+        make_private()
+        if words and words[0] in commands:
+            return int(importlib.import_module(commands[words[0]]).main(words[1:]))
         parser = argparse.ArgumentParser(
             prog=f"python -m {engine}",
             description=about,
@@ -40,11 +41,12 @@ def run_command(
         )
         parser.add_argument("run", type=Path, help="run folder")
         parser.add_argument("--attempt", type=int, help="its number; default: the newest")
-        options = parser.parse_args(arguments)
+        options = parser.parse_args(words)
+        # The output of a rank is a log, in which `launch why` looks for the traceback.
+        os.environ.setdefault(TRACEBACK, "1")
         return _attempt(options.run, options.attempt, engine, module_of)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
+
+    return guarded(act)
 
 
 def _attempt(
@@ -63,4 +65,5 @@ def _attempt(
         raise ConfigError(
             f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
         )
-    return int(importlib.import_module(module).attempt(run, number=attempt))
+    status = int(importlib.import_module(module).attempt(run, number=attempt))
+    return status and int(importlib.import_module("train.engine.distributed").end_rank(status))

@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from configs.errors import ConfigError
 
@@ -13,22 +17,46 @@ PARTIAL_SUFFIX = ".tmp"
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm")
 
+_END_BYTES = 2**16
+
 # The limit of the safetensors library.
 _LONGEST_HEADER = 100_000_000
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path` atomically: a reader, or a crash, sees the old or the new file.
-
-    The content goes to a temporary file beside it, is forced to disk and renamed into place.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL_SUFFIX}")
-    with partial.open("wb") as file:
+    """Write `content` to `path` as `replacing` does."""
+    with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write, which replaces `path` atomically if no exception is raised.
+
+    A reader, or a crash, sees the old or the new file. The content goes to a new file beside
+    `path`, is forced to disk and renamed into place; so links at `path` are not followed. A
+    library that writes by name may write to `Path(file.name)`.
+    """
+    partial = path.with_name(f".{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def read_end(path: Path) -> str:
+    """Return the last 64 KiB of a text file; nothing if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _END_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def sync_folder(folder: Path) -> None:
@@ -42,7 +70,12 @@ def sync_folder(folder: Path) -> None:
 
 def make_private() -> None:
     """Let only the owner read new files; the variable `UMASK` opens them to a group."""
-    os.umask(int(os.environ.get("UMASK", "077"), 8))
+    mask = os.environ.get("UMASK") or "077"
+    if not re.fullmatch("0*[0-7]{1,2}", mask):
+        raise ConfigError(
+            f"UMASK={mask!r}: not an octal mask that leaves the owner every right, such as 027"
+        )
+    os.umask(int(mask, 8))
 
 
 @dataclass(frozen=True, kw_only=True)

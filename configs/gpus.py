@@ -14,11 +14,11 @@ FILE = Path(__file__).with_name("gpus.yaml")
 
 
 class Peaks(KeyGroup):
-    """Dense peak rates in TFLOP/s by data type, without sparsity."""
+    """Dense peak rates in TFLOP/s by data type, without sparsity; None: not in hardware."""
 
-    bf16: float = Field(gt=0)
+    bf16: float | None = Field(default=None, gt=0)
     fp16: float = Field(gt=0)
-    tf32: float = Field(gt=0)
+    tf32: float | None = Field(default=None, gt=0)
     fp32: float = Field(gt=0)
 
 
@@ -69,18 +69,26 @@ def find_gpu(model: str) -> Gpu | None:
     return next(matching, None)
 
 
+def gpu_family(name: str) -> dict[str, Gpu]:
+    """Return the GPUs that a short name may mean, in any case of its letters.
+
+    `a100` means a100-40gb, a100-80gb-sxm and a100-80gb-pcie.
+    """
+    short = name.casefold() or "?"
+    known = _shipped().items()
+    return {full: gpu for full, gpu in known if full == short or full.startswith(f"{short}-")}
+
+
 def named_gpu(name: str) -> tuple[str, Gpu]:
     """Return the full short name and the data of the GPU that a person calls `name`.
 
-    `a100` means the largest and fastest of a100-40gb, a100-80gb-sxm and a100-80gb-pcie. Raise
-    `ConfigError`, which lists the known GPUs, for any other name.
+    Of a family it is the largest and fastest. Raise `ConfigError`, which lists the known GPUs, for
+    any other name.
     """
-    known = _shipped()
-    family = [full for full in known if full == name or full.startswith(f"{name}-")]
-    if not name or not family:
-        raise ConfigError(f"{name!r} is not a GPU of {FILE.name}; known: {', '.join(known)}")
-    best = max(family, key=lambda full: (known[full].memory_gb, known[full].bandwidth_gb_s))
-    return best, known[best]
+    family = gpu_family(name)
+    if not family:
+        raise ConfigError(f"{name!r} is not a GPU of {FILE.name}; known: {', '.join(_shipped())}")
+    return max(family.items(), key=lambda one: (one[1].memory_gb, one[1].bandwidth_gb_s))
 
 
 def gpu_names() -> list[str]:

@@ -1,6 +1,7 @@
 """Strict loading of configs: files, `key=value` overrides, and errors that name the fix."""
 
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,9 +10,13 @@ from pydantic import ValidationError
 from configs.errors import ConfigError
 from configs.schema import KINDS, MODELS, Run, Study, keys
 from configs.schema.key import KeyGroup
+from configs.schema.removed import REMOVED
 from configs.yaml12 import parse_yaml
 
 Tree = dict[str, Any]
+_MOST_DOTS = 20
+# A key that is less like an unknown one is no hint.
+_LEAST_LIKENESS = 0.7
 Kind = TypeVar("Kind", bound=Run)
 
 
@@ -38,6 +43,9 @@ def read_tree(path: Path) -> Tree:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected keys and values, found {_kind_of(tree)}")
+    if tree.get("kind") == "command":
+        # The folder of the program is relative to the file that names it.
+        tree["folder"] = str((path.parent / str(tree.get("folder") or ".")).resolve())
     return tree
 
 
@@ -52,6 +60,8 @@ def parse_overrides(overrides: list[str]) -> Tree:
         name, equals, text = override.partition("=")
         if not equals or not name:
             raise ConfigError(f"{override!r}: expected key=value, such as train.steps=200")
+        if name.count(".") > _MOST_DOTS:
+            raise ConfigError(f"{name[:60]}...: nested deeper than any key")
         flat[name] = parse_yaml(text, source=f"{name}= on the command line")
     return flat
 
@@ -76,10 +86,10 @@ def resolve(tree: Tree, *, source: str) -> Run:
     kind = tree.get("kind", "pretrain")
     if kind == "study":
         raise ConfigError(
-            f"{source}: a study of many runs; plan and submit it whole: python -m launch plan FILE"
+            f"{source}: a study of many runs; submit it whole: python -m launch submit FILE"
         )
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(KINDS)}")
+        raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(MODELS)}")
     config = _validated(tree, kind, source=source)
     assert isinstance(config, Run)
     return config
@@ -97,6 +107,9 @@ def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
         return MODELS[kind].model_validate(tree)
     except ValidationError as error:
         lines = [_explain(dict(item), kind) for item in error.errors()]
+        fits = [name for name in MODELS if set(tree) <= set(MODELS[name].model_fields)]
+        if "kind" not in tree and len(fits) == 1 and fits != [kind]:
+            lines = [f"no kind; its keys are those of kind: {fits[0]}"]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
 
 
@@ -139,7 +152,9 @@ def _explain(error: dict[str, Any], kind: str) -> str:
     name = ".".join(location)
     found = error.get("input")
     if error["type"] == "extra_forbidden":
-        return f"unknown key {name}{_nearest(location, kind)}"
+        if name in REMOVED:
+            return f"{name}: {REMOVED[name]}"
+        return f"unknown key {name}{_nearest(name, kind)}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] in ("model_type", "model_attributes_type"):
@@ -150,19 +165,33 @@ def _explain(error: dict[str, Any], kind: str) -> str:
     return f"{name}{unit}: expected {expected}, found {_kind_of(found)}"
 
 
-def _nearest(location: list[str], kind: str) -> str:
-    """Return a hint: the key with the same last word, else with the nearest spelling."""
-    known = list(keys(kind))
-    by_leaf = {name.rpartition(".")[2]: name for name in reversed(known)}
-    groups = {name.partition(".")[0] for name in known}
-    for wanted, names in (
-        (location[-1], by_leaf),
-        (".".join(location), {name: name for name in (*known, *groups)}),
-    ):
-        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.7)
-        if near:
-            return f"; did you mean {names[near[0]]}?"
+def _nearest(name: str, kind: str) -> str:
+    """Return a hint: the key or group that is nearest, by its last word or as a whole."""
+    known = keys(kind)
+    alike = _likeness(name)
+    near = max([*known, *(key.partition(".")[0] for key in known)], key=alike)
+    if alike(near) > _LEAST_LIKENESS:
+        return f"; did you mean {near}?"
     return "; `python -m configs schema` lists them all"
+
+
+def _likeness(name: str) -> Callable[[str], float]:
+    """Return a measure, up to 1, of how much a key is like `name`, whatever dots it lacks."""
+
+    def ratio(one: str, other: str) -> float:
+        return difflib.SequenceMatcher(None, one, other).ratio()
+
+    def measure(key: str) -> float:
+        (group, _, leaf), (own, _, last) = key.rpartition("."), name.rpartition(".")
+        by_leaf = 0.9 * ratio(last, leaf) + 0.1 * ratio(own, group)
+        by_token = 0.85 * (last in leaf.split("_"))
+        return max(by_leaf, by_token, ratio(_letters(name), _letters(key)))
+
+    return measure
+
+
+def _letters(name: str) -> str:
+    return name.replace(".", "").replace("_", "").casefold()
 
 
 def _kind_of(value: Any) -> str:

@@ -9,25 +9,55 @@ import yaml
 
 from configs.errors import ConfigError
 
+_DEEPEST, _MOST_ALIASES, _MOST_DIGITS = 50, 100, 300
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML with the scalars of the core schema of YAML 1.2; duplicate keys are an error."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    _depth = _anchors = _aliases = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        is_alias = isinstance(event, yaml.AliasEvent)
+        self._aliases += is_alias
+        # Aliases of aliases, in a few lines, can stand for more than the memory holds.
+        if self._aliases > _MOST_ALIASES or (is_alias and self._anchors):
+            raise self._refusal(event, f"too many aliases; write the value of *{event.anchor} out")
+        if self._depth > _DEEPEST:
+            raise self._refusal(event, f"nested more than {_DEEPEST} levels deep")
+        is_anchor = bool(event.anchor) and not is_alias
+        self._depth, self._anchors = self._depth + 1, self._anchors + is_anchor
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth, self._anchors = self._depth - 1, self._anchors - is_anchor
+        return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        text: str = super().construct_scalar(node)
+        if re.search("[\0\ud800-\udfff]", text):
+            raise self._refusal(node, "holds a character that no file or name can hold")
+        return text
+
+    def _refusal(self, place: yaml.Event | yaml.Node, why: str) -> ConfigError:
+        line = place.start_mark.line + 1 if place.start_mark else "?"
+        return ConfigError(f"line {line}: {why}")
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
             name = self.construct_object(key_node, deep=True)
             if not isinstance(name, str):
-                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be text")
+                raise self._refusal(key_node, "a key must be text")
             if name in seen:
-                raise ConfigError(f"line {key_node.start_mark.line + 1}: {name} is given twice")
+                raise self._refusal(key_node, f"{name} is given twice")
             seen.add(name)
         return super().construct_mapping(node, deep=deep)
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
         text = self.construct_scalar(node)
+        if len(text) > _MOST_DIGITS:
+            raise self._refusal(node, f"a number of {len(text)} digits")
         return int(text, 0 if text[:2] in ("0o", "0x") else 10)
 
     def construct_float(self, node: yaml.ScalarNode) -> float:
@@ -76,9 +106,8 @@ def parse_yaml(text: str, *, source: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(
-            f"{source}{where}: not valid YAML: {getattr(error, 'problem', error)}"
-        ) from None
+        problem = getattr(error, "problem", None) or getattr(error, "reason", error)
+        raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
 
 
 def dump_yaml(tree: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 #   source env/activate.sh
 
 _activate() {
-  local root
+  local root name
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || return
   # shellcheck source=env/site.sh
   source "$root/env/site.sh" || return
@@ -26,6 +26,11 @@ _activate() {
   if [[ -n ${NETWORK_INTERFACE-} ]]; then
     export NCCL_SOCKET_IFNAME=$NETWORK_INTERFACE GLOO_SOCKET_IFNAME=$NETWORK_INTERFACE
   fi
+  # For the next read_site, which must know what the user has set.
+  export ACTIVATED=$root
+  for name in "${OWN[@]}"; do
+    export "ACTIVATED_$name=${!name-}"
+  done
 }
 
 _activate

@@ -3,6 +3,7 @@
 #   env/create.sh               for jobs, launcher and analysis
 #   env/create.sh dev           also for tests, checks and benchmarks
 #   env/create.sh ai-toolkit    ai-toolkit in the folder AI_TOOLKIT, with its own virtualenv
+[ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -27,11 +28,12 @@ python_of_site() {
   return 1
 }
 
-# A set of requirements is installed if a copy of its text is stored in the virtualenv.
+# A set of requirements is installed if a copy of its text is stored in the virtualenv, which several
+# checkouts may share.
 install_set() {
   local name=$1 text
   shift
-  text=$(printf '%s\n' "$@" && cat "$root/env/$name.txt")
+  text=$(printf '%s\n' "${@#"$root"/}" && cat "$root/env/$name.txt")
   if [[ -f $venv/.installed-$name && $(<"$venv/.installed-$name") == "$text" ]]; then
     return
   fi
@@ -81,6 +83,9 @@ if [[ ${1-} == ai-toolkit ]]; then
   install_set ai-toolkit "${index[@]}" -r "$root/env/ai-toolkit.txt" -r "$venv/requirements.txt"
   exit
 fi
+
+# Another checkout that shares the virtualenv may have linked its own: env/ditbench.sh finds out.
+[[ -e $venv/bin/ditbench ]] || ln -sf "$root/env/ditbench.sh" "$venv/bin/ditbench"
 
 torch=(-r "$root/env/torch.txt")
 # TORCH of a site file is a list of words.

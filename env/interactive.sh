@@ -4,6 +4,7 @@
 #   env/interactive.sh a100 2 -- --nodes=2 --time=04:00:00
 # In it `bash jobs/pretrain.sbatch CONFIG` uses the whole allocation; several may run at once. The
 # defaults are 1 node and 2 hours.
+[ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -34,4 +35,11 @@ flags=$(job_flags "$gpu" "$nodes" "$gpus")
 mapfile -t flags <<<"$flags"
 flags+=("--cpus-per-task=$((8 * (gpus > 0 ? gpus : 1)))" --time=02:00:00 --job-name=interactive)
 
-exec salloc "${flags[@]}" "$@" bash --rcfile "$root/env/shell.sh"
+status=0
+salloc "${flags[@]}" "$@" bash --rcfile "$root/env/shell.sh" || status=$?
+# The status of the shell, or a refusal; Slurm does not say what would be accepted.
+if ((status)) && ! sbatch --test-only "${flags[@]}" --wrap=true &>/dev/null; then
+  echo "this cluster has (nodes, GPUs):" >&2
+  sinfo -h -o '%D %G' | sed 's/([^)]*)//g' | sort -u >&2
+fi
+exit "$status"

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
 # Functions that read the site file into this shell.
-#   SITE=name   selects env/sites/name.sh; default: the file with a matching `# host:` line, else local
+#   SITE=name   selects env/sites/name.sh; default: the first file with a matching `# host:` line, else local
 # A site file may set MODULES, LOGS, UMASK, VENV, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE,
 # JOB_FLAGS and the function site_flags (env/sites/example.sh explains each).
 
 find_site() {
-  local sites=$1 host file pattern
-  host=$(hostname -f 2>/dev/null || hostname)
+  local sites=$1 host short file pattern
+  short=$(hostname) host=$(hostname -f 2>/dev/null || hostname)
   for file in "$sites"/*.sh; do
     while read -r pattern; do
       # Unquoted, so that it is matched as a pattern: *.example.edu
       # shellcheck disable=SC2053
-      if [[ $host == $pattern ]]; then
+      if [[ $host == $pattern || $short == $pattern ]]; then
         basename "$file" .sh
         return
       fi
@@ -21,9 +21,21 @@ find_site() {
 }
 
 read_site() {
-  local sites=$1
+  local sites=$1 name copy
+  # Unset what an earlier activate.sh exported and nobody changed since: it is no wish of the user, and
+  # another site file may match by now. A job keeps it all, as the name of its node may match none.
+  OWN=()
+  for name in SITE LOGS UMASK VENV AI_TOOLKIT; do
+    copy=ACTIVATED_$name
+    if [[ -n ${ACTIVATED-} && -z ${SLURM_JOB_ID-} && ${!name-} == "${!copy-}" ]]; then
+      unset "$name"
+    fi
+    unset "$copy"
+    [[ -n ${!name-} ]] || OWN+=("$name")
+  done
   SITE=${SITE:-$(find_site "$sites")}
-  if [[ ! -f $sites/$SITE.sh ]]; then
+  # A name, not a path: the file is executed.
+  if [[ ! $SITE =~ ^[[:alnum:]][[:alnum:]._-]*$ || ! -f $sites/$SITE.sh ]]; then
     echo "SITE=$SITE: no such file $sites/$SITE.sh; copy env/sites/example.sh to it, or unset SITE" >&2
     return 2
   fi
@@ -31,6 +43,16 @@ read_site() {
   # shellcheck source=env/sites/local.sh
   source "$sites/$SITE.sh"
   export SITE
+  for name in LOGS VENV AI_TOOLKIT; do
+    if [[ ${!name-} == "~"* ]]; then
+      echo "$name=${!name}: the shell did not expand ~; write the whole path" >&2
+      return 2
+    fi
+  done
+  if [[ ! ${UMASK:-077} =~ ^0*[0-7]{1,2}$ ]]; then
+    echo "UMASK=$UMASK: not an octal mask that leaves the owner every right, such as 027" >&2
+    return 2
+  fi
 }
 
 # Print the flags of every job of this site, then those that request its GPUs, one per line.
@@ -55,6 +77,10 @@ load_modules() {
   fi
   # Module systems read unset variables.
   set +u
-  module load "${MODULES[@]}"
+  if ! module load "${MODULES[@]}"; then
+    echo "site $SITE: cannot load its modules (${MODULES[*]}); \`module avail\` lists what there is," \
+      "MODULES in env/sites/$SITE.sh what is loaded" >&2
+    return 2
+  fi
   [[ $options != *u* ]] || set -u
 }

@@ -1,7 +1,7 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
 Other commands (`python -m finetune COMMAND --help`):
-  doctor FOLDER        check a folder of captioned images
+  check-data FOLDER    check a folder of captioned images
   tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
@@ -14,7 +14,7 @@ from configs.command import run_command
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
 
-_COMMANDS = {"doctor": "finetune.doctor", "tiny": "finetune.tiny_flux"}
+_COMMANDS = {"check-data": "finetune.check_data", "tiny": "finetune.tiny_flux"}
 _ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.run"}
 
 
@@ -40,9 +40,9 @@ def engine_of(run: RunFolder, config: Finetune) -> str:
     """
     if config.engine != "auto":
         return config.engine
-    for entry in run.manifest().get("attempts", []):
+    for entry in run.entries():
         if "engine" in entry:
-            return str(entry["engine"])
+            return entry["engine"]
     has_one_rank = config.resources.world == 1
     return "aitoolkit" if os.environ.get("AI_TOOLKIT") and has_one_rank else "embedded"
 

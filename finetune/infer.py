@@ -21,6 +21,7 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import MetricsLogger, log
+from train.engine.numerics import set_precision
 from train.engine.stop import StopRequest
 
 PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
@@ -46,6 +47,7 @@ def _run(attempt: Attempt[Infer]) -> None:
     clocks = Clocks(ranks.device, purposes=PURPOSES)
     spec = infer_spec(config)
     images = list(_images(run, config, spec))
+    set_precision(spec.precision, ranks.device)
     with process_group(ranks):
         missing = [image for image in images if not image.file.is_file()]
         # Every rank lists what is missing before any rank writes.
@@ -93,7 +95,7 @@ def _sample_all(
             return stop
         mine = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
         fields = [_sample(attempt, pipeline, image, clocks) for image in mine]
-        gathered = [each for found in from_every_rank(fields) for each in found]  # type: ignore[attr-defined]
+        gathered = [each for found in from_every_rank(fields) for each in found]
         for count, each in enumerate(gathered, start=done + begin + 1):
             metrics.evaluation(_at(count) | each | clocks.fields())
         metrics.event("saved", **_at(count))

@@ -29,19 +29,34 @@ arguments=(
   --max-restarts=0
   --log-dir="$ATTEMPT/torchrun"
 )
-if ((AGENT_NODES == 1)); then
-  arguments+=(--standalone)
+if [[ -n ${SLURM_JOB_ID-} ]] && ((AGENT_NODES > 1)); then
+  # The c10d rendezvous unpickles from a TCP store that anybody can write to, the static one does
+  # not. The first node chooses port and id, and the attempt's folder keeps them from other users.
+  rendezvous=$ATTEMPT/rendezvous
+  if ((SLURM_PROCID == 0)); then
+    address=$(node_address)
+    port=$(python -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
+    echo "$address" "$port" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')" >"$rendezvous.partial"
+    mv "$rendezvous.partial" "$rendezvous"
+  fi
+  until [[ -f $rendezvous ]]; do sleep 0.2; done
+  read -r address port id <"$rendezvous"
+  arguments+=(--node-rank="$SLURM_PROCID" --master-addr="$address" --master-port="$port")
 else
-  arguments+=(
-    --rdzv-backend=c10d
-    --rdzv-endpoint="$AGENT_HEAD:$AGENT_PORT"
-    --rdzv-id="$AGENT_ID"
-  )
+  # On one machine agents and ranks share a file, and no TCP store is opened.
+  [[ -n ${AGENT_STORE-} ]] || open_store
+  export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+  arguments+=(--rdzv-backend=c10d --rdzv-endpoint="$AGENT_STORE")
+  arguments+=("--rdzv-conf=store_type=file,keep_alive_interval=600")
 fi
+arguments+=(--rdzv-id="${id-ditbench}")
 # By default torchrun kills the ranks at the INT of a Ctrl-C; older torch has no option for it.
 launcher=$(python -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 if grep -q -e --signals-to-handle "$launcher/distributed/run.py"; then
   arguments+=("--signals-to-handle=SIGHUP,SIGQUIT")
 fi
 
+kinds=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort -u | paste -sd ,) || true
+echo "starting torch on $(uname -n): ranks $ranks, GPUs $(count_gpus)${kinds:+ ($kinds)}," \
+  "threads per rank $OMP_NUM_THREADS"
 exec torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"

@@ -2,8 +2,6 @@
 # Start, signal and wait for the torchrun agents of a job: by srun, or on this machine without Slurm.
 
 AGENTS=()
-# Traps increment this, to distinguish a wait that a signal interrupted from the end of an agent.
-SIGNALS=0
 
 count_nodes() {
   echo "${SLURM_NNODES:-${LOCAL_NODES:-1}}"
@@ -26,35 +24,33 @@ count_gpus() {
   fi
 }
 
-# Print the address of the first node, as the other nodes reach it.
-head_address() {
-  local head address
-  if [[ -z ${SLURM_JOB_ID-} ]]; then
-    echo 127.0.0.1
-    return
-  fi
-  head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-  address=$(scontrol show node -o "$head" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
-  if [[ -z $address ]]; then
-    echo "scontrol gives no address for node '$head'" >&2
-    return 1
-  fi
-  echo "$address"
+# Print the address of this node, as the other nodes reach it.
+node_address() {
+  scontrol show node -o "$SLURMD_NODENAME" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return
+  echo "scontrol gives no address for node '$SLURMD_NODENAME'" >&2
+  return 1
+}
+
+# Open a file without a name for the stores of agents and ranks that share a machine, and set
+# AGENT_STORE to its path: no other user can open it, and nothing of it remains.
+open_store() {
+  local file store
+  file=$(mktemp -p /dev/shm)
+  exec {store}<>"$file"
+  rm "$file"
+  export AGENT_STORE=/proc/$$/fd/$store
 }
 
 start_agents() {
-  local nodes hash i
+  local nodes i
   nodes=$(count_nodes)
-  hash=$(printf '%s' "$ATTEMPT" | cksum)
-  hash=${hash%% *}
-  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes AGENT_ID=ditbench-$hash
-  AGENT_HEAD=$(head_address)
-  # Not a fixed port: on a shared node a second job would join the store of the first.
-  # Below 32768, where the ports of outgoing connections begin.
-  AGENT_PORT=$((20000 + hash % 12000))
-  RANKS_PER_NODE=$(python -m configs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
-  export AGENT_HEAD AGENT_PORT RANKS_PER_NODE
+  unset AGENT_STORE
+  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE
+  # A Ctrl-C must not end this command, and with it the script before it has closed the attempt.
+  RANKS_PER_NODE=$(trap '' INT &&
+    python -m configs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
   local output=$ATTEMPT/output.log
+  ((${interrupted:-0} < 2)) || return 0
   : >>"$output"
   if [[ -n ${SLURM_JOB_ID-} ]]; then
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
@@ -65,15 +61,45 @@ start_agents() {
       bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
     AGENTS=("$!")
   else
+    open_store
     for ((i = 0; i < nodes; i++)); do
       bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
       AGENTS+=("$!")
     done
   fi
-  if [[ ${ENVIRONMENT-} != BATCH ]]; then
-    tail -n +1 --follow --sleep-interval=0.5 --pid="${AGENTS[0]}" "$output" &
-    FOLLOWER=$!
+  follow_output
+}
+
+# Start the program of a run of kind command. In a batch job it is a process of the batch script, which
+# may call srun itself.
+start_program() {
+  local step=()
+  if [[ -n ${SLURM_CPUS_PER_TASK-} ]]; then
+    export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
   fi
+  if [[ -n ${SLURM_JOB_ID-} && ${ENVIRONMENT-} != BATCH ]]; then
+    step=(srun --overlap --nodes=1 --ntasks=1)
+  fi
+  # Until Python handles signals, the files of requests stand for them.
+  (
+    trap '' USR1 TERM
+    exec "${step[@]}" python -m configs run "$ATTEMPT"
+  ) >>"$ATTEMPT/output.log" 2>&1 &
+  AGENTS=("$!")
+  follow_output
+}
+
+follow_output() {
+  local output=$ATTEMPT/output.log
+  local follow=(tail -n +1 --follow --sleep-interval=0.5 --pid="${AGENTS[0]}" "$output")
+  if [[ ${ENVIRONMENT-} == BATCH ]]; then
+    # For `tail -f logs/NAME-JOB.out`.
+    echo "output: $output"
+    "${follow[@]}" | grep -a --line-buffered -E '^(starting|step) ' &
+  else
+    "${follow[@]}" &
+  fi
+  FOLLOWER=$!
 }
 
 signal_agents() {
@@ -81,6 +107,14 @@ signal_agents() {
   for agent in "${AGENTS[@]}"; do
     kill -s "$1" "$agent" 2>/dev/null || true
   done
+}
+
+# Kill the ranks, since torchrun hears no signal before it has imported torch; srun does at QUIT.
+kill_agents() {
+  signal_agents QUIT
+  [[ -z ${SLURM_JOB_ID-} ]] || return 0
+  pkill -KILL -P "$(IFS=, && echo "${AGENTS[*]}")" 2>/dev/null || true
+  signal_agents KILL
 }
 
 # Kill srun if it is still there a minute after the ranks recorded their end: an srun whose slurmstepd
@@ -106,18 +140,14 @@ end_late_agents() {
 
 # Wait for all agents, also across signals; return the status of the first that failed.
 wait_for_agents() {
-  local agent status before watch='' result=0
+  local agent status watch='' result=0
   if [[ -n ${SLURM_JOB_ID-} ]]; then
     end_late_agents &
     watch=$!
   fi
   for agent in "${AGENTS[@]}"; do
-    # A trapped signal ends the wait, not the agent.
-    while true; do
-      before=$SIGNALS status=0
-      wait "$agent" || status=$?
-      ((SIGNALS == before)) && break
-    done
+    status=0
+    wait_through_signals "$agent" || status=$?
     ((result)) || result=$status
   done
   [[ -z $watch ]] || kill "$watch" 2>/dev/null || true

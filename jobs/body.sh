@@ -10,6 +10,8 @@ source "$ROOT/env/activate.sh"
 umask "$UMASK"
 # Do not import a folder named train/ from the current directory.
 export PYTHONSAFEPATH=1
+# shellcheck source=jobs/requeue.sh
+source "$ROOT/jobs/requeue.sh"
 # shellcheck source=jobs/agents.sh
 source "$ROOT/jobs/agents.sh"
 # shellcheck source=jobs/nodes.sh
@@ -42,36 +44,39 @@ on_interrupt() {
   if ((interrupted == 1)); then
     echo "saving, then stopping; press Ctrl-C again to leave without a save" >&2
     touch "$ATTEMPT/STOP"
-  else
+  elif ((interrupted == 2)); then
+    echo "leaving without a save; press Ctrl-C again to kill the ranks" >&2
     signal_agents QUIT
+  else
+    echo "killing the ranks" >&2
+    kill_agents
   fi
 }
 trap on_pause USR1
 trap on_stop TERM
 trap on_interrupt INT
 
-# 4. Start one torchrun agent per node, in the background so that traps run at once.
-start_agents
+# 4. Start one torchrun agent per node, or the user's program, in the background so that traps run at
+# once.
+if [[ $KIND == command ]]; then
+  start_program
+else
+  start_agents
+fi
 status=0
 wait_for_agents || status=$?
 
 # 5. Record how the attempt ended, and requeue the job if another attempt is worthwhile.
 code=0
-verdict=$(python -m configs close "$ATTEMPT" --status "$status") || code=$?
+verdict=$(trap '' INT && python -m configs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
-echo "$event: $RUN"
+[[ -z $event ]] || echo "$event: $RUN"
 if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
-  # The last task of an array has the id of the array itself, which would requeue all tasks.
-  job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-  job=${job:-$SLURM_JOB_ID}
-  echo "requeueing job $job"
-  # Slurm then sends TERM, and KILL after KillWait: hardly anything can run after this.
-  trap '' TERM
-  if scontrol requeue "$job"; then
-    [[ -z $faulty_node ]] || stay_off "$faulty_node" "$job"
+  if requeue_job; then
+    [[ -z $faulty_node ]] || stay_off "$faulty_node" "$(job_to_requeue)"
     exit "$code"
   fi
   echo "this site does not requeue; to continue: sbatch [the same flags] $0 $RUN" >&2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Demonstrate fine-tuning: a tiny random Flux, five captioned images, training, sampling. `make demo-lora`
 # Needs no Slurm, GPU or weights; takes less than a minute on 2 cores.
+[ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,7 +18,7 @@ python -m finetune tiny "$flux"
 
 echo
 echo "== are the images and captions good?"
-python -m finetune doctor "$flux/images" --resolution 32 --sheet "$LOGS/sheet.png"
+python -m finetune check-data "$flux/images" --resolution 32 --sheet "$LOGS/sheet.png"
 
 echo
 echo "== train; validation_gain is the reduction of the loss at fixed noise by the LoRA"

@@ -2,20 +2,25 @@
 
 import argparse
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from launch.cli import diagnose, status, submit
 
 EXAMPLES = """examples:
   python -m launch submit configs/pretrain/imagenet64.yaml train.steps=1000 --dry-run
   python -m launch submit configs/pretrain/imagenet64.yaml -- --account=lab_123
-  python -m launch plan configs/studies/layouts.yaml
   python -m launch submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
   python -m launch status
   python -m launch tail logs/RUN
   python -m launch preflight configs/pretrain/imagenet64.yaml resources.gpu=a40
   python -m launch why logs/RUN
 
+RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
+
+# Commands that ask Slurm, or look for runs in LOGS.
+_OF_A_SITE = ("submit", "rerun", "preflight", "status", "why", "cancel")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,21 +28,46 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     # Imported after parsing, so that --help answers at once.
     from configs.disk import make_private
-    from configs.errors import ConfigError
-    from configs.terminal import while_read
+    from configs.terminal import guarded
     from launch.slurm.client import Refused
 
-    make_private()
+    def act() -> int:
+        make_private()
+        try:
+            # Linting a script needs no package, so that any Python can do it.
+            if not getattr(options, "script", None):
+                _resolve(options)
+            return int(options.action(options))
+        except Refused as error:
+            print(error, file=sys.stderr)
+            return 1
+
     try:
-        return while_read(lambda: int(options.action(options)))
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return 1
+        return guarded(act)
     except KeyboardInterrupt:
         return 130
+
+
+def _resolve(options: argparse.Namespace) -> None:
+    """Name the site; replace names of runs and studies, and ids of their jobs, by folders."""
+    from configs.errors import ConfigError
+    from configs.run.folder import ROOT
+    from configs.run.lookup import look_up
+    from launch.submit.site import site_line, site_logs
+
+    if options.command in _OF_A_SITE:
+        # Where the site matters, the command itself raises the error.
+        with suppress(ConfigError):
+            print(site_line(ROOT, name=getattr(options, "site", None)), file=sys.stderr)
+
+    def found(name: object) -> Path:
+        return look_up(str(name), logs=lambda: site_logs(ROOT))
+
+    for field in ("path", "source", "into", "name"):
+        if getattr(options, field, None) is not None:
+            setattr(options, field, found(getattr(options, field)))
+    if getattr(options, "paths", None):
+        options.paths = [found(path) for path in options.paths]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

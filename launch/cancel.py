@@ -7,10 +7,10 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
+from configs.run.jobs import CANCELLED, submitted_job
 from configs.run.records import Superseded
 from configs.run.study_folder import StudyFolder, is_study_folder
 from launch.slurm import client
-from launch.status.jobs import submitted_job
 from launch.status.state import RunStatus, run_status
 from launch.submit.study_cells import run_statuses
 
@@ -25,7 +25,9 @@ def cancel(path: Path) -> None:
     one = run_status(RunFolder(path.resolve()))
     if not one.is_unfinished:
         print(f"{path}: already {one.event}", file=sys.stderr)
-    elif one.job is None or not _has_own_job(one):
+        return
+    _mark(one)
+    if one.job is None or not _has_own_job(one):
         one.run.stop_file.touch()
         print(f"{path}: saves, then stops")
     elif _cancel_jobs([one]):
@@ -42,6 +44,8 @@ def _cancel_study(study: StudyFolder) -> None:
         return
     # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
     study.stop_file.touch()
+    for one in runs:
+        _mark(one)
     in_jobs = [one for one in runs if one.job is not None and _has_own_job(one)]
     others = [one for one in runs if one not in in_jobs]
     for one in others:
@@ -50,7 +54,10 @@ def _cancel_study(study: StudyFolder) -> None:
             _record_stop(one)
     running = len(_cancel_jobs(in_jobs)) + sum(one.event != "queued" for one in others)
     waiting = len(runs) - running
-    print(f"{study.path}: {running} running, which save and stop; {waiting} waiting, now stopped")
+    print(
+        f"{study.path}: {running} running, which save and stop; "
+        f"{waiting} waiting or starting, now stopped"
+    )
 
 
 def _has_own_job(one: RunStatus) -> bool:
@@ -59,7 +66,7 @@ def _has_own_job(one: RunStatus) -> bool:
 
 
 def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
-    """Cancel the jobs of runs; return the running ones, which record their own end."""
+    """Cancel the jobs of runs; return those that train, which record their own end."""
     jobs = [one.job for one in runs if one.job is not None]
     if not jobs:
         return []
@@ -68,17 +75,25 @@ def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
     running = []
     for one in runs:
         job = known.get(one.job or "")
-        if job is not None and job.state == "RUNNING":
+        if job is not None and job.state == "RUNNING" and one.event != "queued":
             running.append(one)
         else:
-            # No process is left to record the end.
+            # No process is left, or none that could record the end before it is killed.
             _record_stop(one)
     return running
 
 
+def _mark(one: RunStatus) -> None:
+    """Leave a mark in the attempt that runs, for `launch why`."""
+    if one.event == "started" and (attempts := one.run.attempts()):
+        (one.run.attempt(attempts[-1]) / CANCELLED).touch()
+
+
 def _record_stop(one: RunStatus) -> None:
-    attempt = max(one.run.attempts(), default=0) + (one.event == "queued")
-    message = "cancelled while no process of it ran"
+    attempt = max(one.run.attempts(), default=0)
+    if one.event == "queued":
+        attempt = one.last.get("attempt", 1)
+    message = "cancelled before it trained"
     # A new attempt that has just started receives the cancel itself.
     with contextlib.suppress(Superseded):
         one.run.record_event(max(attempt, 1), "stopped", step=one.step, message=message)

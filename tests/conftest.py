@@ -1,8 +1,51 @@
 """Fixtures for tests of several folders."""
 
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the caches of commands out of the home folder, and xdist's terminal out of tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder in which every user of the machine may write."""
+    folder = Path(tempfile.mkdtemp(prefix="ditbench-test-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def intruder(shared: Path) -> Callable[[str], None]:
+    """Run a shell command in `shared` as another user of the machine."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as a second user")
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+    def act(script: str) -> None:
+        subprocess.run([*user, "bash", "-euc", script], cwd=shared, check=True)
+
+    return act
+
+
+@pytest.fixture(autouse=True)
+def _unexpected_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command that is tested in this process raise what users see as one line."""
+    monkeypatch.setenv("DITBENCH_TRACEBACK", "1")
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,28 @@ def test_one_module_each_reads_what_torchrun_and_what_slurm_set() -> None:
             assert '"SLURM_' not in text, path
 
 
+# The unpickler itself, a file whose opcodes are read, and weights read with `weights_only`.
+_MAY_NAME_PICKLE = {
+    "train/engine/unpickler.py", "train/data/cifar10.py", "train/evaluate/fid_features.py",
+}  # fmt: skip
+
+
+def test_ranks_exchange_no_objects_and_only_dcp_is_unpickled() -> None:
+    for path in modules("train", "finetune"):
+        named = {
+            node.attr if isinstance(node, ast.Attribute) else node.id
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Attribute | ast.Name)
+        }
+        assert not {name for name in named if re.search(r"_object(_list)?$", name)}, path
+        text = path.read_text(encoding="utf-8")
+        if path != Path("train/engine/unpickler.py"):
+            assert not re.search(r"dcp\.load|FileSystemReader", text), path
+        if str(path) not in _MAY_NAME_PICKLE:
+            assert not re.search(r"^\s*(import|from) (pickle|dill|joblib|shelve)", text, re.M), path
+            assert "weights_only=False" not in text, path
+
+
 def test_no_room_is_crowded() -> None:
     rooms = {path.parent for path in modules(*PARTS)}
     crowded = {str(room): len(list(room.glob("*.py"))) for room in rooms}

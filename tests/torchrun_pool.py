@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,7 @@ class RunRequest:
 
     engine: str
     run: str
-    port: int
+    store: str
     environment: dict[str, str]
 
 
@@ -70,7 +69,10 @@ class RankPool:
         self._requests += 1
         size_before = self._output.stat().st_size
         request = RunRequest(
-            engine=engine, run=str(folder), port=_free_port(), environment=dict(environment)
+            engine=engine,
+            run=str(folder),
+            store=str(self._folder / f"store-{self._requests}"),
+            environment=dict(environment),
         )
         replace_file(_request_file(self._folder, self._requests), json.dumps(vars(request)))
         try:
@@ -123,12 +125,6 @@ def _request_file(folder: Path, number: int) -> Path:
     return folder / f"request-{number}.json"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _children(pid: int) -> list[int]:
     listed = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
@@ -147,7 +143,7 @@ def serve(folder: Path, *, master: int) -> None:
             time.sleep(0.02)
         request = RunRequest(**json.loads(file.read_text()))
         os.environ.clear()
-        os.environ.update(request.environment | placement | {"MASTER_PORT": str(request.port)})
+        os.environ.update(request.environment | placement | {"AGENT_STORE": request.store})
         engine = importlib.import_module(f"{request.engine}.__main__")
         status = engine.main([request.run])
         replace_file(folder / f"status-{number}-{rank}", str(status))
@@ -155,9 +151,7 @@ def serve(folder: Path, *, master: int) -> None:
 
 
 def _placement() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name.startswith(_TORCHRUN)}
-    # The store of torchrun's agent still holds the addresses of the previous run's group.
-    return kept | {"TORCHELASTIC_USE_AGENT_STORE": "False"}
+    return {name: value for name, value in os.environ.items() if name.startswith(_TORCHRUN)}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
   forecast CONFIG      estimate memory, time and fit of a run on each GPU before it is queued
   gns CHECKPOINTS      measure the gradient noise at saved checkpoints
   digits FOLDER        write the digits as PNG files, one folder per class
-  doctor PATH          check a latent store or an image folder
+  check-data PATH      check a latent store or an image folder
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
@@ -25,7 +25,7 @@ _COMMANDS = {
     "export": "train.weights.export",
     "seed": "train.weights.seed",
     "digits": "train.data.digits",
-    "doctor": "train.data.doctor",
+    "check-data": "train.data.check_data",
     "forecast": "train.forecast.command",
     "gns": "train.gradient_noise.offline",
 }

@@ -98,9 +98,9 @@ def encode(
 def _gather(mine: dict[int, ShardRecord | None]) -> dict[int, ShardRecord]:
     """Return the records of all ranks, without the shards that have none. Collective."""
     gathered: dict[int, ShardRecord] = {}
-    for records in from_every_rank(mine):
-        assert isinstance(records, dict)
-        gathered |= {number: record for number, record in records.items() if record is not None}
+    made = {number: record.model_dump() for number, record in mine.items() if record is not None}
+    for records in from_every_rank(list(made.items())):
+        gathered |= {number: ShardRecord(**record) for number, record in records}
     return gathered
 
 

@@ -1,6 +1,5 @@
 """Derive the timeline and the clocks of a folder that holds only ai-toolkit's own output."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -232,15 +231,3 @@ def judged(name: str, runtime: float, clocks: Sequence[Mapping[str, Any]], *, pa
     if parts != 1:
         return f"{name}: {parts} parts, so {runtime:g} s cannot be assigned to one of them"
     return f"{name}: {runtime:g} s is {clock_of(runtime, clocks)}"
-
-
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
-_RUNTIME = re.compile(r"([\d.]+)\s*([a-z]*)")
-
-
-def parse_runtime(text: str) -> float:
-    """Parse `1744`, `1744s`, `29min` or `0.5h` to seconds; raise ValueError otherwise."""
-    match = _RUNTIME.fullmatch(text.strip())
-    if match is None or match[2] not in _UNITS:
-        raise ValueError(f"{text!r}: expected a run time such as 1744s, 29min or 0.5h")
-    return float(match[1]) * _UNITS[match[2]]

@@ -1,7 +1,7 @@
 """Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,11 @@ QUANTITIES = {
 }
 KEYS = {"text", "quantity", "runs", "value", "clock"}
 LARGEST_FILE = 1 << 24
+_UNIT_S = {
+    **dict.fromkeys(("", "s", "sec", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minutes"), 60),
+    **dict.fromkeys(("h", "hours"), 3600),
+}
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
 
 
@@ -43,28 +48,28 @@ class Claim:
     clock: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedClaim:
-    """A claim beside its recomputed value; `why` names what is missing or wrong."""
+def judged_row(
+    text: str,
+    claimed: float,
+    found: Estimate | None,
+    why: str,
+    *,
+    half: float = 0.0,
+    verdict: str | None = None,
+) -> dict[str, Any]:
+    """Return a claim beside its recomputed value; `why` names what is missing or wrong.
 
-    text: str
-    claimed: float
-    recomputed: Estimate | None
-    verdict: str
-    why: str
-
-    def row(self) -> dict[str, Any]:
-        """Return a row for a table or JSON; missing values are None."""
-        found = self.recomputed
-        return {
-            "text": self.text,
-            "claimed": self.claimed,
-            "recomputed": found.value if found else None,
-            "low": found.low if found else None,
-            "high": found.high if found else None,
-            "verdict": self.verdict,
-            "why": self.why,
-        }
+    `half` is half a unit of the last digit of the claimed value.
+    """
+    return {
+        "text": text,
+        "claimed": claimed,
+        "recomputed": found.value if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "verdict": verdict or compare(found, value=claimed, half=half),
+        "why": why,
+    }
 
 
 def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
@@ -80,6 +85,20 @@ def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
         number, half = number / 100, half / 100
         number += 1 if quantity in ("speedup", "loss_ratio") else 0
     return number, half
+
+
+def parse_seconds(text: str) -> tuple[float, float]:
+    """Parse `1013 s`, `16.9 min` or `1:27:16`; return seconds and half a unit of the last digit."""
+    if re.fullmatch(r"\d+(:\d\d){1,2}", text):
+        total = 0
+        for part in text.split(":"):
+            total = total * 60 + int(part)
+        return float(total), 0.5
+    match = re.fullmatch(r"([\d.,]+) *([a-z]*)", text.strip())
+    if match is None or match[2] not in _UNIT_S:
+        raise Unreadable(f"{text!r}: expected a time such as 1744s, 29min, 0.5h or 1:27:16")
+    value, half = parse_value(match[1], quantity="seconds")
+    return value * _UNIT_S[match[2]], half * _UNIT_S[match[2]]
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -122,19 +141,13 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
     )
 
 
-def judge(claim: Claim) -> JudgedClaim:
+def judge(claim: Claim) -> dict[str, Any]:
     """Compare a claim with its runs."""
     try:
         found, why = _recompute(claim)
     except Unreadable as error:
         found, why = None, str(error)
-    return JudgedClaim(
-        text=claim.text,
-        claimed=claim.value,
-        recomputed=found,
-        verdict=compare(found, value=claim.value, half=claim.half),
-        why=why,
-    )
+    return judged_row(claim.text, claim.value, found, why, half=claim.half)
 
 
 def compare(found: Estimate | None, *, value: float, half: float) -> str:
@@ -153,7 +166,7 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
         found = pair_curves(*logs)
         base = float(found.loss_a.mean())
         ratio = None if found.ratio is None else found.difference
-        moved = None if ratio is None or base <= 0 else _shifted(scaled(ratio, 1 / base), 1.0)
+        moved = None if ratio is None or base <= 0 else ratio.map(lambda gap: gap / base + 1)
         return moved, "the mean losses on the common steps"
     runs = measure_rates(logs, clock=claim.clock)
     why = f"{runs[0].clock} clock"
@@ -167,7 +180,7 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
 
 
 def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
-    rate = run.steps_per_s
+    rate = run.rate if quantity == "images_per_s" else run.steps_per_s
     if quantity == "end_to_end_steps_per_s":
         whole = run.breakdown.steps_per_s if run.breakdown else None
         exact = None if whole is None else Estimate(value=whole, low=whole, high=whole)
@@ -175,8 +188,8 @@ def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None
     if rate is None:
         return None, f"{why}: no steady rate"
     if quantity == "images_per_s":
-        per_step = run.images_per_step
-        return (scaled(rate, per_step), why) if per_step else (None, "images are not recorded")
+        per_unit = run.images_per_unit
+        return (scaled(rate, per_unit), why) if per_unit else (None, "images are not recorded")
     if quantity == "step_s":
         seconds = run.steady.seconds if run.steady else None
         return seconds, _needed(seconds, why)
@@ -206,16 +219,3 @@ def _known(logs: Sequence[RunLog]) -> str:
 def _needed(found: Estimate | None, why: str) -> str:
     undetermined = found is None or not found.is_determined
     return f"{why}; too few intervals for an interval of the rate" if undetermined else why
-
-
-def _shifted(estimate: Estimate, by: float) -> Estimate:
-    return Estimate(
-        value=estimate.value + by,
-        low=None if estimate.low is None else estimate.low + by,
-        high=None if estimate.high is None else estimate.high + by,
-    )
-
-
-def as_json(judged: Sequence[JudgedClaim]) -> Mapping[str, Any]:
-    """Return the JSON form of docs/analysis-json.md."""
-    return {"claims": [one.row() for one in judged]}

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
-from analysis.audit.claims import LARGEST_FILE, JudgedClaim, compare, parse_value
+from analysis.audit.claims import LARGEST_FILE, judged_row, parse_seconds, parse_value
 from analysis.stats.intervals import Estimate
 from configs.errors import Unreadable
 
@@ -17,7 +18,6 @@ COLUMNS: dict[str, Callable[[str], bool]] = {
     "device": lambda head: bool(re.search(r"gpu|device|machine|card|hardware|run|name", head)),
 }
 _SPEEDUP = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s*(?:x|\u00d7)(?![\w\d])")
-_UNIT_S = {"s": 1, "sec": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600}
 FALLS = 0.05
 
 
@@ -34,7 +34,7 @@ class TableRow:
     line: int
 
 
-def judge_markdown(path: Path) -> list[JudgedClaim]:
+def judge_markdown(path: Path) -> list[dict[str, Any]]:
     """Check rates against steps / time, rates against each other, and speedups in the text."""
     try:
         if path.stat().st_size > LARGEST_FILE:
@@ -77,7 +77,7 @@ def _places(heads: list[str]) -> dict[str, int]:
 def _row(cells: list[str], places: dict[str, int], line: int) -> TableRow | None:
     try:
         steps, _ = parse_value(cells[places["steps"]], quantity="steps")
-        seconds, half_s = _seconds(cells[places["seconds"]])
+        seconds, half_s = parse_seconds(cells[places["seconds"]])
         rate, half = None, 0.0
         if "rate" in places:
             rate, half = parse_value(cells[places["rate"]].split()[0], quantity="rate")
@@ -91,22 +91,6 @@ def _row(cells: list[str], places: dict[str, int], line: int) -> TableRow | None
     )
 
 
-def _seconds(text: str) -> tuple[float, float]:
-    """Parse `1013 s`, `16.9 min` or `1:27:16`; return seconds and half a unit of the last digit."""
-    if re.fullmatch(r"\d+(:\d\d){1,2}", text):
-        total = 0
-        for part in text.split(":"):
-            total = total * 60 + int(part)
-        return float(total), 0.5
-    number, _, unit = text.partition(" ")
-    glued = re.fullmatch(r"([\d.,]+)([a-z]+)", number)
-    number, unit = (glued[1], glued[2]) if glued else (number, unit.strip() or "s")
-    if unit not in _UNIT_S:
-        raise Unreadable(f"{text!r} is not a time")
-    value, half = parse_value(number, quantity="seconds")
-    return value * _UNIT_S[unit], half * _UNIT_S[unit]
-
-
 def _ratio(above: float, below: float, half_above: float, half_below: float) -> Estimate:
     """Return the ratio of two rounded numbers, with the range that rounding allows."""
     return Estimate(
@@ -116,24 +100,24 @@ def _ratio(above: float, below: float, half_above: float, half_below: float) -> 
     )
 
 
-def _rates(rows: list[TableRow]) -> list[JudgedClaim]:
+def _rates(rows: list[TableRow]) -> list[dict[str, Any]]:
     judged = []
     for row in rows:
         if row.rate is not None:
             found = _ratio(row.steps, row.seconds, 0.0, row.half_s)
             judged.append(
-                JudgedClaim(
-                    text=f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s",
-                    claimed=row.rate,
-                    recomputed=found,
-                    verdict=compare(found, value=row.rate, half=row.half),
-                    why=f"steps over run time, line {row.line}: an end-to-end rate",
+                judged_row(
+                    f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s",
+                    row.rate,
+                    found,
+                    f"steps over run time, line {row.line}: an end-to-end rate",
+                    half=row.half,
                 )
             )
     return judged
 
 
-def _clocks(rows: list[TableRow]) -> list[JudgedClaim]:
+def _clocks(rows: list[TableRow]) -> list[dict[str, Any]]:
     """Find rates that fall with the steps: start-up is paid once, so on one clock they cannot."""
     judged = []
     for short, long in combinations(sorted(rows, key=lambda row: row.steps), 2):
@@ -142,21 +126,20 @@ def _clocks(rows: list[TableRow]) -> list[JudgedClaim]:
         before, after = short.steps / short.seconds, long.steps / long.seconds
         if after < before * (1 - FALLS):
             judged.append(
-                JudgedClaim(
-                    text=f"{long.device}: {long.steps:g} steps are slower per step than "
-                    f"{short.steps:g}",
-                    claimed=after,
-                    recomputed=Estimate(value=before),
-                    verdict="disagrees",
-                    why=f"two clocks: the rate falls by {1 - after / before:.0%} from line "
+                judged_row(
+                    f"{long.device}: {long.steps:g} steps are slower per step than {short.steps:g}",
+                    after,
+                    Estimate(value=before),
+                    f"two clocks: the rate falls by {1 - after / before:.0%} from line "
                     f"{short.line} to line {long.line}; the longer one probably holds what the "
                     "shorter leaves out (sampling, saving); one clock for both would be needed",
+                    verdict="disagrees",
                 )
             )
     return judged
 
 
-def _speedups(rows: list[TableRow], prose: str) -> list[JudgedClaim]:
+def _speedups(rows: list[TableRow], prose: str) -> list[dict[str, Any]]:
     """Each speedup told in the prose against the ratios of devices at equal steps."""
     pairs = [
         (a, b) for a, b in combinations(rows, 2) if a.device != b.device and a.steps == b.steps
@@ -168,12 +151,12 @@ def _speedups(rows: list[TableRow], prose: str) -> list[JudgedClaim]:
             slow, fast = (a, b) if a.seconds >= b.seconds else (b, a)
             found = _ratio(slow.seconds, fast.seconds, slow.half_s, fast.half_s)
             judged.append(
-                JudgedClaim(
-                    text=f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps",
-                    claimed=value,
-                    recomputed=found,
-                    verdict=compare(found, value=value, half=half),
-                    why=f"run times of lines {a.line} and {b.line}; one run each",
+                judged_row(
+                    f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps",
+                    value,
+                    found,
+                    f"run times of lines {a.line} and {b.line}; one run each",
+                    half=half,
                 )
             )
     return judged

@@ -2,33 +2,32 @@
 
 import argparse
 import math
-from pathlib import Path
 
+from analysis.commands import plot_file, writing
 from analysis.read.find import read_logs
 from analysis.study.ablation import effect_row, effects, interaction_row, interactions
 from analysis.study.cells import group_cells, started_runs
-from analysis.table import put, remark, text_table
-from configs.errors import Unreadable
+from analysis.table import put, put_more, remark
 
 EXAMPLE = "python -m analysis ablation logs/layouts-1120 --plot effects.svg"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the plot."""
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the effects: .png or .svg")
+    parser.add_argument(
+        "--plot", type=plot_file, metavar="FILE", help="draw the effects: .png or .svg"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print effects, then interactions; return 1 if no two cells differ in one factor only."""
-    if args.plot and args.plot.suffix not in (".png", ".svg"):
-        raise Unreadable(f"--plot {args.plot}: ends neither in .png nor in .svg")
     study = group_cells(started_runs(read_logs(args.paths)))
     found = effects(study)
     rows = [effect_row(effect) for effect in found]
     others = [interaction_row(one) for one in interactions(found, study)]
     put(rows, args, json={"effects": rows, "interactions": others})
-    if others and not args.json and not args.csv:
-        print("\nhow an effect changes with another factor\n" + text_table(others))
+    if not args.csv:
+        put_more(others, args, title="how an effect changes with another factor")
     for effect in found:
         for pair in effect.unlike:
             change = 100 * math.expm1(pair.change)
@@ -38,5 +37,6 @@ def run(args: argparse.Namespace) -> int:
         # matplotlib takes half a second to import.
         from analysis.study.ablation_plot import plot_effects
 
-        plot_effects(found, study, args.plot)
+        with writing(args.plot):
+            plot_effects(found, study, args.plot)
     return 0 if found else 1

@@ -30,7 +30,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         size = pack(place.path, place.ours, args.out)
     except (OSError, UnicodeDecodeError) as error:
-        args.out.unlink(missing_ok=True)
         raise Unreadable(f"{args.out}: cannot be written: {error}") from None
     print(args.out)
     remark([f"{len(place.ours)} runs, {size / 1e3:.0f} kB; read it as a folder: cells {args.out}"])

@@ -4,12 +4,13 @@ import argparse
 from pathlib import Path
 
 from analysis.audit import aitoolkit_folder as audit
-from analysis.audit.claims import as_json, judge, read_claims
+from analysis.audit.claims import judge, parse_seconds, read_claims
 from analysis.audit.markdown_table import judge_markdown
 from analysis.read.formats.ai_toolkit import sample_sets
 from analysis.read.other_logs import walk
-from analysis.table import put, remark, text_table
+from analysis.table import put, remark
 from configs.errors import Unreadable
+from configs.table import text_table
 
 EXAMPLE = """python -m analysis audit logs/claims.yaml
   python -m analysis audit README.md
@@ -44,7 +45,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _claims(args: argparse.Namespace) -> int:
-
     judged = []
     for path in map(Path, args.paths):
         if not path.is_file():
@@ -53,20 +53,19 @@ def _claims(args: argparse.Namespace) -> int:
             judged += judge_markdown(path)
         else:
             judged += [judge(claim) for claim in read_claims(path)]
-    put([one.row() for one in judged], args, json=as_json(judged))
-    return 1 if any(one.verdict == "disagrees" for one in judged) else 0
+    put(judged, args, json={"claims": judged})
+    return 1 if any(row["verdict"] == "disagrees" for row in judged) else 0
 
 
 def _folder(args: argparse.Namespace, folder: Path) -> int:
-
     found = audit.parts(sample_sets(walk(folder)))
     if not found:
         raise Unreadable(
             f"{folder}: no samples of ai-toolkit in it (<milliseconds>__<step>_<number>.jpg)"
         )
     try:
-        runtime = audit.parse_runtime(args.runtime) if args.runtime else None
-    except ValueError as error:
+        runtime = parse_seconds(args.runtime)[0] if args.runtime else None
+    except Unreadable as error:
         raise Unreadable(f"--runtime {error}") from None
     timeline, clocks = audit.timeline_rows(found), audit.clock_rows(found, folder)
     signs = audit.mixture(found)
@@ -81,6 +80,6 @@ def _folder(args: argparse.Namespace, folder: Path) -> int:
         whole |= {"skipped": skipped}
         put(timeline, args, json=whole | ({"runtime": verdict} if verdict else {}))
     else:
-        print(text_table(timeline) + "\n\n" + text_table(clocks))
+        print(text_table(timeline, whole=args.all) + "\n\n" + text_table(clocks, whole=args.all))
     remark([*signs, *pauses, *skipped, *([verdict] if verdict else [])])
     return 1 if signs else 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from analysis.measure.time_to_target import read_sample_tables, samples_to_target
 from analysis.read.find import read_logs
 from analysis.stats.critical_batch import fit_critical_batch
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Floats, estimate_fields
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -37,9 +37,7 @@ def run(args: argparse.Namespace) -> int:
         for batch, values in sorted(samples.items())
     ]
     whole = {
-        "b_crit": found.b_crit.value if found else None,
-        "b_crit_low": found.b_crit.low if found else None,
-        "b_crit_high": found.b_crit.high if found else None,
+        **estimate_fields("b_crit", found.b_crit if found else None),
         "e_min": found.e_min if found else None,
     }
     put(rows, args, json=whole)

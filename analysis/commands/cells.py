@@ -8,6 +8,8 @@ from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
+# The columns to leave out first of a table that is too wide.
+DROP = ("HFU", "MFU", "s/image 95 %", "gpu GB", "95 %", "images/s", "loss", "ended early")
 EXAMPLE = "python -m analysis cells logs/layouts-1120 --of validation_loss"
 
 
@@ -41,8 +43,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json or args.csv:
         put(rows, args, json={"cells": rows, "on": hardware_text(logs)})
     else:
-        put([display_cell(row) for row in rows], args)
-        print(f"\non {hardware_text(logs)}")
+        put([display_cell(row) for row in rows], args, drop=DROP)
+        hardware = hardware_text(logs)
+        print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
         args.rows = rows
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from analysis.measure.cost import cost_row, costs, hours_row, read_rates
+from analysis.measure.cost import cost_rows, hours_row, read_rates
 from analysis.read.find import read_logs
-from analysis.table import csv_table, put, remark, text_table
+from analysis.table import put, put_more, remark
 
 EXAMPLE = "python -m analysis cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 
@@ -20,16 +20,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a row per run, then the ledger of hours."""
     rates = read_rates(args.rates) if args.rates else {}
-    found = costs(read_logs(args.paths), rates)
-    rows = [cost_row(one) for one in found]
-    ledger = [row for one in found if (row := hours_row(one.log))]
+    logs = read_logs(args.paths)
+    rows = cost_rows(logs, rates)
+    ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
-    if ledger and not args.json:
-        title = "hours by purpose (queue and hold are not part of the allocated hours)"
-        print(f"\n{csv_table(ledger)}" if args.csv else f"\n{title}\n{text_table(ledger)}")
+    title = "hours by purpose (queue and hold are not part of the allocated hours)"
+    put_more(ledger, args, title=title)
     remark(
-        f"{one.log.name}: no rate for {one.gpu or 'an unknown GPU'}"
-        for one in found
-        if rates and one.money is None
+        f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
+        for row in rows
+        if rates and row["money"] is None
     )
     return 0

@@ -4,12 +4,15 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.commands import writing
 from analysis.measure.finetune import display_row, finetune_rows, image_rows, of_kind, speedup_rows
 from analysis.measure.sample_grid import render_png, sample_grids
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.table import put, remark, text_table
+from analysis.table import put, remark
+from configs.disk import replace_file
 from configs.errors import Unreadable
+from configs.table import text_table
 
 EXAMPLE = "python -m analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
 
@@ -41,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         put(tables["runs"], args, json=tables)
     else:
         args.rows = tables["runs"]
-        parts = [text_table([display_row(row) for row in rows]) for rows in tables.values() if rows]
-        print("\n\n".join(parts))
+        shown = [[display_row(row) for row in rows] for rows in tables.values() if rows]
+        print("\n\n".join(text_table(rows, whole=args.all) for rows in shown))
     remark(line for log in logs for line in log.remarks)
     if args.plot:
         _draw(args.plot, tuned)
@@ -50,14 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _draw(path: Path, logs: Sequence[RunLog]) -> None:
-
     if path.suffix != ".png":
         raise Unreadable(f"--plot {path}: does not end in .png")
     found = sample_grids(logs)
     remark(found.refusals)
     if not found.grids:
         raise Unreadable(f"--plot {path}: these runs have no samples to draw")
-    try:
-        path.write_bytes(render_png(found.grids[0]))
-    except OSError as error:
-        raise Unreadable(f"{path}: cannot be written: {error.strerror}") from None
+    with writing(path):
+        replace_file(path, render_png(found.grids[0]))

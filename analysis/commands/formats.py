@@ -16,10 +16,6 @@ FILES = (
 )  # fmt: skip
 
 
-def options(_: argparse.ArgumentParser) -> None:
-    """Add nothing: the command has no flags of its own."""
-
-
 def run(args: argparse.Namespace) -> int:
     """Print a row per format and column, or how each run under the paths is read."""
     if not args.paths:

@@ -1,8 +1,8 @@
 """`gns`: the gradient noise scale of runs, over training and by bins of t."""
 
 import argparse
-from pathlib import Path
 
+from analysis.commands import plot_file, writing
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import (
     by_step,
@@ -32,7 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
     parser.add_argument(
-        "--plot", type=_image, metavar="FILE", help="also draw the scales: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png or .svg"
     )
 
 
@@ -41,12 +41,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
     return number
-
-
-def _image(text: str) -> Path:
-    if Path(text).suffix not in (".png", ".svg"):
-        raise argparse.ArgumentTypeError(f"{text!r} ends neither in .png nor in .svg")
-    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         # matplotlib takes half a second to import.
         from analysis.gradient_noise.plot import plot_noise
 
-        try:
+        with writing(args.plot):
             plot_noise([(log.name, stages) for log, stages in found], args.plot)
-        except OSError as error:
-            raise Unreadable(f"{args.plot}: cannot be written: {error.strerror}") from None
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

@@ -1,8 +1,8 @@
 """`loss`: loss curves against the first run's: the same, different or undetermined."""
 
 import argparse
-from pathlib import Path
 
+from analysis.commands import plot_file, writing
 from analysis.measure.loss import (
     AXES,
     exact_differences,
@@ -46,7 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
     )
     parser.add_argument(
-        "--plot", type=_image, metavar="FILE", help="also draw the curves: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png or .svg"
     )
 
 
@@ -55,12 +55,6 @@ def _share(text: str) -> float:
     if not 0 < share < 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.01 means 1 %")
     return share
-
-
-def _image(text: str) -> Path:
-    if Path(text).suffix not in (".png", ".svg"):
-        raise argparse.ArgumentTypeError(f"{text!r} ends neither in .png nor in .svg")
-    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,23 +70,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
-
     pairs = [
         pair_curves(logs[0], other, by=args.by, after=args.after, of=args.of) for other in logs[1:]
     ]
     rows = [pair_row(found, margin=args.margin) for found in pairs]
-    put(rows, args, json={"pairs": rows})
-    for found in pairs:
+    factors = [whole_factor(found) for found in pairs]
+    shown = [
+        {name: row[name] for name in row if name != "verdict"}
+        | {"loss verdict": row["verdict"] + (f", {abs(k)} times throughout" if k else "")}
+        for row, k in zip(rows, factors, strict=True)
+    ]
+    put(rows if args.json or args.csv else shown, args, json={"pairs": rows})
+    args.rows = rows
+    for found, factor in zip(pairs, factors, strict=True):
         low, high = found.x[0], found.x[-1]
         remark([f"{found.b.name}: {len(found.x)} points, {AXES[args.by]} {low:.6g} to {high:.6g}"])
-        factor = whole_factor(found)
         if factor is not None:
             remark([factor_remark(found, factor)])
     return 0
 
 
 def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
-
     rows = [
         pair_row(pair_curves(logs[0], other, of=args.of), margin=args.margin)
         | exact_differences(logs[0], other, of=args.of)
@@ -103,13 +101,9 @@ def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
 
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:
-
     # matplotlib takes half a second to import.
     from analysis.measure.loss_plot import plot_losses
 
-    try:
-        plot_losses(
-            [loss_curve(log, by=args.by, of=args.of) for log in logs], args.plot, by=args.by
-        )
-    except OSError as error:
-        raise Unreadable(f"{args.plot}: cannot be written: {error.strerror}") from None
+    curves = [loss_curve(log, by=args.by, of=args.of) for log in logs]
+    with writing(args.plot):
+        plot_losses(curves, args.plot, by=args.by)

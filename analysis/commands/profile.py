@@ -10,7 +10,7 @@ from analysis.measure.profile import (
     region_rows,
     waiting_rows,
 )
-from analysis.table import csv_table, put, text_table
+from analysis.table import put, put_more
 from configs.errors import Unreadable
 
 EXAMPLE = "python -m analysis profile logs/eager-1120 logs/compiled-1120"
@@ -33,9 +33,8 @@ def run(args: argparse.Namespace) -> int:
     parts = [_of(n, row, several) for n, trace in enumerate(traces) for row in region_rows(trace)]
     waits = [_of(n, row, several) for n, trace in enumerate(traces) for row in waiting_rows(trace)]
     put(rows, args, json={"operations": rows, "regions": parts, "waiting": waits})
-    for title, table in (("parts of the steps", parts), ("calls that wait for a GPU", waits)):
-        if table and not args.json:
-            print(f"\n{csv_table(table)}" if args.csv else f"\n{title}:\n{text_table(table)}")
+    put_more(parts, args, title="parts of the steps:")
+    put_more(waits, args, title="calls that wait for a GPU:")
     return 0
 
 

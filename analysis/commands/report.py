@@ -3,10 +3,13 @@
 import argparse
 from pathlib import Path
 
+from analysis.commands import writing
 from analysis.read.find import read_all
 from analysis.report.report import report
-from analysis.table import csv_table, remark
+from analysis.table import remark
+from configs.disk import replace_file
 from configs.errors import Unreadable
+from configs.table import csv_text
 
 EXAMPLE = "python -m analysis report logs/one-rank logs/two-ranks --out report.html"
 
@@ -27,11 +30,9 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable("\n".join(why for _, why in found.unread))
     page = report(found, title=args.title, beside=args.out.parent, margin=args.margin)
     table = args.out.with_suffix(".csv")
-    try:
-        args.out.write_text(page.html, encoding="utf-8")
-        table.write_text(csv_table(page.rows) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Unreadable(f"{args.out}: cannot be written: {error.strerror}") from None
+    with writing(args.out):
+        replace_file(args.out, page.html)
+        replace_file(table, csv_text(page.rows) + "\n")
     print(f"{args.out}\n{table}")
     remark(why for _, why in found.unread)
     return 1 if found.unread else 0

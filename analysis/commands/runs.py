@@ -2,24 +2,17 @@
 
 import argparse
 
-from analysis.detect.detectors import detect
-from analysis.measure.overview import ledger_row, overview
-from analysis.read.find import read_all, text_files
-from analysis.read.other_logs import ReadLogs, named
-from analysis.read.text.ledger import read_ledger
+from analysis.detect.detectors import detect, finding_row
+from analysis.measure.overview import overview
+from analysis.read.find import read_all
+from analysis.read.other_logs import ReadLogs
 from analysis.table import put, remark
 
 EXAMPLE = "python -m analysis runs logs"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the ledger of lines and the detectors."""
-    parser.add_argument(
-        "--ledger",
-        action="store_true",
-        help="instead, one row per foreign text file: how many of its lines were metrics, events, "
-        "known noise and unknown",
-    )
+    """Add the detectors."""
     parser.add_argument(
         "--detect",
         action="store_true",
@@ -30,8 +23,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; return 1 if a run could not be read."""
-    if args.ledger:
-        return _ledger(args)
     if args.detect:
         return _detect(read_all(args.paths), args)
     entries = overview(args.paths)
@@ -41,23 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _detect(found: ReadLogs, args: argparse.Namespace) -> int:
-
-    rows = [
-        {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
-        | {"detail": one.detail}
-        for log in found.logs
-        for one in detect(log)
-    ]
+    rows = [finding_row(log, one) for log in found.logs for one in detect(log)]
     put(rows, args)
     remark(why for _, why in found.unread)
     return 1 if rows or found.unread else 0
-
-
-def _ledger(args: argparse.Namespace) -> int:
-
-    rows = []
-    for path in text_files(args.paths):
-        with named(path):
-            rows.append(ledger_row(read_ledger(path)))
-    put(rows, args)
-    return 0

@@ -2,21 +2,17 @@
 
 import argparse
 
-from analysis.measure.scaling import curve_dict, curves, point_row
+from analysis.measure.scaling import curve_dict, curves
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 
 EXAMPLE = "python -m analysis scaling logs/study-1120"
 
 
-def options(_: argparse.ArgumentParser) -> None:
-    """Add nothing: the command has no flags of its own."""
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the curves; return 1 if no two runs differ in the number of ranks only."""
     found, remarks = curves(read_logs(args.paths))
-    rows = [point_row(curve, point) for curve in found for point in curve.points]
+    rows = [row for curve in found for row in curve.rows]
     put(rows, args, json={"curves": [curve_dict(curve) for curve in found]})
     for curve in found:
         if curve.serial:

@@ -12,7 +12,8 @@ from analysis.measure.speed_table import (
     time_rows,
 )
 from analysis.read.find import read_logs
-from analysis.table import put, remark, text_table
+from analysis.table import put, remark
+from configs.table import text_table
 from configs.terminal import printable
 
 EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json or args.csv or args.flops:
         put(found, args)
     else:
-        print(_text(compared))
+        print(_text(compared, whole=args.all))
     args.rows = found
     remark(line for run in measured for line in run.remarks)
     if not args.arms and len(measured) > len(grouped) > 1:
@@ -59,15 +60,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _text(compared: list[Arm]) -> str:
+def _text(compared: list[Arm], *, whole: bool) -> str:
     """Return the rates, the time by purpose, and what else differs, as text."""
     base = compared[0]
-    parts = [text_table([display_row(row) for row in speed_rows(compared)])]
+    parts = [text_table([display_row(row) for row in speed_rows(compared)], whole=whole)]
     if spent := time_rows(compared):
-        parts.append("time by purpose, in seconds\n" + text_table(spent))
+        parts.append("time by purpose, in seconds\n" + text_table(spent, whole=whole))
     for arm in compared[1:]:
         head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")
         differing = difference_rows(base, arm)
         listed = differing and len(compared) <= MOST_LISTED
-        parts.append(head + ("\n" + text_table(differing) if listed else ""))
+        parts.append(head + ("\n" + text_table(differing, whole=whole) if listed else ""))
     return "\n\n".join(parts)

@@ -7,6 +7,7 @@ import numpy as np
 from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
 from analysis.read.find import read_logs
 from analysis.stats.critical_batch import fit_critical_batch
+from analysis.stats.intervals import estimate_fields
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -45,13 +46,7 @@ def run(args: argparse.Namespace) -> int:
         samples.setdefault(group.global_batch or 0, []).extend(a.images for a in group.reached)
     fit = fit_critical_batch({size: np.array(seen) for size, seen in samples.items() if size})
     critical = fit.b_crit if fit else None
-    whole = {
-        "groups": rows,
-        "b_crit": critical.value if critical else None,
-        "b_crit_low": critical.low if critical else None,
-        "b_crit_high": critical.high if critical else None,
-    }
-    put(rows, args, json=whole)
+    put(rows, args, json={"groups": rows, **estimate_fields("b_crit", critical)})
     if critical:
         ends = (
             "" if critical.low is None else f" [{critical.low:.0f}, {critical.high or np.inf:.0f}]"

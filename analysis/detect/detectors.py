@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,12 @@ def detect(log: RunLog) -> list[Finding]:
     found = [*_nans(log), *_loss(log), *_rates(log), *_clock_jumps(log), *_stragglers(log)]
     found += [*_skipped_steps(log), *_gaps(log), *_resumes(log)]
     return sorted(found, key=lambda finding: (finding.step, finding.kind))
+
+
+def finding_row(log: RunLog, found: Finding) -> dict[str, Any]:
+    """Return a finding as a row of a table."""
+    row = {"run": log.name, "finding": found.kind, "step": found.step, "line": found.line}
+    return row | {"detail": found.detail}
 
 
 def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:

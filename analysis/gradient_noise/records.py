@@ -140,7 +140,7 @@ def gram_sums_from_norms(
     """
     weight = np.ones(len(small)) if weight is None else weight
     g2 = noise_of(small, big, count=count, batch=batch).g2
-    return GramSums(
+    return GramSums.of(
         products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch
     )
 
@@ -152,8 +152,7 @@ def _norm_sums(small: Any, big: Any, *, count: int, batch: int) -> GramSums:
 
 
 def _gram_sums(*parts: Any) -> GramSums:
-    columns = np.stack([_numbers(part) for part in parts])
-    return GramSums(**dict(zip(PARTS, columns, strict=True)))
+    return GramSums(columns=np.stack([_numbers(part) for part in parts], axis=1))
 
 
 def _count(value: Any, *, least: int, most: int = 2**53) -> int:

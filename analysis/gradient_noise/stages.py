@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.gradient_noise.records import (
-    PARTS,
     SampleNoise,
     StepNoise,
     WholeNoise,
@@ -146,10 +145,8 @@ def _stage(part: list[StepNoise], wholes: list[WholeNoise]) -> Stage:
 def _adaln(part: list[StepNoise]) -> BinnedSums:
     sums = np.stack([one.bins for one in part])  # [n, 4, bins]
     products, pairs = np.stack([one.adaln for one in part]).T
-    bins = tuple(
-        GramSums(**dict(zip(PARTS, sums[:, :, k].T, strict=True))) for k in range(sums.shape[2])
-    )
-    total = GramSums(products=products, pairs=pairs, squares=0 * pairs, counts=pairs)
+    bins = tuple(GramSums(columns=sums[:, :, k]) for k in range(sums.shape[2]))
+    total = GramSums.of(products=products, pairs=pairs, squares=0 * pairs, counts=pairs)
     return BinnedSums(scope=ADALN, weights=part[0].weights, bins=bins, total=total)
 
 

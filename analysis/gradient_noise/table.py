@@ -8,8 +8,8 @@ import numpy as np
 
 from analysis.gradient_noise.stages import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
 from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
-from analysis.stats.intervals import Estimate
-from analysis.stats.noise_scale import DETERMINED, GramSums, NoiseScale, noise_scale
+from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.noise_scale import DETERMINED, NoiseScale, noise_scale
 from analysis.table import interval_text
 
 
@@ -27,39 +27,37 @@ class BinNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class StageNoise:
-    """One stage's noise scale over all t, by bin and scope, and the variance it could save."""
+    """A stage's noise scale over all t, by scope and bin, and the variance it could save."""
 
-    step: int
-    count: int
-    seconds: float | None
+    stage: Stage
     scale: NoiseScale
-    sums: GramSums
     bins: dict[str, list[BinNoise]]
-    variance_reductions: dict[str, VarianceReduction]
+    reductions: list[VarianceReduction]
+
+    @property
+    def step(self) -> int:
+        """The step at which the stage ends."""
+        return self.stage.step
 
 
 def noise_by_stage(log: GradientNoiseLog) -> list[StageNoise]:
     """Return the noise of every stage of a run, in order."""
-    return [_stage_noise(stage, log.sampler) for stage in log.stages]
+    predicts = log.sampler != "stratified"
+    return [
+        StageNoise(
+            stage=stage,
+            scale=noise_scale(stage.whole),
+            bins={binned.scope: _bins(binned) for binned in stage.binned},
+            reductions=[one for b in stage.binned if predicts and (one := predict_variance(b))],
+        )
+        for stage in log.stages
+    ]
 
 
-def _stage_noise(stage: Stage, sampler: str) -> StageNoise:
-    reductions = [predict_variance(binned) for binned in stage.binned if sampler != "stratified"]
-    return StageNoise(
-        step=stage.step,
-        count=stage.count,
-        seconds=stage.seconds,
-        scale=noise_scale(stage.whole),
-        sums=stage.whole,
-        bins={binned.scope: list(_bins(binned)) for binned in stage.binned},
-        variance_reductions={found.scope: found for found in reductions if found},
-    )
-
-
-def _bins(binned: BinnedSums) -> Iterator[BinNoise]:
+def _bins(binned: BinnedSums) -> list[BinNoise]:
     count = len(binned.bins)
-    for k, sums in enumerate(binned.bins):
-        yield BinNoise(
+    return [
+        BinNoise(
             t_low=k / count,
             t_high=(k + 1) / count,
             weight=float(binned.weights[k]),
@@ -67,6 +65,8 @@ def _bins(binned: BinnedSums) -> Iterator[BinNoise]:
             scale=noise_scale(sums),
             samples=len(sums),
         )
+        for k, sums in enumerate(binned.bins)
+    ]
 
 
 def noise_rows(log: GradientNoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
@@ -74,9 +74,8 @@ def noise_rows(log: GradientNoiseLog, stages: list[StageNoise]) -> list[dict[str
     found = []
     for stage in stages:
         first = {"run": log.name, "step": stage.step}
-        found.append(
-            first | {"t": "all", "scope": WHOLE} | scale_fields(stage.scale) | _size_fields(stage)
-        )
+        whole = {"t": "all", "scope": WHOLE} | scale_fields(stage.scale)
+        found.append(first | whole | _size_fields(stage.stage))
         for one in (one for bins in stage.bins.values() for one in bins):
             t = f"{one.t_low:.4g}-{one.t_high:.4g}"
             fields = scale_fields(one.scale) | {"samples": one.samples}
@@ -107,20 +106,18 @@ def _stage_dict(stage: StageNoise) -> dict[str, Any]:
     return {
         "step": stage.step,
         **scale_fields(stage.scale),
-        **_size_fields(stage),
+        **_size_fields(stage.stage),
         "bins": list(_bin_dicts(stage)),
-        "variance_reduction": [
-            _reduction_dict(found) for found in stage.variance_reductions.values()
-        ],
+        "variance_reduction": [_reduction_dict(found) for found in stage.reductions],
     }
 
 
-def _size_fields(stage: StageNoise) -> dict[str, Any]:
+def _size_fields(stage: Stage) -> dict[str, Any]:
     """Return the number of samples, their microbatches K of b images, and their seconds."""
     return {
-        "samples": len(stage.sums),
+        "samples": len(stage.whole),
         "k": stage.count,
-        "b": stage.sums.batch,
+        "b": stage.whole.batch,
         "seconds": stage.seconds,
     }
 
@@ -184,7 +181,7 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
             f"{log.name}, step {last.step}: adaLN's noise scales are {min(known):.2g} to "
             f"{max(known):.2g} times the whole model's ({len(known)} of {len(ratios)} bins)"
         )
-    for found in last.variance_reductions.values():
+    for found in last.reductions:
         yield (
             f"{log.name}, step {last.step}, {found.scope}: variance left by the samplers: "
             f"stratified {_estimate(found.stratified)}, variance {_estimate(found.variance)}"
@@ -196,12 +193,8 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
 def _reduction_dict(found: VarianceReduction) -> dict[str, Any]:
     return {
         "scope": found.scope,
-        "stratified": found.stratified.value,
-        "stratified_low": found.stratified.low,
-        "stratified_high": found.stratified.high,
-        "variance": found.variance.value,
-        "variance_low": found.variance.low,
-        "variance_high": found.variance.high,
+        **estimate_fields("stratified", found.stratified),
+        **estimate_fields("variance", found.variance),
         "gain": found.gain,
         "bin_shares": found.bin_shares.tolist(),
     }

@@ -43,8 +43,8 @@ def predict_variance(binned: BinnedSums) -> VarianceReduction | None:
         return None
     weights = binned.weights[used]
     batch = binned.bins[used[0]].batch
-    columns = np.stack([binned.bins[k].columns() for k in used], axis=1)  # [n, bins, 4]
-    total = binned.total.columns()[:, :2]
+    columns = np.stack([binned.bins[k].columns for k in used], axis=1)  # [n, bins, 4]
+    total = binned.total.columns[:, :2]
     if (columns.sum(axis=0)[:, [1, 3]] <= 0).any() or total.sum(axis=0)[1] <= 0:
         return None
     mean, noise = image_noise(columns.sum(axis=0), batch)

@@ -1,4 +1,4 @@
-"""Cache the rows of `runs` in the folder of logs, without ever returning a stale one.
+"""Cache the rows of `runs` in the user's own cache folder, without ever returning a stale one.
 
 An entry is valid for the files it was made of (size, inode, mtime and ctime of each) and for the
 code that made it. A file changed moments ago is not cached: its next change may leave the same
@@ -17,7 +17,6 @@ from typing import Any
 from configs.disk import replace_file
 from configs.run.folder import RunFolder
 
-NAME = ".analysis-runs.json"
 SETTLED_S = 3.0
 MAX_BYTES = 1 << 28
 Entry = dict[str, Any]
@@ -26,8 +25,9 @@ Entry = dict[str, Any]
 def cached_entries(
     folder: Path, runs: Sequence[RunFolder], make: Callable[[RunFolder], Entry]
 ) -> list[Entry]:
-    """Return the entry of each run from the cache in `folder`, or from `make` if files changed."""
-    cached = _load(folder / NAME)
+    """Return the entry of each run of `folder` from the cache, or from `make` if files changed."""
+    file = cache_file(folder)
+    cached = _load(file)
     entries: list[Entry] = []
     kept: dict[str, Any] = {}
     changed = False
@@ -42,9 +42,19 @@ def cached_entries(
         if state is not None and state == _file_state(run):
             kept[key] = {"files": state, "entry": entry}
         entries.append(entry)
-    if changed:
-        _save(folder / NAME, kept)
+    if changed and kept:
+        _save(file, kept)
     return entries
+
+
+def cache_file(folder: Path) -> Path:
+    """Return the file of a folder's entries in `$XDG_CACHE_HOME/ditbench` or `~/.cache/ditbench`.
+
+    The folder itself may belong to others, who could replace a file there by a link.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
+    return home / "ditbench" / f"runs-{name}.json"
 
 
 def _file_state(run: RunFolder) -> list[list[Any]] | None:
@@ -84,6 +94,7 @@ def _save(path: Path, entries: dict[str, Any]) -> None:
     """Write the entries, and ignore a folder that cannot be written: a cache must never fail."""
     mask = os.umask(0o077)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps({"code": code_hash(), "runs": entries}) + "\n")
     except OSError:
         return

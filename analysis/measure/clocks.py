@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.read.assemble import CUT_S
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats, decimal_grid
 
@@ -31,8 +32,8 @@ class Intervals:
     `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
     `row` [m] are those of the record that ends an interval. `left_out` counts the intervals with a
     pause or with a clock that stood still. If a log prints only tokens per second and device,
-    `unit` is `token/device` and replaces the step. `rounding_s` is half a unit of the last digit of
-    printed rates: averaging does not remove it.
+    `unit` is `token/device` and replaces the step. `rounding_s` is what averaging does not remove:
+    half a unit of the last digit of printed rates, half a second of the end of each bar.
     """
 
     clock: str
@@ -86,7 +87,16 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         attempt=log.attempt[end][kept],
         row=end[kept],
         left_out=int((~kept).sum()),
+        rounding_s=_cut_s(log, rows) if clock == "bar" else 0.0,
     )
+
+
+def _cut_s(log: RunLog, rows: Ints) -> float:
+    """Return the seconds per step by which bars that restarted may be longer or shorter."""
+    if "bars" not in log.values or len(rows) < 2:
+        return 0.0
+    bars, steps = log.column("bars")[rows], log.step[rows]
+    return CUT_S * float(bars[-1] - bars[0]) / max(int(steps[-1] - steps[0]), 1)
 
 
 def _reading(log: RunLog, clock: str) -> Floats:

@@ -1,7 +1,6 @@
 """The cost of runs: GPU-hours, money by a file of rates, and energy if it was recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,6 @@ from configs.errors import ConfigError, Unreadable
 from configs.yaml12 import parse_yaml
 
 JOULES_PER_KWH = 3.6e6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """One run's cost, None for unknown values. `front`: no other run is both faster and cheaper."""
-
-    log: RunLog
-    gpu: str | None
-    gpus: int | None
-    wall_s: float | None
-    allocated_s: float | None
-    money: float | None
-    energy_kwh: float | None
-    front: bool = False
-
-    @property
-    def gpu_hours(self) -> float | None:
-        """GPUs times the hours for which the run had them."""
-        if self.gpus is None or self.allocated_s is None:
-            return None
-        return self.gpus * self.allocated_s / 3600
 
 
 def read_rates(path: Path) -> dict[str, float]:
@@ -55,26 +33,34 @@ def rate_of(model: str | None, rates: Mapping[str, float]) -> float | None:
     return rates[max(fits, key=len)] if fits else None
 
 
-def costs(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[Cost]:
-    """Return each run's cost and the front of time against money (GPU-hours without rates)."""
-    found = [_cost(log, rates) for log in logs]
-    front = _front([(one.wall_s, one.money if rates else one.gpu_hours) for one in found])
-    return [replace(one, front=number in front) for number, one in enumerate(found)]
+def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return a row per run; unknown values are None.
+
+    `front` marks the runs than which no other is both faster and cheaper (without rates, in
+    GPU-hours).
+    """
+    rows = [_row(log, rates) for log in logs]
+    cost = "money" if rates else "gpu_hours"
+    front = _front([(row["minutes"], row[cost]) for row in rows])
+    return [row | {"front": "front" if n in front else None} for n, row in enumerate(rows)]
 
 
-def _cost(log: RunLog, rates: Mapping[str, float]) -> Cost:
+def _row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
-    held = breakdown.allocated_s if breakdown else None
-    rate, joules = rate_of(model, rates), log.last("energy_j")
-    return Cost(
-        log=log,
-        gpu=model,
-        gpus=count,
-        wall_s=breakdown.wall_s if breakdown else None,
-        allocated_s=held,
-        money=rate * count * held / 3600 if rate and count and held else None,
-        energy_kwh=None if joules is None else joules / JOULES_PER_KWH,
-    )
+    rate, images, joules = rate_of(model, rates), log.last("images"), log.last("energy_j")
+    # GPUs times the hours for which the run had them.
+    hours = count * breakdown.allocated_s / 3600 if breakdown and count else None
+    money = rate * hours if rate and hours else None
+    return {
+        "run": log.name,
+        "gpu": model,
+        "gpus": count,
+        "minutes": breakdown.wall_s / 60 if breakdown else None,
+        "gpu_hours": hours,
+        "money": money,
+        "money_per_million_images": money / images * 1e6 if money and images else None,
+        "energy_kwh": None if joules is None else joules / JOULES_PER_KWH,
+    }
 
 
 def _front(points: Sequence[tuple[float | None, float | None]]) -> set[int]:
@@ -84,22 +70,6 @@ def _front(points: Sequence[tuple[float | None, float | None]]) -> set[int]:
         i
         for t, c, i in known
         if not any(s <= t and d <= c and (s < t or d < c) for s, d, _ in known)
-    }
-
-
-def cost_row(cost: Cost) -> dict[str, Any]:
-    """Return one row; unknown values are None."""
-    images = cost.log.last("images")
-    return {
-        "run": cost.log.name,
-        "gpu": cost.gpu,
-        "gpus": cost.gpus,
-        "minutes": None if cost.wall_s is None else cost.wall_s / 60,
-        "gpu_hours": cost.gpu_hours,
-        "money": cost.money,
-        "money_per_million_images": cost.money / images * 1e6 if cost.money and images else None,
-        "energy_kwh": cost.energy_kwh,
-        "front": "front" if cost.front else None,
     }
 
 

@@ -41,6 +41,7 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
         found += [
             Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, CLOCK))
             for name, old, new in _unlike(a.config, b.config)
+            if name != "name"
         ]
     found += [
         Difference(name=name, a=old, b=new, source="machine", affects=CLOCK)
@@ -75,7 +76,13 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return {}
-    return {name: info.affects for name, info in keys(kind).items()}
+    known = {name: info.affects for name, info in keys(kind).items()}
+    # A name inside a mapping has the tags of the mapping.
+    return known | {name: known[group] for name in config if (group := _mapping(name)) in known}
+
+
+def _mapping(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

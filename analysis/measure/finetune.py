@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from analysis.measure.cost import costs
+from analysis.measure.cost import cost_rows
 from analysis.measure.speed import Arm, attribution, group_arms, measure_rates, speedup, verdict
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
@@ -37,7 +37,7 @@ def planned_steps(log: RunLog) -> int | None:
 
 def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     """Return a row per run, by device and steps: rate on one clock, and seconds by phase."""
-    hours = {one.log.name: one.gpu_hours for one in costs(logs, {})}
+    hours = {row["run"]: row["gpu_hours"] for row in cost_rows(logs, {})}
     found = []
     for run in measure_rates(logs):
         log, image_s = run.log, seconds_per_image(run.log)

@@ -1,6 +1,7 @@
 """Compare the loss curves of two runs: the same within a margin, or different."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,13 @@ import numpy as np
 
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, mean_interval, median_interval
+from analysis.stats.intervals import (
+    Estimate,
+    Floats,
+    geometric_mean,
+    mean_interval,
+    median_interval,
+)
 from configs.errors import Unreadable
 
 AXES = {
@@ -20,6 +27,7 @@ AXES = {
 }
 FACTOR_TOLERANCE = 0.02
 MAX_FACTOR = 4096
+FEWEST_SEEDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +69,28 @@ class CurvePair:
         else:
             found, most = self.difference, margin * abs(float(self.loss_a.mean()))
             least = -most
-        if found.low is None or found.high is None:
-            return "undetermined"
-        if least <= found.low and found.high <= most:
-            return "same loss"
-        return "different" if found.low > most or found.high < least else "undetermined"
+        return _word(found, least, most)
+
+
+def _word(found: Estimate, least: float, most: float) -> str:
+    """Return whether an interval lies within the bounds, beyond one of them, or neither."""
+    if found.low is None or found.high is None:
+        return "undetermined"
+    if least <= found.low and found.high <= most:
+        return "same loss"
+    return "different" if found.low > most or found.high < least else "undetermined"
+
+
+def pooled_verdict(pairs: Sequence[CurvePair], *, margin: float) -> str | None:
+    """Return the verdict on pairs of curves, each pair with a seed of its own.
+
+    The interval comes from the scatter of the mean log ratio between seeds. Return None for fewer
+    than three pairs, whose scatter says little, or if a loss is not positive.
+    """
+    logs = [pair.log_ratio.value for pair in pairs if pair.log_ratio is not None]
+    if len(logs) < max(len(pairs), FEWEST_SEEDS):
+        return None
+    return _word(geometric_mean(np.array(logs)), 1 - margin, 1 + margin)
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:

@@ -14,7 +14,7 @@ from analysis.read.run_log import RunLog
 from configs.gpus import find_gpu
 
 # Names of compute dtypes in the manifest, and in `configs/gpus.yaml`.
-TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "tfloat32": "tf32"}
 
 
 def _peak_flops(facts: Mapping[str, Any]) -> float | None:
@@ -24,7 +24,8 @@ def _peak_flops(facts: Mapping[str, Any]) -> float | None:
     known = find_gpu(model) if model else None
     if known is None or count is None or not isinstance(compute, str) or compute not in TYPES:
         return None
-    return float(getattr(known.peak_tflops, TYPES[compute])) * 1e12 * count
+    peak: float | None = getattr(known.peak_tflops, TYPES[compute])
+    return None if peak is None else peak * 1e12 * count
 
 
 def mfu(log: RunLog, images_per_s: float | None) -> float | None:

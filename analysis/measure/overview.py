@@ -8,11 +8,11 @@ import numpy as np
 from analysis.measure.cache import cached_entries
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import measure_rate
-from analysis.read.find import named_apart, places, read_others
+from analysis.read.find import places, read_others
 from analysis.read.machine import ranks, where
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
-from analysis.read.text.ledger import Ledger
+from analysis.read.run_names import named_apart
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder
 
@@ -91,17 +91,3 @@ def _printed(log: RunLog, name: str) -> float | None:
     """Return the median of a printed throughput: images of all devices, tokens of one."""
     values = log.column(name)[~np.isnan(log.column(name))]
     return float(np.median(values)) if len(values) else None
-
-
-def ledger_row(ledger: Ledger) -> dict[str, Any]:
-    """Return how many lines of a file were metrics, events, known noise and unknown."""
-    return {
-        "file": str(ledger.path),
-        "format": ledger.format,
-        "lines": ledger.lines,
-        "metrics": ledger.metrics,
-        "events": ledger.events,
-        "noise": ledger.noise,
-        "unknown": ledger.unknown,
-        "first unknown": ledger.sample,
-    }

@@ -30,14 +30,17 @@ _SYNCHRONIZING = re.compile(
 Event = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """The calls of one operation in a trace, and their self time."""
+@dataclass(kw_only=True)
+class Spent:
+    """The calls of an operation, and the microseconds that they took."""
 
-    name: str
-    where: str
-    calls: int
-    self_us: float
+    calls: int = 0
+    us: float = 0.0
+
+    def add(self, us: float) -> None:
+        """Add a call."""
+        self.calls += 1
+        self.us += us
 
 
 def read_trace(path: Path) -> list[Event]:
@@ -61,25 +64,19 @@ def _is_complete(event: Event) -> bool:
     return event.get("ph") == "X" and all(type(number) in (int, float) for number in numbers)
 
 
-def operations(events: Sequence[Event]) -> list[Operation]:
-    """Return every operation, the longest self time first; host and device stay separate."""
+def operations(events: Sequence[Event]) -> dict[tuple[str, str], Spent]:
+    """Return the calls and self time of every operation by (`host` or `device`, name)."""
     threads: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for event in events:
         category = str(event.get("cat", ""))
         where = "device" if category in DEVICE else "host" if category in HOST else None
         if where:
             threads[where, str(event.get("pid")), str(event.get("tid"))].append(event)
-    spent: dict[tuple[str, str], float] = defaultdict(float)
-    calls: dict[tuple[str, str], int] = defaultdict(int)
+    found: dict[tuple[str, str], Spent] = defaultdict(Spent)
     for (where, _, _), thread in threads.items():
         for name, self_us in _self_times(thread):
-            spent[where, name] += self_us
-            calls[where, name] += 1
-    found = [
-        Operation(name=name, where=where, calls=calls[where, name], self_us=us)
-        for (where, name), us in spent.items()
-    ]
-    return sorted(found, key=lambda operation: (-operation.self_us, operation.name))
+            found[where, name].add(self_us)
+    return found
 
 
 def _self_times(thread: Sequence[Event]) -> list[tuple[str, float]]:
@@ -102,41 +99,28 @@ def _end(event: Event) -> float:
     return float(event["ts"] + event["dur"])
 
 
-def operation_rows(traces: Sequence[list[Operation]], *, top: int) -> list[dict[str, Any]]:
+def operation_rows(
+    traces: Sequence[Mapping[tuple[str, str], Spent]], *, top: int
+) -> list[dict[str, Any]]:
     """Return the `top` operations of one trace by self time, or of two traces by its change."""
-    tables = [{(o.where, o.name): o for o in operations} for operations in traces]
-    totals = [_total(operations) for operations in traces]
-    keys = dict.fromkeys(key for table in tables for key in table)
-    rows = [_operation_row(key, tables, totals) for key in keys]
-    if len(tables) == 2:
-        rows.sort(key=lambda row: (-abs(row["change_ms"]), row["operation"]))
-    return rows[:top]
-
-
-def _total(operations: Sequence[Operation]) -> dict[str, float]:
-    spent: dict[str, float] = defaultdict(float)
-    for operation in operations:
-        spent[operation.where] += operation.self_us
-    return spent
-
-
-def _operation_row(
-    key: tuple[str, str],
-    tables: Sequence[Mapping[tuple[str, str], Operation]],
-    totals: Sequence[Mapping[str, float]],
-) -> dict[str, Any]:
-    where, name = key
-    found = [table.get(key) for table in tables]
-    self_ms = [one.self_us / 1e3 if one else 0.0 for one in found]
-    row: dict[str, Any] = {"where": where, "operation": name}
-    labels = [""] if len(tables) == 1 else ["_a", "_b"]
-    for label, one, ms, total in zip(labels, found, self_ms, totals, strict=True):
-        row[f"calls{label}"] = one.calls if one else 0
-        row[f"self_ms{label}"] = ms
-        row[f"share{label}"] = ms * 1e3 / total[where] if total.get(where) else None
-    if len(tables) == 2:
-        row["change_ms"] = self_ms[1] - self_ms[0]
-    return row
+    totals: list[dict[str, float]] = [defaultdict(float) for _ in traces]
+    for total, spent in zip(totals, traces, strict=True):
+        for (where, _), one in spent.items():
+            total[where] += one.us
+    rows = []
+    for where, name in dict.fromkeys(key for spent in traces for key in spent):
+        row: dict[str, Any] = {"where": where, "operation": name}
+        labels = [""] if len(traces) == 1 else ["_a", "_b"]
+        for label, spent, total in zip(labels, traces, totals, strict=True):
+            one = spent.get((where, name), Spent())
+            row[f"calls{label}"] = one.calls
+            row[f"self_ms{label}"] = one.us / 1e3
+            row[f"share{label}"] = one.us / total[where] if total[where] else None
+        if len(traces) == 2:
+            row["change_ms"] = row["self_ms_b"] - row["self_ms_a"]
+        rows.append(row)
+    ranked = "self_ms" if len(traces) == 1 else "change_ms"
+    return sorted(rows, key=lambda row: (-abs(row[ranked]), row["operation"]))[:top]
 
 
 def region_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -150,22 +134,20 @@ def region_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
         for event in events
         if event.get("cat") == "user_annotation" and str(event.get("name")).startswith(_REGION)
     )
-    host: dict[str, float] = defaultdict(float)
-    calls: dict[str, int] = defaultdict(int)
+    host: dict[str, Spent] = defaultdict(Spent)
     for begin, end, name in spans:
-        host[name] += end - begin
-        calls[name] += 1
+        host[name].add(end - begin)
     device = _device_us_by_region(events, spans)
-    total = sum(host.values())
+    total = sum(spent.us for spent in host.values())
     rows: list[dict[str, Any]] = [
         {
             "region": name,
-            "calls": calls[name],
-            "host_ms": host_us / 1e3,
-            "share": host_us / total if total else None,
+            "calls": spent.calls,
+            "host_ms": spent.us / 1e3,
+            "share": spent.us / total if total else None,
             "device_ms": device[name] / 1e3 if name in device else None,
         }
-        for name, host_us in host.items()
+        for name, spent in host.items()
     ]
     rows.sort(key=lambda row: -row["host_ms"])
     if communication := _communication(events):
@@ -227,12 +209,10 @@ def _covered_us(events: Sequence[Event]) -> float:
 
 def waiting_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return the calls that make the host wait for the device, the longest first."""
-    calls: dict[str, int] = defaultdict(int)
-    spent: dict[str, float] = defaultdict(float)
+    found: dict[str, Spent] = defaultdict(Spent)
     for event in events:
         name = str(event.get("name"))
         if event.get("cat") in ("cuda_runtime", "cpu_op") and _SYNCHRONIZING.match(name):
-            calls[name] += 1
-            spent[name] += event["dur"]
-    rows = [{"call": name, "calls": calls[name], "ms": spent[name] / 1e3} for name in calls]
+            found[name].add(event["dur"])
+    rows = [{"call": name, "calls": one.calls, "ms": one.us / 1e3} for name, one in found.items()]
     return sorted(rows, key=lambda row: (-row["ms"], row["call"]))

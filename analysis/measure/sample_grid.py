@@ -83,8 +83,8 @@ def _foreign_image(log: RunLog) -> str | None:
     """Return a sentence on an image in a run's folder whose metadata name another run."""
     for prompt in range(MAX_PROMPTS):
         for file in _steps(log, prompt).values():
-            drawn_by = _metadata(file).get("run", log.name)
-            if drawn_by != log.name:
+            drawn_by = _metadata(file).get("run", log.path.name)
+            if drawn_by != log.path.name:
                 return f"{file.parent.name}/{file.name} was drawn by {drawn_by}"
     return None
 

@@ -1,6 +1,6 @@
 """Speedup and efficiency over the number of ranks, with intervals and a fit of Amdahl's law."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from analysis.measure.mfu import mfu
 from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, scaled
+from analysis.stats.intervals import Estimate, Floats, estimate_fields, scaled
 
 # Keys and facts that may differ between the points of one curve.
 FREE = frozenset([
@@ -24,22 +24,15 @@ MIN_POINTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingPoint:
-    """The runs of one rank count; speedup and efficiency are relative to the smallest count."""
-
-    ranks: int
-    global_batch: int | None
-    arm: Arm
-    speedup: Estimate | None
-    efficiency: Estimate | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ScalingCurve:
-    """A curve over ranks: `strong` (one global batch) or `weak` (one batch per rank)."""
+    """A curve over ranks: `strong` (one global batch) or `weak` (one batch per rank).
+
+    `rows` has a row per rank count, ascending; speedup and efficiency are relative to the first.
+    """
 
     kind: str
-    points: tuple[ScalingPoint, ...]
+    rows: list[dict[str, Any]]
+    names: frozenset[str]
     serial: Estimate | None
 
 
@@ -55,7 +48,7 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
         else:
             families.setdefault(key, []).append(log)
     found = [curve for family in families.values() for curve in _family(family)]
-    inside = {run.log.name for curve in found for p in curve.points for run in p.arm.runs}
+    inside = {name for curve in found for name in curve.names}
     alone = [log.name for family in families.values() for log in family if log.name not in inside]
     remarks += [
         f"{name}: left out: no run differs from it in the number of ranks only" for name in alone
@@ -66,7 +59,7 @@ def curves(logs: Sequence[RunLog]) -> tuple[list[ScalingCurve], list[str]]:
 def _family(logs: list[RunLog]) -> list[ScalingCurve]:
     """Return the curves of runs that differ in ranks, batch and layout only."""
     found = []
-    for kind, fixed in (("strong", _global_batch), ("weak", _rank_batch)):
+    for kind, fixed in (("strong", lambda log: log.global_batch), ("weak", _rank_batch)):
         groups: dict[object, list[RunLog]] = {}
         for log in logs:
             groups.setdefault(fixed(log), []).append(log)
@@ -76,12 +69,8 @@ def _family(logs: list[RunLog]) -> list[ScalingCurve]:
     return found
 
 
-def _global_batch(log: RunLog) -> int | None:
-    return (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
-
-
 def _rank_batch(log: RunLog) -> float | None:
-    batch, count = _global_batch(log), ranks(log.facts)
+    batch, count = log.global_batch, ranks(log.facts)
     return batch / count if batch and count else None
 
 
@@ -92,29 +81,39 @@ def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
         by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure_rate(log, clock=clock))
     arms = {count: Arm(runs=tuple(runs)) for count, runs in by_ranks.items()}
     least = next(iter(arms))
-    points = tuple(_point(count, arm, arms[least], least) for count, arm in arms.items())
+    rows = [_row(kind, count, arm, arms[least], least) for count, arm in arms.items()]
     return ScalingCurve(
-        kind=kind, points=points, serial=amdahl(points) if kind == "strong" else None
+        kind=kind,
+        rows=rows,
+        names=frozenset(log.name for log in logs),
+        serial=amdahl(rows) if kind == "strong" else None,
     )
 
 
-def _point(count: int, arm: Arm, base: Arm, least: int) -> ScalingPoint:
+def _row(kind: str, count: int, arm: Arm, base: Arm, least: int) -> dict[str, Any]:
+    """Return the row of a rank count; absent values are None."""
     ratio = Estimate(value=1.0, low=1.0, high=1.0) if arm is base else speedup(base, arm)
-    return ScalingPoint(
-        ranks=count,
-        global_batch=_global_batch(arm.runs[0].log),
-        arm=arm,
-        speedup=ratio,
-        efficiency=None if ratio is None else scaled(ratio, least / count),
-    )
+    rates = [run.images_per_s for run in arm.runs if run.images_per_s]
+    images_per_s = float(np.mean(rates)) if rates else None
+    log = arm.runs[0].log
+    return {
+        "kind": kind,
+        "ranks": count,
+        "global_batch": log.global_batch,
+        "runs": len(arm.runs),
+        "images_per_s": images_per_s,
+        "mfu": mfu(log, images_per_s),
+        **estimate_fields("speedup", ratio),
+        **estimate_fields("efficiency", ratio and scaled(ratio, least / count)),
+    }
 
 
-def amdahl(points: Sequence[ScalingPoint]) -> Estimate | None:
+def amdahl(rows: Sequence[Mapping[str, Any]]) -> Estimate | None:
     """Fit the serial share s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967), with its interval.
 
     Return None for fewer than `MIN_POINTS` points.
     """
-    known = [(point.ranks, point.speedup.value) for point in points if point.speedup]
+    known = [(row["ranks"], row["speedup"]) for row in rows if row["speedup"]]
     if len(known) < MIN_POINTS:
         return None
     share = np.array([known[0][0] / count for count, _ in known])
@@ -134,33 +133,10 @@ def fit_serial(share: Floats, time: Floats) -> Estimate:
     return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
 
 
-def point_row(curve: ScalingCurve, point: ScalingPoint) -> dict[str, Any]:
-    """Return one row of the table; absent values are None."""
-    runs = point.arm.runs
-    rates = [run.images_per_s for run in runs if run.images_per_s]
-    images_per_s = float(np.mean(rates)) if rates else None
-    return {
-        "kind": curve.kind,
-        "ranks": point.ranks,
-        "global_batch": point.global_batch,
-        "runs": len(runs),
-        "images_per_s": images_per_s,
-        "mfu": mfu(runs[0].log, images_per_s),
-        "speedup": point.speedup.value if point.speedup else None,
-        "speedup_low": point.speedup.low if point.speedup else None,
-        "speedup_high": point.speedup.high if point.speedup else None,
-        "efficiency": point.efficiency.value if point.efficiency else None,
-        "efficiency_low": point.efficiency.low if point.efficiency else None,
-        "efficiency_high": point.efficiency.high if point.efficiency else None,
-    }
-
-
 def curve_dict(curve: ScalingCurve) -> dict[str, Any]:
     """Return a curve as JSON fields."""
     return {
         "kind": curve.kind,
-        "points": [point_row(curve, point) for point in curve.points],
-        "serial_fraction": curve.serial.value if curve.serial else None,
-        "serial_fraction_low": curve.serial.low if curve.serial else None,
-        "serial_fraction_high": curve.serial.high if curve.serial else None,
+        "points": curve.rows,
+        **estimate_fields("serial_fraction", curve.serial),
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.measure.clocks import choose_clocks, intervals
+from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.measure.differences import causes, differences
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog
@@ -25,13 +25,16 @@ WITHIN_RUN = "within-run only"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRate:
-    """The steady rate of one run on one clock; `steady` is None if no interval can be timed."""
+    """The steady rate of one run on one clock; `steady` is None if no interval can be timed.
+
+    `unit` is what the clock counts: usually a step, else `epoch`, `sample`, `token/device`, ...
+    """
 
     log: RunLog
     clock: str
     unit: str
     steady: Steady | None
-    images_per_step: float | None
+    images_per_unit: float | None
     breakdown: TimeBreakdown | None
     remarks: tuple[str, ...]
 
@@ -55,9 +58,8 @@ class MeasuredRate:
     @property
     def images_per_s(self) -> float | None:
         """Images per second over all ranks."""
-        if self.steps_per_s is None or self.images_per_step is None:
-            return None
-        return self.steps_per_s.value * self.images_per_step
+        per_unit = self.images_per_unit
+        return self.rate.value * per_unit if self.rate and per_unit else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,24 +92,27 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     else:
         result = None
         remark = f"{log.name}: no two steps in one attempt with the {clock} clock"
-    images = found.images[~np.isnan(found.images)]
+    unit = log.axis if found.unit == "step" else found.unit
     return MeasuredRate(
         log=log,
         clock=clock,
-        unit=found.unit,
+        unit=unit,
         steady=result,
-        images_per_step=float(np.median(images)) if len(images) else _batch(log),
+        images_per_unit=_images_per_unit(log, found, unit),
         breakdown=time_breakdown(log),
         remarks=(*log.remarks, remark),
     )
 
 
-def _batch(log: RunLog) -> float | None:
-    """Return the global batch that the config or the log itself names, None if neither does."""
-    batch = (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
-    if batch is None:
-        batch = log.last("batch")
-    return float(batch) if isinstance(batch, int | float) and batch > 0 else None
+def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
+    """Return the images of a unit as recorded, else the batch if the unit is a step."""
+    images = found.images[~np.isnan(found.images)]
+    if len(images):
+        return float(np.median(images))
+    if unit == "sample":
+        return 1.0
+    batch = log.global_batch or log.last("batch") if unit == "step" else None
+    return float(batch) if batch and batch > 0 else None
 
 
 def _kept_remark(name: str, result: Steady, *, left_out: int) -> str:
@@ -152,7 +157,7 @@ def speedup(base: Arm, arm: Arm) -> Estimate | None:
         found = ratio_interval(above.rate, below.rate)
     else:
         found = repeats_ratio(_rates(arm), _rates(base))
-    images = (above.images_per_step, below.images_per_step)
+    images = (above.images_per_unit, below.images_per_unit)
     return scaled(found, images[0] / images[1] if images[0] and images[1] else 1.0)
 
 
@@ -172,11 +177,11 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
         if untimed is not None:
             return f"not compared: {untimed.log.name} records no time"
         return f"not compared: {b.clock} clock against {a.clock} clock"
-    if a.log.axis != b.log.axis:
-        return f"not compared: an axis of {b.log.axis}s against an axis of {a.log.axis}s"
+    if a.unit != b.unit:
+        return f"not compared: {b.unit}s against {a.unit}s"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
-    return f"not compared: {b.unit}s against {a.unit}s" if a.unit != b.unit else None
+    return None
 
 
 def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
@@ -207,10 +212,8 @@ def attribution(base: Arm, arm: Arm) -> str:
 
 
 def pooled_rate(arm: Arm) -> Estimate | None:
-    """Return an arm's steps per second, with the run's own interval or that between repeats."""
+    """Return an arm's units per second, with the run's own interval or that between repeats."""
     if len(arm.runs) == 1:
-        return arm.runs[0].steps_per_s
+        return arm.runs[0].rate
     rates = _rates(arm)
-    if len(rates) < 2 or arm.runs[0].unit != "step":
-        return None
-    return repeats_mean(rates)
+    return repeats_mean(rates) if len(rates) > 1 else None

@@ -6,8 +6,11 @@ from typing import Any
 from analysis.measure.differences import differences, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
-from analysis.stats.intervals import Estimate
+from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.table import interval_text, percent_text
+
+# Of a speedup, after the point.
+MOST_DIGITS = 5
 
 
 def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
@@ -17,18 +20,16 @@ def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
 
 def _speed_row(base: Arm, arm: Arm) -> dict[str, Any]:
     ratio = None if arm is base else speedup(base, arm)
-    rate = pooled_rate(arm)
+    rate, unit = pooled_rate(arm), arm.runs[0].unit
     return {
         "run": arm.name,
         "clock": arm.runs[0].clock,
-        "steps_per_s": rate.value if rate else None,
-        "steps_per_s_low": rate.low if rate else None,
-        "steps_per_s_high": rate.high if rate else None,
+        "unit": unit,
+        **estimate_fields("units_per_s", rate if unit != "step" else None),
+        **estimate_fields("steps_per_s", rate if unit == "step" else None),
         "images_per_s": _images_per_s(arm, rate),
         **_utilisation(arm, rate),
-        "speedup": ratio.value if ratio else None,
-        "speedup_low": ratio.low if ratio else None,
-        "speedup_high": ratio.high if ratio else None,
+        **estimate_fields("speedup", ratio),
         "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
     }
 
@@ -39,8 +40,8 @@ def _base_verdict(arm: Arm) -> str:
 
 
 def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
-    per_step = arm.runs[0].images_per_step
-    return rate.value * per_step if rate and per_step else None
+    per_unit = arm.runs[0].images_per_unit
+    return rate.value * per_unit if rate and per_unit else None
 
 
 def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
@@ -95,22 +96,36 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
 
 
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `speed_rows` for people."""
+    """Return a row of `speed_rows` for people; a rate that counts no steps names its unit."""
+    per_s = row["steps_per_s"]
+    kind = "steps" if row["unit"] == "step" else "units"
+    if kind == "units" and row["units_per_s"] is not None:
+        per_s = f"{row['units_per_s']:.4g} {row['unit']}s/s"
     return {
         "run": row["run"],
         "clock": row["clock"],
-        "steps/s": row["steps_per_s"],
-        "95 %": interval_text(row["steps_per_s_low"], row["steps_per_s_high"], ".4g"),
+        "steps/s": per_s,
+        "95 %": interval_text(row[f"{kind}_per_s_low"], row[f"{kind}_per_s_high"], ".4g"),
         "images/s": row["images_per_s"],
         "MFU": percent_text(row["mfu"]),
         "HFU": percent_text(row["hfu"]),
         "by 6N": percent_text(row["mfu_naive_6n"]),
         "speedup": "" if row["speedup"] is None else speedup_text(row),
-        "verdict": row["verdict"],
+        "speed verdict": row["verdict"],
     }
 
 
 def speedup_text(row: Mapping[str, Any]) -> str:
-    """Return `1.93x [1.90, 1.96]`."""
-    between = interval_text(row["speedup_low"], row["speedup_high"], ".2f")
-    return f"{row['speedup']:.2f}x {between}".rstrip()
+    """Return `1.93x [1.90, 1.96]`, with more digits if these hide a width or an end beside 1."""
+    low, high = row["speedup_low"], row["speedup_high"]
+    digits = 2
+    while digits < MOST_DIGITS and low and high and _is_hidden(low, high, digits):
+        digits += 1
+    between = interval_text(low, high, f".{digits}f")
+    return f"{row['speedup']:.{digits}f}x {between}".rstrip()
+
+
+def _is_hidden(low: float, high: float, digits: int) -> bool:
+    """Return whether rounding leaves an interval no width, or moves an end onto 1."""
+    ends = round(low, digits), round(high, digits)
+    return low < high and (ends[0] == ends[1] or ends[0] <= 1 < low or high < 1 <= ends[1])

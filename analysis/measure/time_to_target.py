@@ -48,11 +48,9 @@ class TimeToTarget:
     rest went into saves, samples and pauses.
     """
 
-    log: RunLog
     seconds: float
     images: float
     train_s: float | None
-    line: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +111,9 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
         raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
     train = log.column("train_s")[log.column("time") <= float(row["time"])]
     return TimeToTarget(
-        log=log,
         seconds=float(row["time"] - began),
         images=float(row["images"]),
         train_s=float(np.nanmax(train)) if (~np.isnan(train)).any() else None,
-        line=int(row["line"]),
     )
 
 
@@ -133,7 +129,6 @@ def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
         columns = {key: log.column(key) for key in (name, "time", "images")}
         rows = [
             {key: col[row] if not np.isnan(col[row]) else None for key, col in columns.items()}
-            | {"line": log.line[row]}
             for row in np.flatnonzero(~np.isnan(columns[name]))
         ]
     if not rows:
@@ -162,7 +157,7 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
     """Group runs by devices and global batch, both ascending."""
     keyed: dict[tuple[int, int], list[RunLog]] = {}
     for log in logs:
-        keyed.setdefault((_devices(log) or 0, _global_batch(log) or 0), []).append(log)
+        keyed.setdefault((_devices(log) or 0, log.global_batch or 0), []).append(log)
     found = []
     for (count, size), members in sorted(keyed.items()):
         times = {log.name: time_to_target(log, target) for log in members}
@@ -181,12 +176,6 @@ def _devices(log: RunLog) -> int | None:
     """Return the number of ranks from our manifest or from an MLPerf log."""
     count = log.facts.get("number_of_ranks")
     return ranks(log.facts) or (int(count) if isinstance(count, int) else None)
-
-
-def _global_batch(log: RunLog) -> int | None:
-    """Return the global batch from our config or from an MLPerf log."""
-    size = (log.config or {}).get("train.global_batch", log.facts.get("global_batch_size"))
-    return int(size) if isinstance(size, int) else None
 
 
 def group_row(base: BatchGroup, group: BatchGroup) -> dict[str, Any]:
@@ -227,8 +216,8 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
     found: dict[int, list[float]] = defaultdict(list)
     remarks = [] if goal.name != target else [f"the target is {goal}"]
     for log in logs:
-        batch = (log.config or {}).get("train.global_batch")
-        if type(batch) is not int:
+        batch = log.global_batch
+        if batch is None:
             remarks.append(f"left out: {log.name}: its global batch is not known")
             continue
         try:

@@ -17,6 +17,8 @@ from analysis.stats.intervals import Floats
 
 # Columns that say where a row stands, not what it measures.
 _PLACES = frozenset(["step", "line", "place", "rank", "group", "record", "of"])
+# A bar cuts its time to whole seconds: its end is up to twice as much later than it says.
+CUT_S = 0.5
 _EVALUATION = re.compile(r"(?i)(?:^|[/_. ])(?:e?val|valid|validation|test)(?:[/_. ]|$)|accuracy")
 
 
@@ -51,17 +53,21 @@ def through_epochs(rows: Rows) -> Rows:
     """
     step, epoch, bar_s = rows["step"], rows["epoch"], rows["bar_s"]
     total = rows["group"] if "group" in rows else rows["of"]
-    before, passed = np.zeros(len(rows)), np.zeros(len(rows))
+    before, passed, bars = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
     for row in (np.flatnonzero(np.diff(step) < 0) + 1).tolist():
         length = step[row - 1] if np.isnan(total[row - 1]) else total[row - 1]
         if step[row] > length / 2 or bar_s[row] > bar_s[row - 1]:
             continue
-        if "bar_s" in rows:
-            passed[row:] += max(bar_s[row - 1], 2 * SAME_MOMENT_S)
         is_ended = "bar_s" in rows and step[row - 1] == length
-        if epoch[row] > epoch[row - 1] or (np.isnan(epoch[row]) and is_ended):
+        is_next = epoch[row] > epoch[row - 1] or (np.isnan(epoch[row]) and is_ended)
+        if is_next:
             before[row:] += length
-    columns = {"bar_s": bar_s + passed} if passed.any() else {}
+        if "bar_s" in rows:
+            passed[row:] += bar_s[row - 1] + CUT_S
+            bars[row:] += 1
+            if not is_next:
+                passed[row:] += max(2 * SAME_MOMENT_S - bar_s[row - 1], 0.0)
+    columns = {"bar_s": bar_s + passed, "bars": bars} if passed.any() else {}
     return rows.replace(step=step + before, **columns)
 
 
@@ -133,7 +139,7 @@ def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind
         times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
         remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
     if found.twice + repeated:
-        remarks.append(f"{found.twice + repeated} rows printed twice")
+        remarks.append(f"{found.twice + repeated} rows repeat a step")
     log = make_log(rows.take(kept), found.of[kept], path=path, name=name, kind=kind)
     return replace(
         log,

@@ -16,7 +16,7 @@ DISPLACED = 3
 class Attempts:
     """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
 
-    `begun` are the rows at which a later attempt begins; `twice` counts rows printed twice.
+    `begun` are the rows at which a later attempt begins; `twice` counts rows repeat a step.
     """
 
     of: Ints

@@ -53,7 +53,7 @@ ALIASES = {
                      "tokens/s/device"),
     "images_per_s": (
         "images_per_s", "images_per_sec", "images_per_second", "samples_per_second", "throughput",
-        "im/s", "samples per second",
+        "im/s", "samples per second", "imgs_sec",
     ),
 }  # fmt: skip
 # The rows that have a value, and the values.

@@ -14,6 +14,7 @@ _TOKENS = (
     b"CANCELLED AT",
     b"oom_kill", b"oom-kill", b"OOM Killed", b"Out Of Memory", b"xceeded job memory limit",
     b"OutOfMemoryError", b"CUDA out of memory", b"CUDA error",
+    b"_STATUS_ALLOC_FAILED", b"Triton Error", b") is killed by signal",
     b"Watchdog caught collective", b"NCCL error",
     b"No space left on device", b"Disk quota exceeded",
     b"Root Cause (first observed", b"ERROR:torch.distributed.elastic", b"Exited with exit code ",

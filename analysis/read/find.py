@@ -1,13 +1,13 @@
 """Find run folders and logs of other trainers under the paths that a user named."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read.other_logs import ReadLogs, gather, is_text, read_folder, read_one, walk, what_is
+from analysis.read.other_logs import ReadLogs, gather, read_folder, read_one, what_is
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
+from analysis.read.run_names import named
 from analysis.read.tar_archive import is_archive, unpacked
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder, find_runs, is_run
@@ -54,9 +54,7 @@ def read_all(paths: list[str]) -> ReadLogs:
         _refuse_empty(place, found)
         parts.append(found)
     found = gather(parts)
-    names = named_apart([(log.name, log.path) for log in found.logs])
-    logs = (replace(log, name=name) for log, name in zip(found.logs, names, strict=True))
-    return replace(found, logs=tuple(logs))
+    return replace(found, logs=tuple(named(found.logs)))
 
 
 def _refuse_empty(place: PathContents, found: ReadLogs) -> None:
@@ -79,27 +77,6 @@ def read_others(place: PathContents) -> ReadLogs:
     found = read_folder(place.path, without=own)
     _refuse_empty(place, found)
     return found
-
-
-def named_apart(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Return unique names: with the name of the folder in front, then with a number."""
-    counts = Counter(name for name, _ in named)
-    longer = [f"{path.parent.name}/{name}" if counts[name] > 1 else name for name, path in named]
-    repeats, again = Counter(longer), Counter[str]()
-    names = []
-    for name in longer:
-        again[name] += 1
-        names.append(f"{name} ({again[name]})" if repeats[name] > 1 else name)
-    return names
-
-
-def text_files(paths: list[str]) -> list[Path]:
-    """Return the text files under `paths` that are in no run folder."""
-    found = []
-    for path in map(_existing, paths):
-        own = frozenset(run.path.resolve() for run in _our_runs(path)) if path.is_dir() else ()
-        found += list(walk(path, without=frozenset(own))) if path.is_dir() else [path]
-    return [path for path in dict.fromkeys(found) if is_text(path)]
 
 
 def _existing(name: str) -> Path:

@@ -32,11 +32,15 @@ FACTS = {"gpus": "ranks", "nodes": "nodes", "batch": "global_batch_size"}
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options for reading: `columns` are foreign names by ours, `facts` are texts by name."""
+    """Options for reading: `columns` are foreign names by ours, `facts` are texts by name.
+
+    With `short_names`, for people, runs are named by what differs between them.
+    """
 
     pattern: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    short_names: bool = False
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -70,6 +74,11 @@ def reading_with(options: ReadOptions) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def options_of_command() -> ReadOptions:
+    """Return the options of the context."""
+    return _CURRENT.get(ReadOptions())
+
+
 def parse_options(*, pattern: str | None, columns: str | None, facts: list[str]) -> ReadOptions:
     """Return the options of a command line; raise `Unreadable` for an invalid one."""
     if pattern is not None:
@@ -81,7 +90,7 @@ def parse_options(*, pattern: str | None, columns: str | None, facts: list[str])
 
 def options_for(path: Path) -> ReadOptions:
     """Return the options for one file: those of the context, then of the `logs.yaml` beside it."""
-    given, beside = _CURRENT.get(ReadOptions()), path.parent / NAME
+    given, beside = options_of_command(), path.parent / NAME
     if not beside.is_file():
         return given
     for glob, entry in _globs(beside).items():

@@ -147,6 +147,17 @@ def is_binary(start: bytes) -> bool:
     return len(odd) > len(start) // 200 + 1
 
 
+def _is_table(start: bytes) -> bool:
+    """Whether the first lines have as many cells as each other, and the first only short names."""
+    lines = start.decode("utf-8", "replace").splitlines()[:4]
+    for sign in ",\t;":
+        cells = lines[0].split(sign)
+        counts = {line.count(sign) for line in lines}
+        if len(cells) > 2 and len(counts) == 1 and max(map(len, cells)) < 40:
+            return True
+    return False
+
+
 def what_is(path: Path) -> str:
     """Return what a file without a run is, and the option that may help."""
     try:
@@ -158,6 +169,8 @@ def what_is(path: Path) -> str:
         return "an empty file"
     if start.startswith(b"version https://git-lfs"):
         return "a git-LFS pointer: the file itself is not here; run `git lfs pull`"
+    if looks_like_events(start):
+        return "TensorBoard events without a scalar"
     if is_binary(start):
         return "an image" if start[:4] in IMAGES else "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
@@ -166,7 +179,7 @@ def what_is(path: Path) -> str:
         return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
     if {"Name", "State"} <= set(head.replace('"', "").split(",")):
         return "a W&B table of final values: it has a row per run and no curve; export the chart"
-    if any(head.count(sign) > 1 for sign in ",\t;"):
+    if _is_table(start):
         return f"a table with columns {head}: {_NAME_THEM}"
     ended = next((one.causes for one in scan(path, ()) if one.causes), [])
     if cause := root_cause(ended):

@@ -1,44 +1,41 @@
 """Read run folders of ditbench: config, manifest and records."""
 
-import math
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from analysis.read.machine import machine
+from analysis.read.program import with_program_log
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from configs.run.folder import RunFolder
-from configs.run.records import Record, read_records, valid
+from configs.run.json_files import AttemptEntry
+from configs.run.records import Record, is_number, read_records, valid
 from configs.schema import KINDS, keys
-
-LARGEST_STEP = 2**53
 
 
 def read_ours(run: RunFolder) -> RunLog:
     """Return the log of a run folder; raise `Unreadable` if its config or manifest is damaged."""
-    try:
-        config = flatten(run.config_tree())
-        facts = _facts(run)
-        superseded = _superseded(run, facts)
-    except (ConfigError, RecursionError) as error:
-        raise Unreadable(str(error)) from None
     lines: dict[int, int] = {}
     records: list[Record] = []
-    number = 0
-    for number, record in read_records(run.metrics_file):
-        if _is_sound(record):
+    odd: list[int] = []
+    try:
+        config = flatten(run.config_tree())
+        facts = run.entries()
+        superseded = _superseded(run, facts)
+        for number, record in read_records(run.metrics_file, odd=odd):
             lines[id(record)] = number
             records.append(record)
-    odd = number - len(records)
+    except (ConfigError, OSError) as error:
+        raise Unreadable(str(error)) from None
     current = sorted(valid(records), key=_step_of)
     steps = [record for record in current if _is_step(record)]
     kept = {id(record) for record in steps}
-    skipped = f"{run.metrics_file}: {odd} lines are no records and were skipped"
-    return RunLog(
+    skipped = f"{run.metrics_file}: {len(odd)} lines are no records and were skipped"
+    log = RunLog(
         name=run.name,
         path=run.path,
         format="ditbench",
@@ -47,7 +44,7 @@ def read_ours(run: RunFolder) -> RunLog:
         line=np.array([lines[id(record)] for record in steps], dtype=np.int64),
         values=_columns(steps),
         config=config,
-        facts=facts[-1] if facts else {},
+        facts=dict(facts[-1]) if facts else {},
         events=tuple(record for record in records if "event" in record),
         lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
         evaluations=tuple(
@@ -64,14 +61,15 @@ def read_ours(run: RunFolder) -> RunLog:
             ),
         ),
     )
+    return with_program_log(run, log) if config.get("kind") == "command" else log
 
 
-def _superseded(run: RunFolder, facts: list[dict[str, Any]]) -> dict[int, str]:
+def _superseded(run: RunFolder, facts: list[AttemptEntry]) -> dict[int, str]:
     """Return the attempts that differ from the last one in what affects the clock, and in what."""
     numbers = run.attempts()
     if len(numbers) < 2:
         return {}
-    entries = {entry["attempt"]: entry for entry in facts if type(entry.get("attempt")) is int}
+    entries = {entry["attempt"]: entry for entry in facts}
     keys_of = {n: _clock_keys(run, n) | machine(entries.get(n, {})) for n in numbers}
     last = keys_of[numbers[-1]]
     found = {}
@@ -97,45 +95,10 @@ def _is_step(record: Record) -> bool:
     return "event" not in record and "train_s" in record
 
 
-def _facts(run: RunFolder) -> list[dict[str, Any]]:
-    """Return the manifest's entries, one per attempt."""
-    try:
-        attempts = run.manifest().get("attempts", [])
-    except (ValueError, TypeError, OSError, RecursionError) as error:
-        raise Unreadable(f"{run.manifest_file}: not a manifest ({type(error).__name__})") from None
-    if not isinstance(attempts, list) or not all(isinstance(entry, dict) for entry in attempts):
-        raise Unreadable(f"{run.manifest_file}: not a manifest (no list of attempts)")
-    return attempts
-
-
-def _allocated(facts: list[dict[str, Any]]) -> dict[int, tuple[float, float | None]]:
+def _allocated(facts: list[AttemptEntry]) -> dict[int, tuple[float, float | None]]:
     """Return when the job of each attempt began and ended; None for an end that is not recorded."""
-    found: dict[int, tuple[float, float | None]] = {}
-    for entry in facts:
-        number, times = entry.get("attempt"), (entry.get("began"), entry.get("ended"))
-        began, ended = (float(time) if _is_number(time) else None for time in times)
-        if type(number) is int and began is not None:
-            found[number] = (began, ended)
-    return found
-
-
-def _is_sound(record: Record) -> bool:
-    """Whether a record's time, attempt and step are valid numbers."""
-    step, event = record.get("step", 0), record.get("event", "")
-    return (
-        _is_number(record.get("time"))
-        and type(record.get("attempt")) is int
-        and 0 <= record["attempt"] < LARGEST_STEP
-        and type(step) is int
-        and 0 <= step < LARGEST_STEP
-        and isinstance(event, str)
-    )
-
-
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    if type(value) not in (int, float):
-        return False
-    return abs(value) < 1e300 and not math.isnan(value)
+    known = [entry for entry in facts if "began" in entry]
+    return {entry["attempt"]: (entry["began"], entry.get("ended")) for entry in known}
 
 
 def _step_of(record: Record) -> int:
@@ -147,7 +110,7 @@ def _columns(steps: Iterable[Record]) -> dict[str, Floats]:
     rows = list(steps)
     names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "attempt"))
     columns = {
-        name: np.array([row[name] if _is_number(row.get(name)) else np.nan for row in rows], float)
+        name: np.array([row[name] if is_number(row.get(name)) else np.nan for row in rows], float)
         for name in names
     }
     return {name: column for name, column in columns.items() if not np.isnan(column).all()}

@@ -25,7 +25,8 @@ class RunLog:
     `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
     metrics. `superseded` are attempts on another machine than the last one, or with other keys
     that affect the clock: they do not count for its rate. `allocated` is when the job of each
-    attempt began and ended, if the run records it.
+    attempt began and ended, if the run records it. `source` is the file of the lines, if it is not
+    the usual one of the format.
     """
 
     name: str
@@ -44,6 +45,7 @@ class RunLog:
     attempts: int = 1
     axis: str = "step"
     superseded: frozenset[int] = frozenset()
+    source: Path | None = None
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -58,6 +60,12 @@ class RunLog:
         """Return the newest value of one name."""
         present = self.column(name)[~np.isnan(self.column(name))]
         return float(present[-1]) if len(present) else None
+
+    @property
+    def global_batch(self) -> int | None:
+        """The global batch that the config or the log itself names."""
+        batch = (self.config or {}).get("train.global_batch", self.facts.get("global_batch_size"))
+        return batch if type(batch) is int and batch > 0 else None
 
     @property
     def state(self) -> Mapping[str, Any] | None:

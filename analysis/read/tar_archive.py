@@ -7,10 +7,12 @@ import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from analysis.read.progress import ReadingProgress
 from configs.errors import Unreadable
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz")
-MOST_FILES, MOST_BYTES = 100_000, 1 << 31
+# Each file needs its folders; a run has about five files, eight folders deep at most.
+MOST_FILES, MOST_DEPTH, MOST_BYTES = 20_000, 32, 1 << 31
 
 
 def is_archive(path: Path) -> bool:
@@ -28,15 +30,20 @@ def unpacked(path: Path) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     left = MOST_BYTES
     try:
-        with tarfile.open(path) as archive:
+        with path.open("rb") as packed, tarfile.open(fileobj=packed) as archive:
+            progress = ReadingProgress(path)
             for number, member in enumerate(archive):
+                progress.at(packed.tell())
                 left -= member.size
-                if number >= MOST_FILES or left < 0:
+                if number >= MOST_FILES or left < 0 or member.name.count("/") > MOST_DEPTH:
                     raise Unreadable(
-                        f"{path}: too large for an archive of logs; unpack it yourself"
+                        f"{path}: too large for an archive of logs (over {MOST_FILES:,} files, "
+                        f"{MOST_BYTES >> 30} GiB or {MOST_DEPTH} folders deep); unpack it yourself"
                     )
                 if member.isfile():
                     _write(archive, member, folder, path)
+    except Unreadable:
+        raise
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise Unreadable(f"{path}: a damaged archive ({error})") from None
     return folder

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from analysis.measure.loss import AXES
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
@@ -16,17 +17,17 @@ from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 FEWEST_CELLS = 3
 
 
-def cells_section(logs: Sequence[RunLog], *, margin: float) -> str:
+def cells_section(logs: Sequence[RunLog], *, by: str, margin: float) -> str:
     """Return the table of cells and their hardware."""
     known = [log for log in started_runs(logs) if log.config is not None]
-    rows = cell_rows(known, margin=margin) if known else []
+    rows = cell_rows(known, by=by, margin=margin) if known else []
     if len(rows) < FEWEST_CELLS:
         return ""
     return section(
         "cells",
         "Cells",
         table([display_cell(row) for row in rows]),
-        aside(f"On {hardware_text(known)}. Losses over images, the same within {margin:.1%}."),
+        aside(f"On {hardware_text(known)}. Losses over {AXES[by]}, the same within {margin:.1%}."),
     )
 
 

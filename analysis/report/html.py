@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from analysis.table import formatted
+from configs.table import formatted
 from configs.terminal import printable
 
 LONGEST_UNBROKEN = 30

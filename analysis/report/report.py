@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.detect.detectors import detect
+from analysis.detect.detectors import detect, finding_row
 from analysis.measure.loss import (
     AXES,
     CurvePair,
@@ -24,6 +24,7 @@ from analysis.measure.speed_table import (
     difference_rows,
     display_row,
     speed_rows,
+    speedup_text,
     time_rows,
 )
 from analysis.read.other_logs import ReadLogs
@@ -34,6 +35,7 @@ from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
 from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report.sample_grids import data_address, newest_grid
+from analysis.study.cells import started_runs
 from analysis.table import percent_text
 from configs.errors import Unreadable
 
@@ -59,7 +61,8 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     first run. Runs that train nothing (sample, encode, measure) are listed but not compared.
     """
     logs = found.logs
-    trained = [log for log in logs if (log.config or {}).get("kind") not in _OTHER_KINDS]
+    begun = started_runs(logs)
+    trained = [log for log in begun if (log.config or {}).get("kind") not in _OTHER_KINDS]
     comparison = _compared(trained, margin=margin) if trained else _Comparison()
     summary = [run_row(log) for log in logs]
     shown = [row | {"mfu": percent_text(row["mfu"])} for row in summary]
@@ -96,17 +99,19 @@ def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
     compared = group_arms(measured)
     speeds = speed_rows(compared)
     firsts = [arm.runs[0].log for arm in compared]
-    pairs = _pairs(firsts)
+    # One axis for all verdicts of the page.
+    by = "images" if all((log.column("images") > 0).any() for log in firsts) else "step"
+    pairs = _pairs(firsts, by=by)
     return _Comparison(
         base=f", compared with {compared[0].name}",
         first={
-            "cells": cells_section(trained, margin=margin),
+            "cells": cells_section(trained, by=by, margin=margin),
             "effects": effects_section(trained),
             "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
         },
         second={
             "speed": _speed(speeds, compared),
-            "loss": _loss(firsts, pairs, margin=margin),
+            "loss": _loss(firsts, pairs, by=by, margin=margin),
             "differences": _differences(compared),
         },
         remarks=[remark for run in measured for remark in run.remarks],
@@ -119,12 +124,12 @@ def _question(logs: Sequence[RunLog]) -> str:
     return f"{questions.pop()} " if len(questions) == 1 and None not in questions else ""
 
 
-def _pairs(logs: Sequence[RunLog]) -> list[CurvePair]:
-    """Return the losses of the first run against each other's, if they have common steps."""
+def _pairs(logs: Sequence[RunLog], *, by: str) -> list[CurvePair]:
+    """Return the losses of the first run against each other's, if their ranges overlap."""
     found = []
     for other in logs[1:]:
         try:
-            found.append(pair_curves(logs[0], other))
+            found.append(pair_curves(logs[0], other, by=by))
         except Unreadable:
             continue
     return found
@@ -142,9 +147,8 @@ def _verdicts(
     for row, arm in zip(speeds[1:], arms[1:], strict=True):
         ratio = ""
         if row["speedup"] is not None:
-            ratio = f"<b>{row['speedup']:.2f}x</b>"
-            if row["speedup_low"] is not None:
-                ratio += f" [{row['speedup_low']:.2f}, {row['speedup_high']:.2f}]"
+            value, _, interval = speedup_text(row).partition(" ")
+            ratio = f"<b>{value}</b> {interval}"
         line = f"<b>{text(row['run'])}</b>: {ratio} {text(row['verdict'])}"
         if (found := losses.get(arm.runs[0].log.name)) is not None:
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
@@ -172,11 +176,11 @@ def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
     )
 
 
-def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, margin: float) -> str:
+def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, by: str, margin: float) -> str:
     curves: list[LossCurve] = []
     for log in logs:
         try:
-            curves.append(loss_curve(log, by="step"))
+            curves.append(loss_curve(log, by=by))
         except Unreadable:
             continue
     if not curves:
@@ -186,7 +190,7 @@ def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, margin: float) 
     return section(
         "loss",
         "Loss",
-        figure(loss_plot(curves, by="step"), f"Training loss over {AXES['step']}{more}"),
+        figure(loss_plot(curves, by=by), f"Training loss over {AXES[by]}{more}"),
         table([pair_row(found, margin=margin) for found in pairs]) if pairs else "",
         aside(f"The same means within {margin:.1%} of the first run's mean loss."),
         *(aside(factor_remark(found, factor)) for found, factor in scales if factor is not None),
@@ -207,11 +211,7 @@ def _findings(logs: Sequence[RunLog], beside: Path) -> str:
     found = [(log, finding) for log in logs for finding in detect(log)]
     if not found:
         return section("findings", "Findings", aside("The detectors found nothing."))
-    shown = [
-        {"run": log.name, "finding": one.kind, "step": one.step, "line": one.line}
-        | {"detail": one.detail}
-        for log, one in found[:MOST_FINDINGS]
-    ]
+    shown = [finding_row(log, one) for log, one in found[:MOST_FINDINGS]]
     places = {
         id(row): f"{_address(one.path or source(log), beside)}#line={one.line}"
         for row, (log, one) in zip(shown, found, strict=False)
@@ -238,7 +238,7 @@ def _samples(logs: Sequence[RunLog]) -> str:
 
 def source(log: RunLog) -> Path:
     """Return the file that the numbers of a run were read from."""
-    return log.path / "metrics.jsonl" if log.format == "ditbench" else log.path
+    return log.source or (log.path / "metrics.jsonl" if log.format == "ditbench" else log.path)
 
 
 def _address(path: Path, beside: Path) -> str:

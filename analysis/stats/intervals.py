@@ -1,6 +1,7 @@
 """Confidence intervals of medians, means and ratios of noisy, autocorrelated series."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,17 @@ class Estimate:
     def is_determined(self) -> bool:
         """Whether the estimate has an interval."""
         return self.low is not None
+
+    def map(self, function: Callable[[float], float]) -> "Estimate":
+        """Return an increasing function of the estimate and of the ends of its interval."""
+        low, high = (None if end is None else function(end) for end in (self.low, self.high))
+        return Estimate(value=function(self.value), low=low, high=high)
+
+
+def estimate_fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Return `name`, `name_low` and `name_high` as fields of a row; None if unknown."""
+    found = (estimate.value, estimate.low, estimate.high) if estimate else (None, None, None)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
 
 
 def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
@@ -90,12 +102,16 @@ def mean_interval(series: Floats) -> Estimate:
     effective = n / autocorrelation_time(noise, fitted=len(powers))
     deviation = math.sqrt(float((noise**2).sum()) / (n - len(powers)))
     half = _student(effective) * deviation / math.sqrt(effective)
-    return Estimate(value=mean, low=mean - half, high=mean + half)
+    return _within(mean, half)
 
 
 def _student(effective: float) -> float:
     """Return Student's 97.5 % quantile for `effective` independent values, at least two."""
     return float(stdtrit(max(effective - 1, 1.0), 0.975))
+
+
+def _within(value: float, half: float) -> Estimate:
+    return Estimate(value=value, low=value - half, high=value + half)
 
 
 def decimal_grid(readings: Floats) -> float | None:
@@ -141,11 +157,7 @@ def widened(estimate: Estimate, by: float) -> Estimate:
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """Return an estimate times a known positive number."""
-    return Estimate(
-        value=estimate.value * factor,
-        low=None if estimate.low is None else estimate.low * factor,
-        high=None if estimate.high is None else estimate.high * factor,
-    )
+    return estimate.map(lambda value: value * factor)
 
 
 def repeats_ratio(above: Floats, below: Floats) -> Estimate:
@@ -162,11 +174,7 @@ def repeats_ratio(above: Floats, below: Floats) -> Estimate:
     squares = float(((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum())
     error = math.sqrt(squares / freedom * (1 / len(a) + 1 / len(b)))
     half = float(stdtrit(freedom, 0.975)) * error
-    return Estimate(
-        value=math.exp(difference),
-        low=math.exp(difference - half),
-        high=math.exp(difference + half),
-    )
+    return _within(difference, half).map(math.exp)
 
 
 def repeats_mean(values: Floats) -> Estimate:
@@ -178,4 +186,4 @@ def geometric_mean(logs: Floats) -> Estimate:
     """Return exp of the mean of two or more `logs`, with Student's interval from their scatter."""
     mean, n = float(logs.mean()), len(logs)
     half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
-    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+    return _within(mean, half).map(math.exp)

@@ -6,8 +6,9 @@ batch x (mean of the diagonal - that) for tr Sigma (McCandlish et al. 2018, A.1)
 negative ones included, are averaged before anything is divided.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -21,43 +22,31 @@ DETERMINED, UNDETERMINED = "determined", "undetermined"
 class GramSums:
     """Sums over Gram matrices of gradients of `batch` images each, for `n` samples.
 
-    `products` [n] sums `pairs` [n] off-diagonal entries, `squares` [n] sums `counts` [n] diagonal
-    ones.
+    The `columns` [n, 4] are `products`, the sum of `pairs` off-diagonal entries, their number,
+    `squares`, the sum of `counts` diagonal ones, and their number.
     """
 
-    products: Floats
-    pairs: Floats
-    squares: Floats
-    counts: Floats
+    columns: Floats
     batch: int = 1
 
+    @classmethod
+    def of(
+        cls, *, products: Floats, pairs: Floats, squares: Floats, counts: Floats, batch: int = 1
+    ) -> "GramSums":
+        """Return the sums of columns [n]."""
+        return cls(columns=np.stack([products, pairs, squares, counts], axis=1), batch=batch)
+
     def __len__(self) -> int:
-        return len(self.products)
+        return len(self.columns)
 
     def part(self, rows: slice) -> "GramSums":
         """Return some of the samples."""
-        return GramSums(
-            products=self.products[rows],
-            pairs=self.pairs[rows],
-            squares=self.squares[rows],
-            counts=self.counts[rows],
-            batch=self.batch,
-        )
-
-    def columns(self) -> Floats:
-        """Return all four sums as columns [n, 4]."""
-        return np.stack([self.products, self.pairs, self.squares, self.counts], axis=1)
+        return replace(self, columns=self.columns[rows])
 
 
 def concatenate(parts: Sequence[GramSums]) -> GramSums:
     """Return the samples of one or more `parts`, which have the same microbatches."""
-    return GramSums(
-        products=np.concatenate([part.products for part in parts]),
-        pairs=np.concatenate([part.pairs for part in parts]),
-        squares=np.concatenate([part.squares for part in parts]),
-        counts=np.concatenate([part.counts for part in parts]),
-        batch=parts[0].batch,
-    )
+    return replace(parts[0], columns=np.concatenate([part.columns for part in parts]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,19 +69,13 @@ def noise_scale(sums: GramSums) -> NoiseScale:
     It is undetermined if the interval of |G|^2 or of tr Sigma touches zero, or if there are fewer
     than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
     """
-    columns, batch = sums.columns(), sums.batch
+    columns, batch = sums.columns, sums.batch
     g2 = jackknife(columns, _g2)
     s = jackknife(columns, lambda sums: _s(sums, batch))
     b_simple = None
     if (g2.low or 0) > 0 and (s.low or 0) > 0:
         log = jackknife(columns, lambda sums: np.log(_s(sums, batch) / _g2(sums)))
-        assert log.low is not None
-        assert log.high is not None
-        b_simple = Estimate(
-            value=float(np.exp(log.value)),
-            low=float(np.exp(log.low)),
-            high=float(np.exp(log.high)),
-        )
+        b_simple = log.map(math.exp)
     return NoiseScale(g2=g2, s=s, b_simple=b_simple)
 
 

@@ -18,7 +18,7 @@ CROWDED = 0.05
 # The spread of n intervals is itself uncertain, so the bounds are 1 + FEW / n times as wide.
 FEW = 12
 # If a larger share lies outside the bounds, none are outliers: that is how the run is.
-MAX_OUTLIER_SHARE = 0.5
+MAX_OUTLIER_SHARE = 1 / 3
 # The density of a normal at its centre over its difference from that at `CLOSE` deviations: a
 # value at the edge says this much less about the median if the cut moves with it.
 CUT_CLOSE = 1 / (1 - float(np.exp(-(CLOSE**2) / 2)))
@@ -99,8 +99,8 @@ def outliers(seconds: Floats) -> NDArray[np.bool_]:
     Slow intervals shift and widen the centre, so the spread is that of the faster half: the bounds
     are `SLOW` deviations on the log scale, and `OUTLIER` to the fast side. Rounds repeat on what
     the last one kept until nothing more is cut. If many are slow, some of them hide within `SLOW`;
-    both sides are then cut at `CLOSE`, which leaves the median in place. If that would leave less
-    than half of all intervals, none is an outlier.
+    both sides are then cut at `CLOSE`, which leaves the median in place. If that would cut more
+    than a third of all intervals, none is an outlier: the run has two speeds.
     """
     logs = np.log(seconds)
     none = np.zeros(len(logs), dtype=bool)

@@ -39,8 +39,14 @@ class StudyRuns:
 
 
 def started_runs(logs: Sequence[RunLog]) -> list[RunLog]:
-    """Return the runs that are neither queued nor skipped."""
-    return [log for log in logs if (log.state or {}).get("event") not in ("queued", "skipped")]
+    """Return the runs that are neither queued nor skipped, nor were stopped while they waited."""
+    return [log for log in logs if not _has_only_waited(log)]
+
+
+def _has_only_waited(log: RunLog) -> bool:
+    event = (log.state or {}).get("event")
+    has_begun = any(one.get("event") == "started" for one in log.events)
+    return event in ("queued", "skipped") or (event == "stopped" and not has_begun)
 
 
 def group_cells(logs: Sequence[RunLog]) -> StudyRuns:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.finetune import seconds_per_image
-from analysis.measure.loss import loss_curve, pair_curves
+from analysis.measure.loss import loss_curve, pair_curves, pooled_verdict
 from analysis.measure.speed import Arm, group_arms, measure_rates
 from analysis.measure.speed_table import speed_rows, speedup_text
 from analysis.read.machine import machine
@@ -28,23 +28,25 @@ def cell_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per cell, the first being the baseline; absent values are None.
 
-    `verdict` compares the training losses of the first repeats over the axis `by`, within
-    `margin`. The column `of` is the mean over repeats of a curve's last tenth. Evaluations are too
-    rare for a verdict, so they get a ratio to the first cell instead.
+    `verdict` compares the curves `of` over the axis `by` within `margin`: of three or more seeds
+    that both cells have by their scatter, otherwise of the first repeats. Evaluations of one run
+    are too rare for a verdict. The column `of` is the mean over repeats of a curve's last tenth.
     """
     compared = group_arms(measure_rates(logs))
     factors, levels = factors_of([arm.runs[0].log for arm in compared])
+    # Runs that ended before they knew their GPU may have the levels of another cell.
+    is_told = len(compared) == len({*levels}) > 1
     found = []
     for arm, row, own in zip(compared, speed_rows(compared), levels, strict=True):
         found.append(
             dict(zip(factors, own, strict=True))
-            | {"cell": None if factors else arm.name, "runs": len(arm.runs)}
+            | {"cell": None if is_told else arm.name, "runs": len(arm.runs)}
             | {name: row[name] for name in row if name not in ("run", "clock", "verdict")}
             | {"speed": row["verdict"]}
             | _image_seconds(arm)
             | {"gpu_gb": max(filter(None, (peak_memory_gb(r.log) for r in arm.runs)), default=None)}
             | _final_values(compared[0], arm, of)
-            | {"verdict": None if arm is compared[0] else _verdict(compared[0], arm, by, margin)}
+            | {"verdict": _verdict(compared[0], arm, of=of, by=by, margin=margin)}
             | {"ended_early": _early_ends(arm)}
         )
     return found
@@ -78,18 +80,32 @@ def _final_value(arm: Arm, of: str) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _verdict(base: Arm, arm: Arm, by: str, margin: float) -> str | None:
+def _verdict(base: Arm, arm: Arm, *, of: str, by: str, margin: float) -> str | None:
+    if arm is base:
+        return None
+    own, first = _by_seed(arm), _by_seed(base)
+    seeds = [seed for seed in first if seed in own]
     try:
-        found = pair_curves(base.runs[0].log, arm.runs[0].log, by=by)
+        pairs = [pair_curves(first[seed], own[seed], by=by, of=of) for seed in seeds]
+        if pooled := pooled_verdict(pairs, margin=margin):
+            return pooled
+        if of != "loss":
+            return None
+        return pair_curves(base.runs[0].log, arm.runs[0].log, by=by).verdict(margin=margin)
     except Unreadable:
         return None
-    return found.verdict(margin=margin)
+
+
+def _by_seed(arm: Arm) -> dict[Any, RunLog]:
+    """Return a run of each seed: repeats of one seed have the same losses."""
+    return {(run.log.config or {}).get("seed"): run.log for run in arm.runs}
 
 
 def _early_ends(arm: Arm) -> str | None:
     """Return why repeats ended before their last step."""
     states = [run.log.state or {} for run in arm.runs]
     reasons = [str(s.get("reason") or s.get("event")) for s in states if s.get("event") != "done"]
+    reasons = ["not ended" if reason == "started" else reason for reason in reasons]
     return ", ".join(dict.fromkeys(reasons)) or None
 
 
@@ -111,7 +127,9 @@ def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
             )
         elif name in ("mfu", "hfu"):
             out[name.upper()] = percent_text(value)
-        elif name != "speed" and not name.endswith(("_low", "_high", "_6n")):
+        elif name in ("speed", "verdict"):
+            out["speed verdict" if name == "speed" else "loss verdict"] = value
+        elif name != "unit" and not name.endswith(("_low", "_high", "_6n")):
             out[_heading(name)] = value
     return out
 

@@ -4,7 +4,6 @@ The end is the last event of the attempt, or the note of its first failing rank,
 message about a memory kill.
 """
 
-import json
 import re
 import sys
 import time
@@ -12,9 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.attempt.alike import skip_after_alike
 from configs.attempt.pruning import prune_after
+from configs.disk import read_end
+from configs.errors import ConfigError
 from configs.run.failures import FAILURES
 from configs.run.folder import RunFolder
+from configs.run.json_files import read_error_note
 from configs.run.records import Record, Superseded
 
 ATTEMPTS_WITHOUT_PROGRESS = 3
@@ -22,9 +25,6 @@ STALLED = {
     "reason": "timeout",
     "message": f"{ATTEMPTS_WITHOUT_PROGRESS} attempts in a row saved nothing new",
 }
-
-# The cause of death is at the end of the output.
-_MOST_BYTES = 2**16
 
 # The exit code of the job by the last event of the attempt.
 _EXIT_CODES = {"done": 0, "stopped": 0, "paused": 0, "skipped": 0, "failed": 1}
@@ -49,8 +49,7 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     If the ranks wrote no last event, record `failed` with the reason that the first failing rank
     left in `error.json`.
     """
-    run = RunFolder(attempt.parent.parent)
-    number = int(attempt.name)
+    run, number = _of_attempt(attempt)
     if number == max(run.attempts()):
         run.note(number, ended=time.time())
     try:
@@ -59,12 +58,24 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         return Verdict(event="superseded", exit_code=1)
     for other in prune_after(run, last):
         print(f"skipped: {other} needs at least the memory that {run.name} lacked", file=sys.stderr)
+    requeue = _may_requeue(run, last)
+    if not requeue and (stopped := skip_after_alike(run, last)):
+        print(stopped, file=sys.stderr)
     return Verdict(
         event=last["event"],
         exit_code=_EXIT_CODES[last["event"]],
-        requeue=_may_requeue(run, last),
+        requeue=requeue,
         faulty_node=last.get("node", "") if last.get("reason") == "node" else "",
     )
+
+
+def _of_attempt(attempt: Path) -> tuple[RunFolder, int]:
+    """Return the run and the number of an attempt; raise `ConfigError` if its folder is gone."""
+    if not re.fullmatch("[0-9]{3,}", attempt.name):
+        raise ConfigError(f"{attempt}: not the folder of an attempt, RUN/attempts/NNN")
+    if not attempt.is_dir():
+        raise ConfigError(f"{attempt.parent.parent}: the folder of the run is gone")
+    return RunFolder(attempt.parent.parent), int(attempt.name)
 
 
 def _final_event(run: RunFolder, attempt: Path, status: int) -> Record:
@@ -98,7 +109,7 @@ def _last_event(run: RunFolder, attempt: int) -> Record | None:
 
 def has_ended(attempt: Path) -> bool:
     """Return whether the ranks recorded an orderly end of the attempt."""
-    last = _last_event(RunFolder(attempt.parent.parent), int(attempt.name))
+    last = _last_event(*_of_attempt(attempt))
     return last is not None and last["event"] in ("done", "paused", "stopped")
 
 
@@ -114,7 +125,7 @@ def cause(attempt: Path, *, status: int) -> dict[str, Any]:
 
     `status` is the exit status of the torchrun agents.
     """
-    note = _error_note(attempt)
+    note = read_error_note(attempt)
     found = {name: note.get(name) for name in ("reason", "message", "rank", "node")}
     # A rank that is killed for its memory leaves no note; its peers may note that they lost it.
     if found["reason"] in (None, "nccl") and (line := _memory_kill(attempt)):
@@ -125,21 +136,10 @@ def cause(attempt: Path, *, status: int) -> dict[str, Any]:
     }
 
 
-def _error_note(attempt: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((attempt / "error.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
-
-
 def _memory_kill(attempt: Path) -> str | None:
     """Return the line of output that reports ranks killed for using too much host memory."""
-    try:
-        with (attempt / "output.log").open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _MOST_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return None
+    # The cause of death is at the end.
+    lines = read_end(attempt / "output.log").splitlines()
     found = (line.strip() for line in lines if re.search(FAILURES["host_oom"].slurm, line))
     return next(found, None)
 
@@ -163,7 +163,7 @@ def is_stalled(run: RunFolder) -> bool:
     """
     progress = _progress(run)
     stalled = 0
-    entries = {entry["attempt"]: entry for entry in run.manifest().get("attempts", [])}
+    entries = {entry["attempt"]: entry for entry in run.entries()}
     for number in reversed(run.attempts()):
         if progress.get(number, 0) > 0:
             break
@@ -180,7 +180,9 @@ def _progress(run: RunFolder) -> dict[int, int]:
     added: dict[int, int] = {}
     for record in run.records():
         if record.get("event") == "started":
-            began[record["attempt"]] = record["step"]
+            began[record["attempt"]] = record.get("step", 0)
         elif record.get("event") == "saved":
-            added[record["attempt"]] = record["step"] - began.get(record["attempt"], 0)
+            # The steps of a program that is not ours are unknown: one save counts as one.
+            step = record.get("step", 1)
+            added[record["attempt"]] = step - began.get(record["attempt"], 0)
     return added

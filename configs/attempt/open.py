@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from configs.attempt.alike import skip_after_alike
 from configs.attempt.close import STALLED, is_stalled, record_failure
+from configs.attempt.program import program_tree
 from configs.attempt.pruning import skip_if_ruled_out
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
@@ -22,10 +24,11 @@ from configs.run.folder import (
     is_run,
     make_run,
     resume_config,
+    run_name,
 )
 from configs.run.records import state
 from configs.run.slurm_env import is_restarted, job_facts, node_name
-from configs.schema import KINDS, Run
+from configs.schema import KINDS, Command, Run
 
 
 def open_attempt(
@@ -45,6 +48,8 @@ def open_attempt(
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
+    if found and _is_skipped(found):
+        return None
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
         overrides = []
@@ -55,21 +60,26 @@ def open_attempt(
     except ConfigError as error:
         if found and _is_awaited(found):
             newest = max(found.attempts(), default=0)
-            record_failure(found, newest, reason="config", message=str(error))
+            last = record_failure(found, newest, reason="config", message=str(error))
+            if stopped := skip_after_alike(found, last):
+                print(stopped, file=sys.stderr)
         raise
     if found and found.is_done(config):
         longer = "; raise train.steps to continue" if config.last_step() else ""
         print(f"{found.path}: done already{longer}", file=sys.stderr)
         return None
-    if found and _is_skipped(found, config):
+    if found and skip_if_ruled_out(found, config) and _is_skipped(found):
         return None
     if found and is_restarted() and is_stalled(found):
         record_failure(found, found.attempts()[-1], **STALLED)
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
-    run = found or make_run(_name(source, config), to_tree(config))
+    run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
-    return _claim(run, config, source=str(source), command=command, began=began)
+    try:
+        return _claim(run, config, source=str(source), command=command, began=began)
+    except OSError as error:
+        raise ConfigError(f"{run.path}: cannot begin an attempt: {error.strerror}") from None
 
 
 def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
@@ -83,7 +93,7 @@ def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) ->
         **facts,
         host=node_name(),
         slurm=job_facts() or None,
-        **_code(attempt),
+        **_code(attempt, program_tree(config) if isinstance(config, Command) else ROOT),
     )
     print(f"run {run.path}, attempt {number}", file=sys.stderr)
     return attempt
@@ -91,18 +101,17 @@ def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) ->
 
 def _began_in_this_job(run: RunFolder) -> bool:
     """Return whether Slurm requeued this very job after an attempt at the run began in it."""
-    jobs = [entry.get("slurm", {}).get("job") for entry in run.manifest().get("attempts", [])]
+    jobs = [entry.get("slurm", {}).get("job") for entry in run.entries()]
     return is_restarted() and job_facts().get("job") in jobs
 
 
-def _is_skipped(run: RunFolder, config: Run) -> bool:
+def _is_skipped(run: RunFolder) -> bool:
     """Return whether another cell of the study has ruled the run out before it began."""
-    last = state(run.records())
-    skipped = last is not None and last["event"] == "skipped"
-    proof = last.get("proof") if last and skipped else skip_if_ruled_out(run, config)
-    if proof is not None:
-        print(f"{run.path}: skipped, as {proof} ran out of memory", file=sys.stderr)
-    return proof is not None
+    last = state(run.records()) or {}
+    is_skipped = last.get("event") == "skipped" and "proof" in last
+    if is_skipped:
+        print(f"{run.path}: skipped: {last['message']}", file=sys.stderr)
+    return is_skipped
 
 
 def _checked_config(
@@ -133,10 +142,6 @@ def _names_weights(source: Path, kind: str | None) -> bool:
     return kind == "gns" and read_tree(source).get("kind", "pretrain") == "pretrain"
 
 
-def _name(source: Path, config: Run) -> str:
-    return f"{config.kind}-{source.resolve().name}" if is_run(source) else source.stem
-
-
 def _is_awaited(run: RunFolder) -> bool:
     """Return whether the run waits for this job, so that its records must show a failed start."""
     last = state(run.records())
@@ -154,9 +159,9 @@ def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
         )
 
 
-def _code(attempt: Path) -> dict[str, Any]:
+def _code(attempt: Path, root: Path) -> dict[str, Any]:
     """Return the commit that runs; write uncommitted changes to `code.patch`."""
-    version = read_version(ROOT)
+    version = read_version(root)
     if version is None:
         return {}
     if version.patch:

@@ -8,13 +8,12 @@ node says nothing about another cell.
 """
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import divide
 from configs.errors import ConfigError
-from configs.gpus import load_gpus
+from configs.gpus import gpu_family
 from configs.load import flatten, to_tree
 from configs.run.folder import RunFolder
 from configs.run.records import Record, Superseded, state
@@ -79,15 +78,10 @@ def _at_least(name: str, value: Any, *, than: Any) -> bool:
 
 def _has_no_more(gpu: str | None, than: str | None) -> bool:
     """Return whether a GPU type has at most the memory of another; False if one is unknown."""
-    one, other = _memories(gpu), _memories(than)
+    one, other = (
+        [known.memory_gb for known in gpu_family(name or "").values()] for name in (gpu, than)
+    )
     return bool(one and other) and max(one) <= min(other)
-
-
-@cache
-def _memories(name: str | None) -> list[float]:
-    """Return the GB of every GPU that a type may mean: an `a100` has 40 or 80."""
-    known = load_gpus().items() if name else ()
-    return [gpu.memory_gb for full, gpu in known if full == name or full.startswith(f"{name}-")]
 
 
 def is_out_of_memory(run: RunFolder, last: Record | None) -> bool:
@@ -102,8 +96,8 @@ def is_out_of_memory(run: RunFolder, last: Record | None) -> bool:
 
 
 def _had_no_gpu(run: RunFolder) -> bool:
-    attempts = run.manifest().get("attempts", [])
-    placement: list[dict[str, Any]] = (attempts[-1].get("placement") or []) if attempts else []
+    attempts = run.entries()
+    placement = attempts[-1].get("placement", []) if attempts else []
     return bool(placement) and not any(rank.get("gpu") for rank in placement)
 
 
@@ -119,26 +113,28 @@ def prune_after(run: RunFolder, last: Record) -> list[str]:
     study.proofs.mkdir(exist_ok=True)
     proof.touch()
     config = run.config()
-    waiting = [other for other in _waiting(study) if dominates(config, other.config())]
-    return [other.name for other in waiting if _skip(other, proof=run, last=last)]
+    too_large = [other for other in waiting(study) if dominates(config, other.config())]
+    message = f"needs at least the memory that {run.name} did not have"
+    return [one.name for one in too_large if skip(one, proof=run, last=last, message=message)]
 
 
-def skip_if_ruled_out(run: RunFolder, config: Run) -> str | None:
-    """Skip a cell that has not begun if another proves that it does not fit; return that one."""
+def skip_if_ruled_out(run: RunFolder, config: Run) -> bool:
+    """Skip a cell that has not begun if another proves that it does not fit."""
     study = study_of(run.path)
     if study is None or run.attempts():
-        return None
+        return False
     for path in sorted(study.proofs.glob("*")):
         proof = RunFolder(study.cell(path.name))
         last = state(proof.records())
         if last is None or proof.path == run.path or not is_out_of_memory(proof, last):
             continue
-        if dominates(proof.config(), config) and _skip(run, proof=proof, last=last):
-            return proof.name
-    return None
+        message = f"needs at least the memory that {proof.name} did not have"
+        if dominates(proof.config(), config):
+            return skip(run, proof=proof, last=last, message=message)
+    return False
 
 
-def _waiting(study: StudyFolder) -> Iterator[RunFolder]:
+def waiting(study: StudyFolder) -> Iterator[RunFolder]:
     """Yield the cells that have not begun."""
     for row in study.rows():
         run = RunFolder(study.cell(row.cell))
@@ -148,14 +144,15 @@ def _waiting(study: StudyFolder) -> Iterator[RunFolder]:
                 yield run
 
 
-def _skip(run: RunFolder, *, proof: RunFolder, last: Record) -> bool:
+def skip(run: RunFolder, *, proof: RunFolder, last: Record, message: str) -> bool:
+    """Record that a cell is skipped for the end `last` of the cell `proof`, unless it has begun."""
     try:
         run.record_event(
             1,
             "skipped",
             reason=last.get("reason", "oom"),
             proof=proof.name,
-            message=f"needs at least the memory that {proof.name} did not have",
+            message=message,
         )
     except Superseded:
         return False

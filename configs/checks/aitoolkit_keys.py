@@ -8,11 +8,12 @@ import ast
 import difflib
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.yaml12 import parse_yaml
+from configs.load import read_tree
 
 Known = Mapping[str, frozenset[str]]
 
@@ -39,75 +40,20 @@ GROUPS = {
     "save": "SaveConfig",
     "train": "TrainConfig",
 }
-# Keys of ai-toolkit that ditbench sets itself, and the key of ours to set instead.
-TAKEN = {
-    "datasets.bucket_tolerance": "data.bucket",
-    "datasets.cache_latents_to_disk": "nothing: latents are always cached",
-    "datasets.caption_dropout_rate": "data.caption_dropout",
-    "datasets.caption_ext": "nothing: captions end in .txt",
-    "datasets.folder_path": "data.folder",
-    "datasets.resolution": "data.resolutions",
-    "log_dir": "log.tensorboard",
-    "logging.log_every": "log.every",
-    "logging.use_ui_logger": "nothing: losses are read from it",
-    "model.assistant_lora_path": "flux.assistant_lora",
-    "model.dtype": "train.precision",
-    "model.is_flux": "nothing: it is always Flux",
-    "model.name_or_path": "flux.folder",
-    "model.qtype": "flux.quantise",
-    "model.quantize": "flux.quantise",
-    "name": "nothing: the run names it",
-    "network.linear": "lora.rank",
-    "network.linear_alpha": "lora.alpha",
-    "network.network_kwargs": "lora.targets",
-    "network.rank": "lora.rank",
-    "network.type": "nothing: it is always a LoRA",
-    "sample.format": "nothing: samples are PNG",
-    "sample.guidance_scale": "sample.guidance",
-    "sample.height": "sample.height",
-    "sample.prompts": "sample.prompts",
-    "sample.sample_every": "sample.every",
-    "sample.sample_steps": "sample.steps",
-    "sample.sampler": "nothing: flow matching fixes it",
-    "sample.samples": "sample.prompts",
-    "sample.seed": "sample.seed",
-    "sample.walk_seed": "nothing: prompt i has the seed sample.seed + i",
-    "sample.width": "sample.width",
-    "save.max_step_saves_to_keep": "checkpoint.keep",
-    "save.push_to_hub": "nothing: runs stay on local disk",
-    "save.save_every": "checkpoint.every",
-    "save.save_format": "nothing: a LoRA is one safetensors file",
-    "sqlite_db_path": "nothing: ditbench monitors the run through it",
-    "train.batch_size": "train.micro_batch",
-    "train.disable_sampling": "sample.every",
-    "train.dtype": "train.precision",
-    "train.ema_config": "train.ema_decay",
-    "train.gradient_accumulation": "train.global_batch",
-    "train.gradient_accumulation_steps": "train.global_batch",
-    "train.gradient_checkpointing": "train.gradient_checkpointing",
-    "train.lr": "optimizer.lr",
-    "train.max_grad_norm": "optimizer.clip",
-    "train.merge_network_on_save": "nothing: a resume reads the LoRA",
-    "train.noise_scheduler": "nothing: flow matching fixes it",
-    "train.optimizer": "optimizer.kind",
-    "train.optimizer_params": "optimizer.beta1, optimizer.beta2 and optimizer.weight_decay",
-    "train.start_step": "nothing: the checkpoint decides",
-    "train.steps": "train.steps",
-    "train.timestep_type": "train.timesteps",
-    "train.train_text_encoder": "nothing: only the transformer is trained",
-    "train.train_unet": "nothing: the transformer is always trained",
-    "training_folder": "nothing: it is the run folder",
-    "training_seed": "seed",
-    "trigger_word": "data.trigger",
-}  # fmt: skip
+
+
+@cache
+def taken() -> dict[str, str]:
+    """Return the keys that ditbench sets itself, with the key of ours to set instead."""
+    return dict(read_tree(_SHIPPED.with_name("aitoolkit-taken.yaml")))
 
 
 def check_keys(passed: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for keys that ai-toolkit does not know, or that a key of ours sets."""
     known = known_keys()
     for name in _names(passed):
-        if name in TAKEN:
-            raise ConfigError(f"aitoolkit.{name}: remove it and set {TAKEN[name]}")
+        if name in taken():
+            raise ConfigError(f"aitoolkit.{name}: remove it and set {taken()[name]}")
         group, _, key = name.rpartition(".")
         if key not in known.get(group, frozenset()):
             raise ConfigError(_unknown(name, group, known))
@@ -118,8 +64,7 @@ def known_keys() -> Known:
     folder = os.environ.get("AI_TOOLKIT")
     if folder and (Path(folder) / _CLASSES).is_file():
         return read_keys(Path(folder))
-    listed = parse_yaml(_SHIPPED.read_text(encoding="utf-8"), source=str(_SHIPPED))
-    return {group: frozenset(names) for group, names in listed.items()}
+    return {group: frozenset(names) for group, names in read_tree(_SHIPPED).items()}
 
 
 def read_keys(folder: Path) -> Known:
@@ -179,7 +124,7 @@ def _names(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _unknown(name: str, group: str, known: Known) -> str:
     every = [f"{of}.{key}".lstrip(".") for of, keys in known.items() for key in sorted(keys)]
-    offered = [key for key in every if key not in TAKEN]
+    offered = [key for key in every if key not in taken()]
     here = [key for key in offered if key.rpartition(".")[0] == group]
     near = difflib.get_close_matches(name, here, n=1) or difflib.get_close_matches(
         name, offered, n=1

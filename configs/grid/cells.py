@@ -14,10 +14,10 @@ from typing import Any
 from configs.checks.paths import with_absolute_paths
 from configs.errors import ConfigError
 from configs.load import Tree, flatten, merge, resolve, to_tree
-from configs.schema import Run, Study
+from configs.schema import Command, Run, Study
 
 MOST_CELLS = 10_000
-_LONGEST_PART, LONGEST_NAME = 24, 80
+_LONGEST_PART, LONGEST_NAME = 32, 80
 # The abbreviations of published studies; other keys are abbreviated to their last word.
 _SHORT = {
     "activation_checkpointing.mode": "ac",
@@ -182,10 +182,13 @@ def _check_condition(
 
 
 def _check_distinct(cells: list[Cell], *, source: str) -> None:
-    """Raise `ConfigError` if there is no cell, or two have the same config."""
+    """Raise `ConfigError` if there is no cell, two are the same, or programs differ."""
     if not cells:
         raise ConfigError(f"{source}: leave_out leaves out every cell; relax its conditions")
     seen: dict[str, str] = {}
+    programs = {(c.config.folder, *c.config.files) for c in cells if isinstance(c.config, Command)}
+    if len(programs) > 1:
+        raise ConfigError(f"{source}: folder and files must be the same for all cells")
     for cell in cells:
         text = repr(cell.config)
         if text in seen:
@@ -222,7 +225,13 @@ def _name(levels: Mapping[str, Any], labelled: frozenset[str]) -> str:
 
 
 def _with_digest(name: str, levels: Mapping[str, Any]) -> str:
-    return f"{name[: LONGEST_NAME - 7]}-{_digest(levels)}"
+    return f"{_whole_words(name, LONGEST_NAME - 7)}-{_digest(levels)}"
+
+
+def _whole_words(text: str, most: int) -> str:
+    """Return the first words of at most `most` characters, or a part of the first word."""
+    words = re.match(rf".{{1,{most}}}(?=[-_]|$)", text)
+    return words[0] if words else text[:most]
 
 
 def _part(axis: str, level: Any, *, is_label: bool) -> str:
@@ -232,9 +241,9 @@ def _part(axis: str, level: Any, *, is_label: bool) -> str:
     value = re.sub(r"[^A-Za-z0-9.]+", "-", shown).strip("-.")
     lossy = not value or value != text.replace("_", "-") or len(value) > _LONGEST_PART
     if shown != text:
-        value = value[-_LONGEST_PART:].strip("-.")
+        value = _whole_words(value[::-1], _LONGEST_PART)[::-1].strip("-.")
     else:
-        value = value[:_LONGEST_PART].rstrip("-.")
+        value = _whole_words(value, _LONGEST_PART).rstrip("-.")
     if lossy:
         value = f"{value}-{_digest(level)}" if value else _digest(level)
     if is_label:

@@ -4,6 +4,7 @@
 in `data.path='"/data/a, b"'`.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
 # Keys of the study that the command line may set; all other keys are those of its cells.
-_OWN = frozenset(["question", "repeats", "order_seed", "throttle", "report"])
+_OWN = frozenset(["question", "repeats", "order_seed", "throttle", "stop_after", "report"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,15 @@ class Grid:
     cells: list[Cell]
     source: Path
 
+    @property
+    def name(self) -> str:
+        """The first part of the name of the study's folder: `name=` or the name of the file."""
+        return str(self.study.set.get("name") or self.source.stem)
+
 
 def is_study(path: Path, overrides: list[str]) -> bool:
     """Return whether a file is a study, or a config that the overrides make one."""
-    if path.is_file() and read_tree(path).get("kind") == "study":
+    if os.path.isfile(path) and read_tree(path).get("kind") == "study":
         return True
     return any(
         len(values) > 1 or name in ("repeats", "throttle")

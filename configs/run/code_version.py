@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from configs.run.json_files import read_json
+
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
@@ -23,7 +25,7 @@ class Version:
 def read_version(root: Path) -> Version | None:
     """Return the version of a checkout, or of a snapshot of one; None without git."""
     if (root / "version.json").is_file():
-        return Version(**json.loads((root / "version.json").read_text(encoding="utf-8")))
+        return read_json(root / "version.json", Version, fix="submit again")
     commit = git(root, "rev-parse", "HEAD")
     if commit is None:
         return None

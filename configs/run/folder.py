@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import secrets
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
+from configs.run.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifest
 from configs.run.records import Record, RecordWriter, read_records, state
 from configs.run.slurm_env import array_row, batch_job, is_restarted
 from configs.run.study_folder import StudyFolder, is_study_folder
@@ -19,6 +23,8 @@ from configs.schema import Run, key_info, keys
 from configs.yaml12 import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+# File systems take names of up to 255 bytes; an id, and suffixes of files, are appended.
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,9 @@ class RunFolder:
 
     def attempts(self) -> list[int]:
         """Return the numbers of the attempts begun so far, in order."""
-        folder = self.path / "attempts"
-        found = (entry.name for entry in folder.iterdir()) if folder.is_dir() else iter(())
-        return sorted(int(name) for name in found if name.isdigit())
+        found = self.path.glob("attempts/[0-9][0-9][0-9]*/")
+        numbers = [int(entry.name) for entry in found if re.fullmatch("[0-9]{3,9}", entry.name)]
+        return sorted(number for number in numbers if number and self.attempt(number).is_dir())
 
     def config_tree(self, attempt: int | None = None) -> dict[str, Any]:
         """Return the resolved config as plain values, with the overrides up to `attempt`."""
@@ -104,17 +110,31 @@ class RunFolder:
         """Return the resolved config, validated again, with the overrides up to `attempt`."""
         return resolve(self.config_tree(attempt), source=str(self.config_file))
 
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest, empty if none is written yet."""
-        try:
-            return dict(json.loads(self.manifest_file.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+    def edits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the old and the new value of each key edited in config.yaml since the run began.
+
+        Without a config in the manifest, as in older runs, no edit is found.
+        """
+        old = flatten(self.manifest().get("config", {}))
+        if not old:
             return {}
+        now = flatten(to_tree(resolve(read_tree(self.config_file), source=str(self.config_file))))
+        edited = [name for name in now if name in old and old[name] != now[name]]
+        return {name: (old[name], now[name]) for name in edited}
+
+    def manifest(self) -> Manifest:
+        """Return the manifest, empty if none is written yet."""
+        return read_manifest(self.manifest_file)
+
+    def entries(self) -> list[AttemptEntry]:
+        """Return the facts about every attempt in the manifest, in order."""
+        return self.manifest().get("attempts", [])
 
     def note(self, attempt: int, **facts: Any) -> None:
         """Add facts to the entry of one attempt in the manifest; replace the file atomically."""
-        manifest = {"run": self.name, "attempts": []} | self.manifest()
-        entries = {entry["attempt"]: entry for entry in manifest["attempts"]}
+        manifest: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "run": self.name}
+        manifest |= {"config": read_tree(self.config_file), **self.manifest()}
+        entries: dict[int, Any] = {entry["attempt"]: entry for entry in self.entries()}
         known = {name: fact for name, fact in facts.items() if fact is not None}
         entries[attempt] = {"attempt": attempt} | entries.get(attempt, {}) | known
         manifest["attempts"] = [entries[number] for number in sorted(entries)]
@@ -126,20 +146,14 @@ class RunFolder:
 
     def record_event(self, attempt: int, event: str, **fields: Any) -> Record:
         """Append one event of an attempt; raise `Superseded` if a newer attempt has begun."""
-        writer = RecordWriter(self.path, attempt=attempt)
-        try:
+        with closing(RecordWriter(self.path, attempt=attempt)) as writer:
             return writer.event(event, **fields)
-        finally:
-            writer.close()
 
     def record_evaluation(self, **fields: Any) -> None:
         """Append an evaluation to the newest attempt, followed by its event `evaluated`."""
-        writer = RecordWriter(self.path, attempt=self.attempts()[-1])
-        try:
+        with closing(RecordWriter(self.path, attempt=self.attempts()[-1])) as writer:
             writer.write(**fields)
             writer.event("evaluated", step=fields["step"])
-        finally:
-            writer.close()
 
     def is_done(self, config: Run) -> bool:
         """Return whether the run ended with `done` at or beyond the last step of `config`."""
@@ -153,7 +167,7 @@ class RunFolder:
 
 def is_run(path: Path) -> bool:
     """Return whether a folder is a run folder."""
-    return (path / "config.yaml").is_file()
+    return os.path.isfile(path / "config.yaml")
 
 
 def open_run(path: Path) -> RunFolder:
@@ -195,7 +209,12 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
         return RunFolder(source.resolve())
     if not batch_job() or not is_restarted():
         return None
-    found = [path for path in logs_folder().glob(f"*-{batch_job()}") if is_run(path)]
+    # The name can be guessed, so another user may have made a folder of that name.
+    found = [
+        path
+        for path in logs_folder().glob(f"*-{batch_job()}")
+        if is_run(path) and path.stat().st_uid == os.geteuid()
+    ]
     return RunFolder(found[0].resolve()) if found else None
 
 
@@ -210,13 +229,22 @@ def _cell(study: StudyFolder) -> RunFolder:
     return open_run(study.cell(study.row(index).cell))
 
 
+def run_name(source: Path, config: Run) -> str:
+    """Return the first part of the name of a new run's folder."""
+    by_source = f"{config.kind}-{source.resolve().name}" if is_run(source) else source.stem
+    return config.name or by_source
+
+
 def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) -> RunFolder:
     """Create a run folder for a resolved config.
 
     Its id is `identity`, by default the id of the batch job, or a new id outside of one.
     """
-    if not name.isprintable() or not name.strip("."):
-        raise ConfigError(f"{name!r}: not a valid name for a run; rename the YAML file")
+    if not name.isprintable() or not name.strip(".") or len(os.fsencode(name)) > _LONGEST_NAME:
+        raise ConfigError(
+            f"{name!r}: not a valid name for a run (at most {_LONGEST_NAME} bytes); "
+            "rename the YAML file"
+        )
     logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -235,37 +263,63 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
-    before = run.config_tree()
-    after = resolve(merge(before, parse_overrides(overrides)), source=str(run.config_file))
-    changed = _changes(before, to_tree(after))
+    tree, edits = run.config_tree(), run.edits()
+    old, new = ({name: pair[i] for name, pair in edits.items()} for i in (0, 1))
+    after = resolve(merge(tree, new | parse_overrides(overrides)), source=str(run.config_file))
+    changed = _changes(merge(tree, old), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
         free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
+        undo = "".join(
+            f"set {name} there back to {old[name]}, or " for name in fixed if name in old
+        )
         raise ConfigError(
-            f"{', '.join(fixed)}: cannot change when {run.name} is resumed; start a new run with "
-            f"{run.config_file} and the change, or change only {free}"
+            f"{', '.join(fixed)}: cannot change when {run.name} is resumed; {undo}start a new run "
+            f"with {run.config_file} and the change, or change only {free}"
         )
     return after
 
 
 def claim_attempt(run: RunFolder, config: Run) -> int:
-    """Claim the next attempt by creating its folder with its overrides; return its number."""
-    before = run.config_tree()
+    """Claim the next attempt by creating its folder with its overrides; return its number.
+
+    An edit of config.yaml becomes an override of the attempt, and the file is as it was.
+    """
+    before, edits = run.config_tree(), run.edits()
+    original = merge(read_tree(run.config_file), {name: old for name, (old, _) in edits.items()})
+    if not is_restarted():
+        _remove_stop(run.stop_file)
+    number = max(run.attempts(), default=0)
     while True:
-        number = max(run.attempts(), default=0) + 1
+        number += 1
         try:
             run.attempt(number).mkdir(parents=True)
             break
         except FileExistsError:
             continue
-    if _changes(before, to_tree(config)):
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: cannot be created: {error.strerror}") from None
+    if edits or _changes(before, to_tree(config)):
         # Compare with config.yaml, not with the last attempt: a change may have been reverted.
-        changes = _changes(read_tree(run.config_file), to_tree(config))
+        changes = _changes(original, to_tree(config))
         replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
-    if not is_restarted():
-        # A person who starts a stopped run again wants it to run.
-        run.stop_file.unlink(missing_ok=True)
+    if edits:
+        replace_file(run.config_file, dump_yaml(original))
+        print(
+            f"{', '.join(edits)}: edited in {run.config_file}; kept with attempt {number}",
+            file=sys.stderr,
+        )
     return number
+
+
+def _remove_stop(file: Path) -> None:
+    """Remove a stop request: a person who starts a stopped run again wants it to run."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: {error.strerror}; remove it, so that the run can go on"
+        ) from None
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

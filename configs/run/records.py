@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from configs.run.failures import FAILURES
 
 Record = dict[str, Any]
+_LARGEST = 2**53
 
 EVENTS = (
     "queued", "started", "tuned", "saved", "evaluated",
@@ -34,7 +35,8 @@ class RecordWriter:
     def __init__(self, run: Path, *, attempt: int) -> None:
         self._attempts = run / "attempts"
         self.attempt = attempt
-        self._file = os.open(run / "metrics.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._file = os.open(run / "metrics.jsonl", flags, 0o600)
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             os.write(self._file, b"\n")
@@ -66,8 +68,11 @@ def _is_present(value: Any) -> bool:
     return value is not None and (not isinstance(value, float) or math.isfinite(value))
 
 
-def read_records(path: Path) -> Iterator[tuple[int, Record]]:
-    """Yield (line number, record) of a file; skip lines that hold no record."""
+def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[int, Record]]:
+    """Yield (line number, record) of a file; skip lines that hold none, and list them in `odd`.
+
+    A last line without an end is still being written: it is never odd.
+    """
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -77,9 +82,32 @@ def read_records(path: Path) -> Iterator[tuple[int, Record]]:
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict):
+                record = None
+            if _is_record(record):
                 yield number, record
+            elif odd is not None and line.endswith("\n"):
+                odd.append(number)
+
+
+def _is_record(found: Any) -> TypeGuard[Record]:
+    """Return whether the fields that every reader relies on have their types."""
+    if not isinstance(found, dict):
+        return False
+    attempt, step, event = found.get("attempt"), found.get("step", 0), found.get("event", "")
+    return (
+        is_number(found.get("time"))
+        and type(attempt) is int
+        and 0 <= attempt < _LARGEST
+        and type(step) is int
+        and 0 <= step < _LARGEST
+        and isinstance(event, str)
+        and (not event or isinstance(found.get("reason", ""), str))
+    )
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number, and no bool, that floats can count with."""
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def state(records: Iterable[Record]) -> Record | None:

@@ -4,41 +4,60 @@ Outside `launch` no other module reads `SLURM_*`.
 """
 
 import os
+import re
 import socket
 from typing import Any
+
+from configs.errors import ConfigError
+
+
+def _number(variable: str) -> str | None:
+    """Return a number in the environment as text: ids become names of folders."""
+    text = os.environ.get(variable) or None
+    if text is not None and not re.fullmatch("[0-9]{1,18}", text):
+        raise ConfigError(f"{variable}={text!r}: not a number, as Slurm sets it; unset it")
+    return text
 
 
 def is_restarted() -> bool:
     """Return whether Slurm requeued this job after an earlier start."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    return int(_number("SLURM_RESTART_COUNT") or 0) > 0
 
 
 def batch_job() -> str | None:
     """Return the id of the batch job whose script runs this process; None in salloc or outside."""
     if os.environ.get("ENVIRONMENT") != "BATCH":
         return None
-    return os.environ.get("SLURM_JOB_ID")
+    return _number("SLURM_JOB_ID")
 
 
 def array_row() -> int | None:
     """Return the row of cells.tsv of this array task, which counts from `FIRST_CELL`."""
-    task = os.environ.get("SLURM_ARRAY_TASK_ID")
-    return None if task is None else int(os.environ.get("FIRST_CELL") or 0) + int(task)
+    task = _number("SLURM_ARRAY_TASK_ID")
+    return None if task is None else int(_number("FIRST_CELL") or 0) + int(task)
 
 
 def job_facts() -> dict[str, Any]:
     """Return the facts about this job that a manifest may hold; empty outside Slurm."""
-    names = {
-        "job": "SLURM_JOB_ID",
-        "array_job": "SLURM_ARRAY_JOB_ID",
-        "array_task": "SLURM_ARRAY_TASK_ID",
-        "restarts": "SLURM_RESTART_COUNT",
-        "partition": "SLURM_JOB_PARTITION",
-        "cluster": "SLURM_CLUSTER_NAME",
-        "nodelist": "SLURM_JOB_NODELIST",
+    facts = {
+        "job": _number("SLURM_JOB_ID"),
+        "array_job": _number("SLURM_ARRAY_JOB_ID"),
+        "array_task": _number("SLURM_ARRAY_TASK_ID"),
+        "restarts": _number("SLURM_RESTART_COUNT"),
+        "partition": os.environ.get("SLURM_JOB_PARTITION"),
+        "cluster": os.environ.get("SLURM_CLUSTER_NAME"),
+        "nodelist": os.environ.get("SLURM_JOB_NODELIST"),
     }
-    facts = {name: os.environ.get(variable) for name, variable in names.items()}
     return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def has_gpus() -> bool | None:
+    """Return whether Slurm gave this job GPUs on this node; None outside Slurm."""
+    if _number("SLURM_JOB_ID") is None:
+        return None
+    # The one-machine Slurm (env/slurm) has GPUs in name only.
+    in_name_only = os.environ.get("SLURM_CLUSTER_NAME") == "onemachine"
+    return bool(os.environ.get("SLURM_GPUS_ON_NODE")) and not in_name_only
 
 
 def node_name() -> str:

@@ -5,24 +5,28 @@ position in the order of running. Levels are JSON, so that any value fits on one
 """
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from configs.disk import replace_file
 from configs.errors import ConfigError
+from configs.load import read_tree, resolve_study
+from configs.schema import Study
 from configs.schema.study import COLUMNS
-from configs.yaml12 import parse_yaml
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyRow:
+class StudyRow(BaseModel):
     """One run of a study; `shape` names its resources, `digest` identifies its config."""
 
+    model_config = ConfigDict(frozen=True)
     index: int
     order: int
-    cell: str
+    cell: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     repeat: int
     shape: str
     digest: str
@@ -65,24 +69,35 @@ class StudyFolder:
         return self.path / "cells" / name
 
     def rows(self) -> list[StudyRow]:
-        """Return the rows, sorted by index."""
+        """Return the rows, sorted by index; raise `ConfigError`, which names a damaged line."""
+        rows: list[StudyRow] = []
         try:
-            lines = self.cells_file.read_text(encoding="utf-8").splitlines()
-            axes = lines[0].split("\t")[len(COLUMNS) :]
-            return [_row(line.split("\t"), axes) for line in lines[1:]]
-        except (OSError, ValueError, IndexError) as error:
-            raise ConfigError(f"{self.cells_file}: not a table of cells ({error})") from None
+            head, *lines = self.cells_file.read_text(encoding="utf-8").splitlines()
+            axes = head.split("\t")[len(COLUMNS) :]
+            for line in lines:
+                rows.append(_row(line.split("\t"), axes))
+        except (OSError, ValueError, RecursionError) as error:
+            problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            place = f"{self.cells_file}, line {len(rows) + 2}"
+            raise ConfigError(f"{place}: not a table of cells: {problem}; restore it") from None
+        rows.sort(key=lambda row: row.index)
+        if [row.index for row in rows] != list(range(len(rows))):
+            raise ConfigError(f"{self.cells_file}: a row is missing or doubled; restore it")
+        return rows
+
+    def study(self) -> Study:
+        """Return the study with every key resolved; raise `ConfigError` if it is damaged."""
+        return resolve_study(read_tree(self.study_file), source=str(self.study_file))
 
     def in_grid_order(self) -> list[StudyRow]:
         """Return the rows in the order of the levels on the axes, repeats of a cell together."""
-        axes = [(axis, list(levels)) for axis, levels in self._axes().items()]
+        study = self.study() if self.study_file.exists() else None
+        axes = [(axis, list(levels)) for axis, levels in study.axes.items()] if study else []
         return sorted(self.rows(), key=lambda row: (_positions(row, axes), row.repeat))
 
-    def _axes(self) -> dict[str, Any]:
-        if not self.study_file.exists():
-            return {}
-        tree = parse_yaml(self.study_file.read_text(encoding="utf-8"), source=str(self.study_file))
-        return (tree or {}).get("axes") or {}
+    def stop_after(self) -> int | None:
+        """Return after how many failures alike the waiting cells are skipped; None: never."""
+        return self.study().stop_after if self.study_file.exists() else None
 
     def row(self, index: int) -> StudyRow:
         """Return the row of an array task."""
@@ -103,7 +118,7 @@ class StudyFolder:
 
 def is_study_folder(path: Path) -> bool:
     """Return whether a folder is a study folder."""
-    return (path / "cells.tsv").is_file()
+    return os.path.isfile(path / "cells.tsv")
 
 
 def study_of(run: Path) -> StudyFolder | None:
@@ -119,16 +134,12 @@ def _positions(row: StudyRow, axes: list[tuple[str, list[Any]]]) -> list[int]:
 
 
 def _row(fields: list[str], axes: list[str]) -> StudyRow:
-    index, order, cell, repeat, shape, digest, *levels = fields
-    return StudyRow(
-        index=int(index),
-        order=int(order),
-        cell=cell,
-        repeat=int(repeat),
-        shape=shape,
-        digest=digest,
-        levels={axis: json.loads(level) for axis, level in zip(axes, levels, strict=True) if level},
-    )
+    names = [*COLUMNS, *axes]
+    if len(fields) != len(names):
+        raise ValueError(f"expected {len(names)} columns, found {len(fields)}")
+    named = dict(zip(names, fields, strict=True))
+    levels = {axis: json.loads(named[axis]) for axis in axes if named[axis]}
+    return StudyRow.model_validate({name: named[name] for name in COLUMNS} | {"levels": levels})
 
 
 def _line(row: StudyRow, axes: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from configs.schema.command import Command
 from configs.schema.encode import Encode
 from configs.schema.finetune import Finetune
 from configs.schema.gns import NoiseRun
@@ -18,8 +19,8 @@ from configs.schema.sample import Sampling
 from configs.schema.study import Study
 
 __all__ = [
-    "KINDS", "MODELS", "Encode", "Finetune", "Infer", "KeyInfo", "NoiseRun", "Pretrain", "Run",
-    "Sampling", "Study", "key_info", "keys",
+    "KINDS", "MODELS", "Command", "Encode", "Finetune", "Infer", "KeyInfo", "NoiseRun", "Pretrain",
+    "Run", "Sampling", "Study", "key_info", "keys",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Run]] = {
@@ -29,6 +30,7 @@ KINDS: dict[str, type[Run]] = {
     "finetune": Finetune,
     "infer": Infer,
     "gns": NoiseRun,
+    "command": Command,
 }
 # A study is not a run: it is planned and submitted as a whole.
 MODELS: dict[str, type[KeyGroup]] = {**KINDS, "study": Study}

@@ -35,7 +35,7 @@ class Sampling(Run):
         unit="scale",
         ge=1,
     )
-    precision: Literal["fp32", "bf16", "fp16"] | None = key(
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = key(
         None, "precision of the network, by autocast; null: that of the training", "loss", "clock"
     )
     out: str | None = key(None, "new .npz file; null: in samples/ of this run's folder", path="new")

@@ -34,6 +34,9 @@ class Study(KeyGroup):
     throttle: int | None = key(
         None, "most cells of a job array that run at once; null: no limit", ge=1
     )
+    stop_after: int | None = key(
+        3, "cells that fail alike in a row before the waiting ones are skipped; null: never", ge=2
+    )
     report: bool = key(True, "queue a job that writes report.html after all cells have ended")
 
     @model_validator(mode="after")

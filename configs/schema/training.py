@@ -35,9 +35,10 @@ class Train(KeyGroup):
         "clock",
         free=True,
     )
-    precision: Literal["fp32", "bf16", "fp16"] = key(
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
         "bf16",
-        "precision of the forward pass, by autocast over fp32 parameters; fp16 scales the loss",
+        "precision of the forward pass: bf16 and fp16 by autocast over fp32 parameters, fp16 with "
+        "a scaled loss; fp32 without TF32, tf32 with it",
         "loss",
         "clock",
     )
@@ -48,6 +49,12 @@ class Train(KeyGroup):
         "clock",
     )
     compile: bool = key(False, "compile each block with torch.compile", "clock")
+    deterministic: bool = key(
+        False,
+        "only GPU algorithms that give the same bits every time, which are slower",
+        "clock",
+        free=True,
+    )
     hang_s: float | None = key(
         60.0,
         "seconds without progress (and at least five median steps) after which the attempt ends "
@@ -218,3 +225,8 @@ class Resources(KeyGroup):
     def world(self) -> int:
         """The world size: the number of ranks that these resources run."""
         return self.nodes * (self.gpus_per_node or self.ranks_per_node or 1)
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times the time limit: the most that a run can cost."""
+        return self.nodes * self.gpus_per_node * self.hours

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # A site file to copy: env/sites/<cluster>.sh describes one cluster, in shell. Only site_flags is
-# required. Select it by SITE=<cluster> or --site <cluster>; it is also selected if the name of the
-# host (hostname -f) matches one of its lines of this form:
+# required. It is selected if the name of the host (hostname or hostname -f) matches one of its lines of
+# this form, a pattern of the shell; SITE=<cluster> or --site <cluster> selects any:
 # host: *.cluster.example.edu
 
 # Environment modules, loaded in this order before the virtualenv is activated.

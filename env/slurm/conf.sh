@@ -3,7 +3,7 @@
 source "${BASH_SOURCE[0]%/*}/place.sh"
 
 # free_ports COUNT prints the first of COUNT consecutive free ports. They are below 20000, where the
-# torchrun ports of this project begin, and far below the ephemeral ports.
+# torchrun ports of the tests begin, and far below the ephemeral ports.
 free_ports() {
   local taken first port tries
   taken=" $(awk 'FNR > 1 {sub(/.*:/, "", $2); printf "%s ", $2}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)"

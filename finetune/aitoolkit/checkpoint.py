@@ -6,7 +6,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.disk import read_safetensors_header, replace_file
+from configs.disk import read_safetensors_header, replace_file, replacing
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from finetune.aitoolkit.config import JOB
@@ -123,9 +123,8 @@ class CheckpointCollector:
     def _publish(self, lora: Path, name: str) -> None:
         """Copy the LoRA to the run's `lora/`, where readers look for it."""
         self._run.lora.mkdir(exist_ok=True)
-        partial = self._run.lora / f".{name}.partial"
-        shutil.copyfile(lora, partial)
-        partial.replace(self._run.lora / f"{name}.safetensors")
+        with replacing(self._run.lora / f"{name}.safetensors") as file, lora.open("rb") as source:
+            shutil.copyfileobj(source, file)
         for old in sorted(self._run.lora.glob("step-*.safetensors"))[: -self._keep]:
             old.unlink()
 

@@ -1,6 +1,5 @@
 """ai-toolkit as a process: its environment, versions, signals, output, and why it failed."""
 
-import ast
 import ctypes
 import json
 import os
@@ -8,7 +7,6 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 from configs.checks.aitoolkit import Home
 from configs.run.failures import find_reason
@@ -45,6 +43,7 @@ _LIBC = ctypes.CDLL(None)
 
 # The reasons that the output of ai-toolkit can show.
 _REASONS = ("oom", "host_oom", "disk", "node", "nan", "data")
+_VERSION = re.compile(r"^\w+ *= *[\"']([^\"']+)", re.M)
 _ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|Error running job: .*)$", re.M)
 
 
@@ -72,12 +71,7 @@ class Process:
     def __enter__(self) -> "Process":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def status(self) -> int | None:
@@ -133,13 +127,10 @@ def versions(home: Home) -> dict[str, str]:
 
 def _version_number(file: Path) -> str | None:
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        match = _VERSION.search(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            return str(node.value.value)
-    return None
+    return match[1] if match else None
 
 
 def _run(command: list[str]) -> str | None:

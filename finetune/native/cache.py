@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
+from configs.disk import replacing
 from configs.schema import Finetune
 
 # Increase it when the same input gives other content.
@@ -98,14 +99,12 @@ class Cache:
     def save(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
         """Write the tensors of a text, with the text in the metadata for human readers."""
         self._folder.mkdir(exist_ok=True)
-        final = self.file(text)
-        # Ranks that share an image write the same content, each to its own partial file.
-        partial = final.with_name(f"{final.name}.{os.getpid()}.partial")
         metadata = {"text": text.text}
         if isinstance(text, CaptionedImage):
             metadata["image"] = text.image.name
-        save_file(tensors, str(partial), metadata=metadata)
-        partial.replace(final)
+        # Ranks that share an image write the same content, each to a file of its own.
+        with replacing(self.file(text)) as file:
+            save_file(tensors, file.name, metadata=metadata)
 
     def load(self, text: PromptText) -> dict[str, Tensor]:
         """Load all tensors of a text, by name."""

@@ -14,7 +14,7 @@ from finetune.native.base_model import autocast
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import LEARNED, active, training_adapters
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.pipeline import ImagePipeline, ImageSpec, save_image, save_row
+from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
 from train.engine.checkpoint_files import step_name
@@ -181,10 +181,7 @@ class LoraEvaluator:
         """Sample and save the image of one prompt; return the seconds that sampling took."""
         run, config, text = self.context.attempt.run, self._config.sample, self.prompts[index]
         seed = config.seed + index
-        spec = ImageSpec(
-            width=config.width, height=config.height, steps=config.steps, guidance=config.guidance
-        )
-        sampled = self.pipeline.sample(self.cache.load(text), spec, seed=seed)
+        sampled = self.pipeline.sample(self.cache.load(text), config, seed=seed)
         metadata = {"run": run.name, "step": str(step), "prompt": text.text, "seed": str(seed)}
         save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
         return sampled.image_s

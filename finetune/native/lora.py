@@ -12,7 +12,7 @@ from peft import LoraConfig
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from configs.disk import sync_folder
+from configs.disk import replacing
 from configs.schema import Finetune
 from configs.schema.finetune import Lora
 from finetune.native.rng import initial_lora_a
@@ -60,10 +60,8 @@ class LoraWeights(nn.Module):
     def save(self, file: Path, *, metadata: dict[str, str]) -> None:
         """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
         file.parent.mkdir(exist_ok=True)
-        partial = file.with_suffix(".partial")
-        save_file(self.file_tensors(), str(partial), metadata={"format": "pt"} | metadata)
-        partial.replace(file)
-        sync_folder(file.parent)
+        with replacing(file) as stream:
+            save_file(self.file_tensors(), stream.name, metadata={"format": "pt"} | metadata)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -16,7 +16,8 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from configs.checks.infer import InferSpec
-from configs.disk import sync_folder
+from configs.disk import replacing
+from configs.schema.finetune import PromptSamples
 from finetune.native.base_model import DTYPES, autocast, load_transformer, move_to_device
 from finetune.native.encoders import TEXT_TOKENS, embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
@@ -26,14 +27,8 @@ from train.engine.clocks import Clocks
 _WARMUP_SEED = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageSpec:
-    """Size in pixels, number of sampler steps, and distilled guidance."""
-
-    width: int
-    height: int
-    steps: int
-    guidance: float
+# Either has the size in pixels, the number of sampler steps and the distilled guidance.
+ImageSpec = PromptSamples | InferSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +89,7 @@ class LoraPipeline:
     def __init__(
         self, spec: InferSpec, *, lora_scale: float, device: torch.device, clocks: Clocks
     ) -> None:
-        self.prompts, self._clocks = spec.prompts, clocks
-        self._image = ImageSpec(
-            width=spec.width, height=spec.height, steps=spec.steps, guidance=spec.guidance
-        )
+        self.prompts, self._spec, self._clocks = spec.prompts, spec, clocks
         dtype = DTYPES[spec.precision]
         clocks.lap("setup")
         encoders = load_text_encoders(spec.folder, device, dtype)
@@ -124,7 +116,7 @@ class LoraPipeline:
 
     def sample(self, prompt: int, *, seed: int) -> TimedImage:
         """Sample one image of a prompt from the noise of a seed."""
-        return self._pipeline.sample(self._texts[prompt], self._image, seed=seed)
+        return self._pipeline.sample(self._texts[prompt], self._spec, seed=seed)
 
 
 def initial_noise(seed: int, spec: ImageSpec) -> Tensor:
@@ -139,10 +131,8 @@ def save_image(image: Image.Image, file: Path, *, metadata: dict[str, str]) -> N
     info = PngInfo()
     for name, value in metadata.items():
         info.add_itxt(name, value)
-    partial = file.with_suffix(".partial.png")
-    image.save(partial, pnginfo=info)
-    partial.replace(file)
-    sync_folder(file.parent)
+    with replacing(file) as stream:
+        image.save(stream, "PNG", pnginfo=info)
 
 
 def save_row(files: list[Path], file: Path) -> None:

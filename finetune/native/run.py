@@ -39,7 +39,7 @@ from train.engine.distributed import process_group
 from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
-from train.engine.numerics import LossScaler
+from train.engine.numerics import LossScaler, set_precision
 from train.engine.profiler import ProfileWindow
 
 PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
@@ -64,6 +64,7 @@ def attempt(run: RunFolder, *, number: int) -> int:
 def _run(attempt: Attempt[Finetune]) -> None:
     config, ranks = attempt.config, attempt.ranks
     check_optimizer(config.optimizer, ranks.device)
+    set_precision(config.train.precision, ranks.device)
     hide_progress_bars()
     clocks = Clocks(ranks.device, purposes=PURPOSES)
     layout = divide(config, world=ranks.world)

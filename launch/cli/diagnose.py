@@ -2,9 +2,8 @@
 
 import argparse
 from pathlib import Path
-from typing import TypeAlias
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from launch.cli import Commands, add_forms, add_site
 
 
 def add(commands: Commands) -> None:
@@ -31,7 +30,7 @@ def _add_preflight(commands: Commands) -> None:
     preflight.add_argument(
         "--script", type=Path, metavar="FILE", help="lint this sbatch file; nothing is run"
     )
-    preflight.add_argument("--site", help="use env/sites/SITE.sh instead of this host's site file")
+    add_site(preflight)
     preflight.set_defaults(action=_preflight, usage=preflight)
 
 
@@ -87,22 +86,15 @@ def _doctor(options: argparse.Namespace) -> int:
 def _add_why(commands: Commands) -> None:
     why = commands.add_parser(
         "why",
-        help="find the root cause of a run's end, the evidence, and what to type next",
+        help="find why a run or a job ended: root cause, evidence, and what to type next",
         epilog="example: python -m launch why logs/RUN",
     )
-    why.add_argument("name", metavar="RUN|JOB", help="a run's folder, or a job id")
-    why.add_argument(
-        "--json",
-        dest="form",
-        action="store_const",
-        const="json",
-        default="text",
-        help="a list with one diagnosis per attempt on stdout",
-    )
+    why.add_argument("name", metavar="RUN|STUDY|JOB", help="a run, a study, or any job by its id")
+    add_forms(why, json="a list with one diagnosis per attempt on stdout")
     why.set_defaults(action=_why)
 
 
 def _why(options: argparse.Namespace) -> int:
     from launch.why.command import why
 
-    return why(options.name, form=options.form)
+    return why(str(options.name), form=options.form)

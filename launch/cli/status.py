@@ -2,19 +2,16 @@
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from launch.cli import Commands, add_forms
 
 
 def add(commands: Commands) -> None:
     """Add `status`, `tail` and `cancel`."""
     _add_status(commands)
     tail = commands.add_parser("tail", help="follow the output of a run until it ends")
-    tail.add_argument("path", type=Path, metavar="RUN")
+    tail.add_argument("path", type=Path, metavar="RUN|STUDY")
     tail.add_argument(
         "-n", "--lines", type=int, default=20, help="number of existing lines to print first"
     )
@@ -30,8 +27,8 @@ def _add_status(commands: Commands) -> None:
     status = commands.add_parser(
         "status",
         help="show the state of runs: steps, steps/s, job, why it waits; live on a terminal",
-        epilog="On a terminal the table is redrawn every 10 s until all runs have ended. Jobs that "
-        "Slurm holds after a requeue are allowed to begin sooner.",
+        epilog="On a terminal the table is redrawn every 10 s until all runs have ended or q is "
+        "pressed. Jobs that Slurm holds after a requeue are allowed to begin sooner.",
     )
     status.add_argument(
         "paths",
@@ -40,20 +37,14 @@ def _add_status(commands: Commands) -> None:
         metavar="RUN|LOGS",
         help="runs, or folders of runs (default: LOGS)",
     )
-    form = status.add_mutually_exclusive_group()
-    for name in ("json", "csv"):
-        form.add_argument(
-            f"--{name}",
-            dest="form",
-            action="store_const",
-            const=name,
-            default="text",
-            help=f"{name.upper()} on stdout",
-        )
+    add_forms(status, json="JSON on stdout", csv="CSV on stdout")
     status.add_argument(
         "--wait",
         action="store_true",
         help="wait until all runs have ended and print changes; exit 1 unless all are done",
+    )
+    status.add_argument(
+        "--all", action="store_true", help="show runs that are done, and every column"
     )
     status.add_argument("--once", action="store_true", help="print once, also on a terminal")
     status.add_argument(
@@ -64,57 +55,47 @@ def _add_status(commands: Commands) -> None:
 
 def _status(options: argparse.Namespace) -> int:
     from configs.run.folder import ROOT
+    from configs.run.study_folder import is_study_folder
+    from configs.table import show
     from launch.status.hours import hours_by_use
-    from launch.status.state import Overview, overview, table
+    from launch.status.state import overview
+    from launch.status.view import summary_lines, table_lines
     from launch.status.watch import ChangeLog, Screen, watch
     from launch.submit.site import site_logs
-    from launch.table import show
 
-    paths = options.paths or [site_logs(ROOT)]
-
-    def summaries(now: Overview) -> list[str]:
-        states = [(str(row["run"]), str(row["state"])) for row in now.rows]
-        return _study_summaries(options.paths, states)
-
+    logs = site_logs(ROOT)
+    if not options.paths and not logs.is_dir():
+        print(f"no run in {logs}", file=sys.stderr)
+        return 0
+    paths = options.paths or [logs]
     if options.hours:
-        show(hours_by_use(paths), options.form)
+        show(hours_by_use(paths), options.form, whole=options.all)
         return 0
     is_terminal = options.form == "text" and sys.stdout.isatty()
-    if options.wait:
-        now = watch(paths, on=Screen() if is_terminal else ChangeLog(), summaries=summaries)
-        return int(any(one.event != "done" for one in now.runs))
-    if is_terminal and not options.once:
-        watch(paths, on=Screen(), summaries=summaries)
-        return 0
+    if options.wait or (is_terminal and not options.once):
+        display = Screen() if is_terminal else ChangeLog()
+        try:
+            now = watch(paths, on=display, whole=options.all)
+        except KeyboardInterrupt:
+            print("\nthe jobs go on; to end them: python -m launch cancel RUN", file=sys.stderr)
+            return 130
+        return int(options.wait and any(one.event != "done" for one in now.runs))
     now = overview(paths)
-    show(table(now.rows) if options.form == "text" else now.rows, options.form)
-    for line in summaries(now):
+    if options.form == "text" and now.runs:
+        print("\n".join(table_lines(now, paths, whole=options.all)))
+    elif now.runs or options.form == "json":
+        show(now.rows, options.form)
+    else:
+        print(f"no run in {' '.join(map(str, paths))}", file=sys.stderr)
+    for line in summary_lines(now, [path for path in paths if is_study_folder(path)]):
         print(line, file=sys.stderr)
     return 0
 
 
-def _study_summaries(paths: Sequence[Path], states: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line per study with the number of its runs in each state.
-
-    `states` are pairs of a run's folder and its state.
-    """
-    from configs.run.study_folder import is_study_folder
-
-    lines = []
-    for path in filter(is_study_folder, paths):
-        here = path.resolve()
-        counts = Counter(state for run, state in states if here in Path(run).resolve().parents)
-        shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-        lines.append(f"{path}: {sum(counts.values())} runs: {shown}")
-    return lines
-
-
 def _tail(options: argparse.Namespace) -> int:
-    from configs.run.folder import RunFolder
-    from launch.status.tail import check_run, follow
+    from launch.status.tail import follow, run_to_follow
 
-    run = RunFolder(options.path.resolve())
-    check_run(run)
+    run = run_to_follow(options.path)
     end = follow(run, lines=options.lines)
     print(f"{end.event}: {run.path}", file=sys.stderr)
     return int(end.event == "failed")

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.run.folder import ROOT
+from configs.schema.training import Resources
+from configs.table import show
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
 from launch.doctor.probe_jobs import ProbeJobs, probe_jobs
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
-from launch.submit.site import site_logs
-from launch.table import show
+from launch.submit.site import read_site, site_logs
 
 # Short ones first; the job of the limit takes two minutes and runs beside them.
 _PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
@@ -38,7 +39,15 @@ def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience
     show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
-        print(f"written: {path}; complete LOGS and MODULES, then use --site {name}")
+        chosen = read_site(ROOT, Resources(), name=None).name
+        use = (
+            "used on this host from now on"
+            if chosen == name
+            else (
+                f"but {chosen} is selected here, by SITE or its `# host:` line: use --site {name}"
+            )
+        )
+        print(f"written: {path}, {use}; fill in LOGS (scratch space), and check MODULES")
     else:
         print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
     return int(any("not measured" in one.value for one in found))

@@ -1,6 +1,5 @@
 """Find the flag syntax for GPUs that sbatch --test-only accepts, per type that sinfo lists."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,13 +27,10 @@ class Gpus:
 def gpus(flags: Sequence[str]) -> list[Gpus]:
     """Return the GPU types that sinfo lists in the partition that the flags name."""
     named = [flag for flag in flags if flag.startswith("--partition=")]
-    listed = client.gres(named[-1].partition("=")[2] if named else None)
-    kinds: dict[str, int] = {}
-    for kind, count in re.findall(r"\bgpu:(?:([A-Za-z][\w.-]*):)?(\d+)", listed):
-        kinds[kind] = max(int(count), kinds.get(kind, 0))
+    found = client.gpus(named[-1].partition("=")[2] if named else None)
     return [
         Gpus(kind=kind, most=most, accepted=[s for s in SYNTAXES if _accepts(s, kind, most, flags)])
-        for kind, most in sorted(kinds.items())
+        for kind, (_, most) in found.items()
     ]
 
 

@@ -8,6 +8,7 @@ from launch.slurm.client import parse_time, shown_field
 
 # The limit in limit.sh. With a shorter one the warning comes late: Slurm checks every 30 s.
 _LIMIT_S = 120
+HOST = "host name of a node"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,7 @@ def node(probes: ProbeJobs) -> list[Measurement]:
     commands = probes.values("node", "command")
     own, step = (probes.values("node", f"cpus-of-{what}") for what in ("job", "step"))
     return [
+        Measurement(name=HOST, value=" ".join(probes.values("node", "host")) or "?"),
         Measurement(
             name="umask on nodes",
             value="that of sbatch" if umask == UMASK else umask,

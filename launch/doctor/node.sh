@@ -10,6 +10,7 @@ set -u
 say() { echo "$1 ${*:2}" >>node.facts; }
 export -f say
 say umask "$(umask)"
+say host "$(hostname -f 2>/dev/null || hostname)"
 for command in scontrol squeue sacct srun; do
   "$command" --version >/dev/null 2>&1 && say command "$command"
 done

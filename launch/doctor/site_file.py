@@ -1,8 +1,9 @@
 """Write a site file with the measurements, to be completed by hand."""
 
+import os
 import re
 import shlex
-import socket
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.terminal import printable
 from launch.doctor.gpu_flags import SYNTAXES, Gpus, best
-from launch.doctor.measurements import Measurement
+from launch.doctor.measurements import HOST, Measurement
 from launch.slurm import client
 
 _TEMPLATE = """\
@@ -21,8 +22,9 @@ _TEMPLATE = """\
 #
 {measured}
 
+# Those that were loaded when it was measured:
 # shellcheck disable=SC2034
-MODULES=()
+MODULES=({modules})
 
 # Scratch space shared by all nodes:
 #   LOGS=${{LOGS:-/scratch/$(id -un)/ditbench}}
@@ -60,7 +62,8 @@ def text(
     return _TEMPLATE.format(
         cluster=name,
         date=time.strftime("%Y-%m-%d"),
-        host=_host_line(),
+        host=_host_lines(measurements),
+        modules=shlex.join(filter(None, os.environ.get("LOADEDMODULES", "").split(":"))),
         measured="\n".join(measured),
         flags=shlex.join(flags),
         remark=remark,
@@ -68,12 +71,23 @@ def text(
     )
 
 
-def _host_line() -> str:
-    """Return the line by which env/site.sh recognises this host, unless it is only localhost."""
-    host = printable(socket.getfqdn())
-    if host.startswith("localhost"):
-        return "# To select this file automatically, add a line such as `# host: *.example.edu`."
-    return f"# host: {host}"
+def _host_lines(measurements: Sequence[Measurement]) -> str:
+    """Return the lines by which env/site.sh recognises hosts like this one and the node."""
+    named = subprocess.run(["hostname", "-f"], capture_output=True, text=True, check=False)
+    hosts = [named.stdout.strip(), *(one.value for one in measurements if one.name == HOST)]
+    patterns = dict.fromkeys(_pattern(host) for host in hosts if re.fullmatch(r"[\w.-]+", host))
+    if lines := [f"# host: {one}" for one in patterns if not one.startswith("localhost")]:
+        return "\n".join(lines)
+    return "# To select this file automatically, add a line such as `# host: *.example.edu`."
+
+
+def _pattern(host: str) -> str:
+    """Return a pattern for hosts that differ from the first digit to the domain.
+
+    `login1.example.edu` gives `login[0-9]*.example.edu`.
+    """
+    name, dot, domain = host.partition(".")
+    return re.sub(r"[0-9].*", "[0-9]*", name) + dot + domain
 
 
 def _comment(text: str, means: str) -> str:

@@ -9,8 +9,11 @@ AGENT = r"\b(torchrun|torch\.distributed\.(run|launch))\b"
 
 # A command begins at the start of the line, after ; & | ( or a shell keyword, or after
 # VARIABLE=value.
-_BEGIN = r"(?:^|[;&|(!]\s*|\b(?:then|do|else|time|exec|command)\s+)(?:[A-Za-z_]\w*=\S*\s+)*"
-_WORK = (
+_BEGIN = (
+    r"(?:^|[;&|(!]\s*|\b(?:then|do|else|time|exec|command|nohup|stdbuf\s+-\S+)\s+)"
+    r"(?:[A-Za-z_]\w*=\S*\s+)*"
+)
+WORK = (
     r"(?:srun\b|mpirun\b|mpiexec\b|torchrun\b|deepspeed\b|accelerate\s+launch\b"
     r"|python[\d.]*\s+(?:-u\s+)?(?:-m\s|\S+\.py\b))"
 )
@@ -20,7 +23,7 @@ _SUBSTITUTION = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 
 
-def is_work(line: ScriptLine, command: str = _WORK) -> bool:
+def is_work(line: ScriptLine, command: str = WORK) -> bool:
     """Return whether the line runs the job's work; `command` narrows the pattern."""
     text = _SUBSTITUTION.sub("_", _IN_SINGLE_QUOTES.sub("''", line.text))
     return re.search(_BEGIN + command, text) is not None

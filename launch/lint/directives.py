@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from launch.lint.commands import AGENT, RUNNER, is_work
+from launch.lint.commands import AGENT, RUNNER, WORK, is_work
 from launch.lint.rule import rule
 from launch.lint.script import Script
 
@@ -16,6 +16,20 @@ from launch.lint.script import Script
 def late_directive(script: Script) -> Iterator[int]:
     """An #SBATCH line below a command."""
     yield from script.late
+
+
+@rule(
+    "no #SBATCH line: is this a batch script?",
+    fix="#!/bin/bash in the first line, then #SBATCH --time=..., --cpus-per-task=...; or name the "
+    "script that you give to sbatch",
+)
+def no_directive(script: Script) -> Iterator[int]:
+    """A file without #SBATCH lines.
+
+    Not reproduced in the tests: flags of sbatch can replace them.
+    """
+    if not script.directives and not script.late:
+        yield 1
 
 
 @rule(
@@ -63,7 +77,10 @@ def no_append(script: Script) -> Iterator[int]:
 def one_cpu(script: Script) -> Iterator[int]:
     """Training without a CPU request."""
     cpus = script.directive("cpus-per-task", "cpus-per-gpu")
-    work = [line.number for line in script.lines if is_work(line)]
+    # Without srun the script has the CPUs of all its tasks.
+    shared = max(script.count("ntasks") or 1, script.count("ntasks-per-node") or 1) > 1
+    command = RUNNER if shared else WORK
+    work = [line.number for line in script.lines if is_work(line, command)]
     if script.directives and work and cpus is None and not script.find(r"--cpus-per-(task|gpu)"):
         yield work[0]
 

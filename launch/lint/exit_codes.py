@@ -33,6 +33,18 @@ def _drops_status(line: ScriptLine) -> bool:
 
 
 @rule(
+    "if the environment is not there, the script goes on with another python",
+    fix="set -e above it, or: conda activate ENV || exit 1",
+    level="remark",
+)
+def unchecked_environment(script: Script) -> Iterator[int]:
+    """An environment that is activated for the work, in a script that goes on after a failure."""
+    activates = r"^(conda|mamba|micromamba)\s+activate\b|^(source|\.)\s+(\S*/)?activate\b"
+    if not is_strict(script) and any(is_work(line) for line in script.lines):
+        yield from [line.number for line in script.find(activates) if not keeps_status(line)][:1]
+
+
+@rule(
     "a pipeline returns its last exit code, that of tee: a failed job is COMPLETED",
     fix="set -o pipefail, or redirect instead: srun ... >>log 2>&1",
 )

@@ -4,6 +4,7 @@ import re
 import sys
 from dataclasses import dataclass
 
+from configs.terminal import plural
 from launch.lint import directives, exit_codes, rendezvous, signals
 from launch.lint.rule import Rule
 from launch.lint.script import Script
@@ -38,5 +39,6 @@ def print_findings(script: Script) -> int:
         print(f"{path}:{one.number}: {one.rule.level}: {one.rule.explanation} [{one.rule.name}]")
         print(f"    fix: {one.rule.fix}")
     warnings = sum(one.rule.level == "warning" for one in found)
-    print(f"{warnings} warnings, {len(found) - warnings} remarks", file=sys.stderr)
+    remarks = plural(len(found) - warnings, "remark")
+    print(f"{plural(warnings, 'warning')}, {remarks}", file=sys.stderr)
     return int(warnings > 0)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from launch.lint.commands import AGENT, RUNNER, in_background, is_work, sources_others
 from launch.lint.rule import rule
 from launch.lint.script import Script, ScriptLine
+from launch.slurm.client import parse_duration
 
+# A run of this length is too much to lose.
+_LONG_H = 4
 _REQUEUE = r"\bscontrol\s+requeue\b"
 
 
@@ -121,6 +124,27 @@ def short_warning(script: Script) -> Iterator[int]:
     warning = _warning(script)
     if warning and warning.lead_s < 60:
         yield warning.number
+
+
+@rule(
+    "nothing here saves before the time limit: then Slurm sends TERM, and KILL after KillWait",
+    fix="#SBATCH --signal=B:USR1@180 and jobs/requeue.sh (docs/own-script.md), or save often and "
+    "resume",
+    level="remark",
+)
+def limit_without_warning(script: Script) -> Iterator[int]:
+    """A limit of hours for a training that names no signal, requeue, resume or checkpoint.
+
+    Not reproduced in the tests: the program may save by itself.
+    """
+    limit = script.directive("time")
+    hours = (parse_duration(limit.value) or 0) / 3600 if limit and "$" not in limit.value else 0
+    saves = r"(?i)\b(requeue|trap)\b|resum|checkpoint|ckpt|restore|continue|save|--signal|afterany"
+    trains = any(is_work(line) and line.has(r"(?i)train|fine-?tun") for line in script.lines)
+    if hours < _LONG_H or not trains or script.find(saves):
+        return
+    if limit and not script.directive("signal", "requeue", "dependency", "array"):
+        yield limit.number
 
 
 @rule(

@@ -1,22 +1,28 @@
 """`python -m launch preflight`: run every check of a run and print a line for each."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study
 from configs.run.study_folder import is_study_folder
-from launch.preflight import machine, request, signal_lead, storage, studies
-from launch.preflight.check import CheckResult, failure
-from launch.preflight.request import Subject, read_subject
+from launch.forecast import ForecastAnswer
+from launch.preflight import gpu_memory, machine, signal_lead, storage
+from launch.preflight.check import CheckResult, failure, passed, warning
+from launch.slurm.client import NoSlurm, Refused
+from launch.submit.plan import overrides_of
+from launch.submit.refusals import Check
+from launch.submit.run import Choices, checks_of, run_request
+from launch.submit.script import RunRequest
+from launch.submit.study import StudyRequest, StudySubmission, study_submission
 
 # These checks have the same result for all runs of a site.
-_MACHINE: tuple[Callable[[Subject], Iterator[CheckResult]], ...] = (
+_MACHINE: tuple[Callable[[RunRequest], Iterator[CheckResult]], ...] = (
     machine.hidden,
     machine.modules,
     machine.virtualenv,
-    storage.logs,
 )
 
 
@@ -30,28 +36,79 @@ def _results(source: Path, overrides: list[str], site_name: str | None) -> Itera
         if is_study_folder(source):
             raise ConfigError(f"{source}: a study's folder; name its file, or one of its cells")
         if is_study(source, overrides):
-            subjects = studies.read_subjects(source, overrides, site_name=site_name)
-            yield from studies.check_cells(subjects)
-            yield from _check_machine(subjects.cells[0])
+            choices = Choices(site_name=site_name, new=True)
+            request = StudyRequest(source=source, overrides=overrides, flags={}, choices=choices)
+            yield from _of_study(study_submission(request))
         else:
-            yield from checks(read_subject(source, overrides, site_name=site_name))
+            yield from checks(run_request(source, overrides, site_name=site_name, extra={}))
     except ConfigError as error:
         yield failure("config", str(error))
 
 
-def _check_machine(subject: Subject) -> Iterator[CheckResult]:
-    for check in _MACHINE:
-        yield from check(subject)
-
-
-def checks(subject: Subject) -> Iterator[CheckResult]:
+def checks(request: RunRequest) -> Iterator[CheckResult]:
     """Run all checks of one run, those that need the forecast last."""
-    for check in (request.batch, request.paths, request.cluster):
-        yield from check(subject)
-    yield from _check_machine(subject)
-    forecast = request.forecast_of(subject)
-    for check_forecast in (storage.room, signal_lead.lead, request.gpu_memory):
-        yield from check_forecast(subject, forecast)
+    yield from _of_submission(checks_of(request))
+    for check in _MACHINE:
+        yield from check(request)
+    forecast = gpu_memory.forecast_of(request)
+    yield from storage.room(request, forecast)
+    yield from _with_forecast(request, forecast)
+
+
+def _with_forecast(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    for check in (signal_lead.lead, gpu_memory.gpu_memory):
+        yield from check(request, forecast)
+
+
+def _of_study(submission: StudySubmission) -> Iterator[CheckResult]:
+    """Check a study as it would be submitted, and the first cell of each resource shape."""
+    assert submission.plan is not None
+    scripts = submission.scripts()
+    yield from _of_submission(submission.checks(scripts))
+    requests = _first_requests(submission)
+    for shape, (cell, request) in requests.items():
+        forecast = submission.plan.forecasts.get(cell) or gpu_memory.forecast_of(request)
+        for result in _with_forecast(request, forecast):
+            yield replace(result, message=f"{shape}: {result.message}")
+    for check in _MACHINE:
+        for _, request in list(requests.values())[:1]:
+            yield from check(request)
+
+
+def _first_requests(submission: StudySubmission) -> dict[str, tuple[str, RunRequest]]:
+    """Return the first cell of each shape of a study and the request that it stands for."""
+    assert submission.plan is not None
+    first = {run.shape: run.cell for run in reversed(submission.plan.kept)}
+    base = Path(str(submission.plan.grid.study.base))
+    return {
+        shape: (
+            cell.name,
+            RunRequest(
+                source=base,
+                overrides=overrides_of(cell),
+                config=cell.config,
+                resumes=None,
+                identity="",
+                site=submission.site_for(cell.config.resources),
+                tree=submission.tree,
+                flags={},
+            ),
+        )
+        for shape, cell in first.items()
+    }
+
+
+def _of_submission(found: Sequence[Check]) -> Iterator[CheckResult]:
+    """Run the checks of `submit`."""
+    for topic, check in found:
+        try:
+            remarks = check()
+        except NoSlurm:
+            yield warning(topic, "Slurm not found", "run preflight on a machine with Slurm")
+        except (ConfigError, Refused) as error:
+            yield failure(topic, str(error))
+        else:
+            yield warning(topic, "; ".join(remarks)) if remarks else passed(topic, "good")
 
 
 def show(results: Iterable[CheckResult]) -> int:

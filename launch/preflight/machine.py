@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from configs.run.folder import ROOT
 from launch.preflight.check import CheckResult, failure, passed, warning
-from launch.preflight.request import Subject
+from launch.submit.script import RunRequest
+from launch.submit.site import site_environment
 
 _TIMEOUT_S = 180
 # Older module systems exit with 0 even if they fail.
@@ -24,12 +25,12 @@ python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
 """
 
 
-def modules(subject: Subject) -> Iterator[CheckResult]:
+def modules(request: RunRequest) -> Iterator[CheckResult]:
     """Check that the modules of the site can be loaded."""
-    done = _shell(_MODULES, subject)
+    done = _shell(_MODULES, request)
     names = done.stdout.splitlines()[0] if done.stdout.strip() else ""
     message = done.stderr.strip()
-    file = f"env/sites/{subject.site.name}.sh"
+    file = f"env/sites/{request.site.name}.sh"
     if done.returncode or any(word in message.lower() for word in _NO_MODULE):
         yield failure("modules", message or "they cannot be loaded", f"correct MODULES in {file}")
     elif names:
@@ -38,9 +39,9 @@ def modules(subject: Subject) -> Iterator[CheckResult]:
         yield passed("modules", f"{file} names none")
 
 
-def virtualenv(subject: Subject) -> Iterator[CheckResult]:
+def virtualenv(request: RunRequest) -> Iterator[CheckResult]:
     """Check that Python imports torch after env/activate.sh."""
-    done = _shell(_TORCH, subject)
+    done = _shell(_TORCH, request)
     if done.returncode == 0:
         version, _, prefix = done.stdout.strip().splitlines()[-1].partition(" ")
         yield passed("virtualenv", f"{prefix}, torch {version}")
@@ -51,12 +52,11 @@ def virtualenv(subject: Subject) -> Iterator[CheckResult]:
         yield failure("virtualenv", done.stderr.strip() or "activation fails", "env/create.sh")
 
 
-def _shell(script: str, subject: Subject) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"SITE": subject.site.name}
+def _shell(script: str, request: RunRequest) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             ["bash", "-c", script, "bash", str(ROOT)],
-            env=environment,
+            env=site_environment(request.site.name),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -67,7 +67,7 @@ def _shell(script: str, subject: Subject) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=message)
 
 
-def hidden(subject: Subject) -> Iterator[CheckResult]:
+def hidden(request: RunRequest) -> Iterator[CheckResult]:
     """Warn about variables that override the directives of a plain sbatch."""
     found = [name for name in os.environ if name.startswith("SBATCH_")]
     if found:

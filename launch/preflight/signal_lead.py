@@ -10,8 +10,8 @@ from configs.run.records import Record
 from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import CheckResult, failure, passed, warning
-from launch.preflight.request import Subject
 from launch.preflight.storage import checkpoint_bytes
+from launch.submit.script import RunRequest, batch_script
 
 # Slurm checks limits every 30 s; the rest is for ranks to agree and exit.
 _SLACK_S = 60.0
@@ -29,23 +29,23 @@ class Saves:
     step_s: float
 
 
-def lead(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+def lead(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Check that the lead of --signal covers a minute, the slowest step and a save."""
-    if not isinstance(subject.config, Pretrain):
+    if not isinstance(request.config, Pretrain):
         return
-    flags, _ = subject.job()
+    flags = batch_script(request, request.run).flags
     found = re.fullmatch(r"(?:\w+:)?\w+(?:@(\d+))?", str(flags.get("signal", "")))
     if found is None:
         fix = "keep the template's --signal=B:USR1@180"
         yield failure("lead time", "no signal is requested: nothing is saved at the limit", fix)
         return
     seconds = float(found[1] or 60)
-    saves = measured_saves(subject)
+    saves = measured_saves(request)
     if saves:
         need = _SLACK_S + saves.step_s + saves.save_s
         source = f"measured in {saves.runs} earlier runs of this model"
     elif forecast.parameters is not None:
-        need = _SLACK_S + checkpoint_bytes(subject.config, forecast.parameters) / _BYTES_PER_S
+        need = _SLACK_S + checkpoint_bytes(request.config, forecast.parameters) / _BYTES_PER_S
         source = f"estimated at {_BYTES_PER_S / 1e9:g} GB/s: no run of this model is in LOGS"
     else:
         yield warning("lead time", f"{seconds:.0f} s; the duration of a save is unknown")
@@ -58,24 +58,24 @@ def lead(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
         yield (failure if saves else warning)("lead time", message, fix)
 
 
-def measured_saves(subject: Subject) -> Saves | None:
+def measured_saves(request: RunRequest) -> Saves | None:
     """Return the saves of the newest runs of the same model, if there are any."""
-    logs = subject.site.logs
+    logs = request.site.logs
     runs = find_runs(logs) if logs.is_dir() else []
     newest = sorted(runs, key=lambda run: run.config_file.stat().st_mtime_ns)[-_MAX_RUNS:]
-    times = [one for run in newest if _same_model(run, subject) and (one := _times(run))]
+    times = [one for run in newest if _same_model(run, request) and (one := _times(run))]
     if not times:
         return None
     save_s, step_s = (max(column) for column in zip(*times, strict=True))
     return Saves(runs=len(times), save_s=save_s, step_s=step_s)
 
 
-def _same_model(run: RunFolder, subject: Subject) -> bool:
+def _same_model(run: RunFolder, request: RunRequest) -> bool:
     try:
         other = run.config()
     except ConfigError:
         return False
-    mine = subject.config
+    mine = request.config
     return (
         isinstance(other, Pretrain)
         and isinstance(mine, Pretrain)

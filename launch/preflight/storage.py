@@ -1,18 +1,20 @@
-"""Check that the folder of runs is writable and has space for the checkpoints."""
+"""Check that the folder of runs has space for the checkpoints."""
 
 import getpass
+import math
 import os
 import re
 import subprocess
-import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.schema import Finetune, Pretrain
+from configs.schema import Command, Finetune, Pretrain
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import GIB, CheckResult, failure, passed, warning
-from launch.preflight.request import Subject
+from launch.submit.plan import Plan
+from launch.submit.script import RunRequest
 
 _BYTES_FP32 = 4
 
@@ -26,53 +28,82 @@ class Room:
     files: int | None
 
 
-def logs(subject: Subject) -> Iterator[CheckResult]:
-    """Check that the folder of runs, or its nearest existing parent, is writable."""
-    folder = subject.site.logs
-    existing = _existing(folder)
-    try:
-        with tempfile.NamedTemporaryFile(dir=existing, prefix=".preflight-") as file:
-            file.write(b"x" * 4096)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        fix = "set LOGS to a writable folder"
-        yield failure("logs", f"{existing}: not writable: {error.strerror}", fix)
-        return
-    if existing == folder:
-        yield passed("logs", f"{folder} is writable")
-    else:
-        fix = f"mkdir -p {folder}, which a plain sbatch needs for the output"
-        yield warning("logs", f"{folder} does not exist yet; launch submit creates it", fix)
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """The checkpoints that a run keeps, and `at_once` more that are being written with its own."""
+
+    config: Pretrain
+    parameters: int
+    at_once: int = 1
+
+    def count(self, keep: int) -> int:
+        """Return the most checkpoints that exist at one time."""
+        config = self.config
+        return min(keep, math.ceil(config.train.steps / config.checkpoint.every)) + self.at_once
+
+    @property
+    def one(self) -> int:
+        """The bytes of one checkpoint."""
+        return checkpoint_bytes(self.config, self.parameters)
 
 
-def room(subject: Subject, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    """Check that there is space for checkpoint.keep checkpoints and one being written."""
-    config = subject.config
+def room(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Check that there is space for the checkpoints of a run."""
+    config = request.config
     if isinstance(config, Finetune):
         message = "the size of a LoRA's checkpoints is not forecast"
         yield warning("storage", message, "keep a gigabyte free for each of checkpoint.keep")
-        return
-    if not isinstance(config, Pretrain):
+    elif isinstance(config, Command):
+        message = "the size of what the program writes is unknown"
+        yield warning("storage", message, "look at the output/ of an earlier run")
+    elif not isinstance(config, Pretrain):
         yield passed("storage", f"a run of kind {config.kind} saves no checkpoints")
-        return
-    if forecast.parameters is None:
+    elif forecast.parameters is None:
         yield warning("storage", f"size of a checkpoint unknown: {forecast.remark}")
-        return
-    one = checkpoint_bytes(config, forecast.parameters)
-    saves = subject.runs * (config.checkpoint.keep + 1)
-    files = saves * (subject.config.resources.world + 2)
-    need = f"{saves} checkpoints of {one / GIB:.3g} GiB"
-    for found in rooms(_existing(subject.site.logs)):
-        if found.size is not None and found.size < saves * one:
+    else:
+        saves = Checkpoints(config=config, parameters=forecast.parameters)
+        yield room_for([saves], request.site.logs)
+
+
+def room_for(saves: Sequence[Checkpoints], logs: Path) -> CheckResult:
+    """Check that the folder of runs has space for all these checkpoints."""
+    count, size = _total(saves, keep=None)
+    files = sum(one.count(one.config.checkpoint.keep) * (one.config.resources.world + 2)
+                for one in saves)  # fmt: skip
+    need = f"{count} checkpoints of {size / count / GIB:.3g} GiB"
+    _, least = _total(saves, keep=1)
+    lower = f"checkpoint.keep=1 (then {least / GIB:.3g} GiB), " if least < size else ""
+    for found in rooms(_existing(logs)):
+        if found.size is not None and found.size < size:
             message = f"{need}, but {found.source} leaves {found.size / GIB:.3g} GiB"
-            yield failure("storage", message, "free some, lower checkpoint.keep, or move LOGS")
-            return
+            return failure("storage", message, f"{lower}free space, or move LOGS")
         if found.files is not None and found.files < files:
             message = f"{files} files for {need}, but {found.source} leaves {found.files}"
-            yield failure("storage", message, "remove old runs, or move LOGS")
-            return
-    yield passed("storage", f"{need} fit")
+            return failure("storage", message, "remove old runs, or move LOGS")
+    return passed("storage", f"{need} fit")
+
+
+def study_room(plan: Plan, logs: Path, *, todo: Collection[str]) -> CheckResult | None:
+    """Check that the checkpoints of the runs `todo` have space together."""
+    runs = [run for run in plan.kept if run.name in todo]
+    at_once = {
+        shape: min(count, plan.grid.study.throttle or count)
+        for shape, count in Counter(run.shape for run in runs).items()
+    }
+    saves = [
+        Checkpoints(config=config, parameters=known.parameters, at_once=at_once.pop(run.shape, 0))
+        for run in runs
+        if isinstance(config := run.cell.config, Pretrain)
+        and (known := plan.forecasts.get(run.cell.name))
+        and known.parameters
+    ]
+    return room_for(saves, logs) if saves else None
+
+
+def _total(saves: Sequence[Checkpoints], *, keep: int | None) -> tuple[int, int]:
+    """Return the number and the bytes of all checkpoints; `keep` None is that of each config."""
+    counts = [one.count(keep or one.config.checkpoint.keep) for one in saves]
+    return sum(counts), sum(n * one.one for n, one in zip(counts, saves, strict=True))
 
 
 def checkpoint_bytes(config: Pretrain, parameters: int) -> int:

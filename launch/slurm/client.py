@@ -6,6 +6,7 @@ Jobs are named as Slurm names them: `7`, or `7_3` for a task of an array.
 import math
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Collection, Sequence
@@ -25,11 +26,17 @@ ENDED = frozenset(
 _ARRAY_SIZE = 1001
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
+# A generic resource such as `gpu:a40:2(S:0-1)`; the type may be missing.
+_GPUS = re.compile(r"\bgpu:(?:([A-Za-z][\w.-]*):)?(\d+)")
 _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
 class Refused(Exception):
     """The cluster refuses a request; the message says why and how to fix it."""
+
+
+class NoSlurm(ConfigError):
+    """A command of Slurm is not installed on this machine, or knows of no cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +51,16 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job as squeue, or else sacct, reports it."""
+    """A job as squeue, or else sacct, reports it.
+
+    `left_s` are the seconds to its time limit, `start` is when it began, or may begin.
+    """
 
     state: str
     nodes: str
     reason: str
+    left_s: int | None = None
+    start: float | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -62,23 +74,30 @@ def conflicting_variables() -> list[str]:
     return sorted(found) + (["ENVIRONMENT"] if os.environ.get("ENVIRONMENT") == "BATCH" else [])
 
 
+def is_installed() -> bool:
+    """Return whether the commands of Slurm are here."""
+    return shutil.which("sbatch") is not None
+
+
 def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm without the conflicting variables, `text` on its stdin.
 
-    Raise `ConfigError` if it is not installed, `Refused` if it does not answer in 2 minutes.
+    Raise `NoSlurm` if it is not installed, `Refused` if it does not answer in 2 minutes.
     """
     hidden = conflicting_variables()
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    fix = "submit from a machine with Slurm, or run here with --local"
     try:
-        return subprocess.run(
+        answer = subprocess.run(
             command, env=environment, input=text, capture_output=True, text=True, timeout=120
         )
     except FileNotFoundError:
-        raise ConfigError(
-            f"{command[0]} not found: submit from a machine with Slurm, or run here with --local"
-        ) from None
+        raise NoSlurm(f"{command[0]} not found: {fix}") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"{command[0]} did not answer within 2 minutes; try again later") from None
+    if answer.returncode and "Could not establish a configuration source" in answer.stderr:
+        raise NoSlurm(f"{command[0]} finds no cluster: {fix}")
+    return answer
 
 
 def partitions() -> list[Partition]:
@@ -100,10 +119,15 @@ def _partition(name: str, limit: str, nodes: str) -> Partition:
     )
 
 
-def gres(partition: str | None) -> str:
-    """Return the generic resources that sinfo lists, such as `gpu:a40:2(S:0-1)`, one per line."""
+def gpus(partition: str | None = None) -> dict[str, tuple[int, int]]:
+    """Return, for each type of GPU, the number of its nodes and the most that one of them has."""
     words = [f"--partition={partition}"] if partition else []
-    return run("sinfo", "-h", "-o", "%G", *words).stdout
+    rows = set(run("sinfo", "-h", "-N", "-o", "%N|%G", *words).stdout.splitlines())
+    found = [pair for row in rows for pair in set(_GPUS.findall(row.partition("|")[2]))]
+    return {
+        kind: (sum(one == kind for one, _ in found), max(int(n) for k, n in found if k == kind))
+        for kind in sorted({kind for kind, _ in found})
+    }
 
 
 def has_lost_nodes() -> bool:
@@ -123,15 +147,21 @@ def query_jobs(ids: Collection[str]) -> dict[str, Job]:
 def _queued(ids: Collection[str]) -> dict[str, Job]:
     # Given a single job that it has forgotten, squeue fails; given two, it lists none.
     listed = ",".join([*dict.fromkeys(job.partition("_")[0] for job in ids), "1"])
-    fields = "--format=%i|%T|%N|%r"
+    fields = "--format=%i|%T|%N|%L|%S|%r"
     answer = run("squeue", "-h", "--array", "--states=all", f"--jobs={listed}", fields)
     if answer.returncode and "Invalid job id" not in answer.stderr:
         raise Refused(f"squeue fails: {answer.stderr.strip()}")
-    rows = [line.split("|", 3) for line in answer.stdout.splitlines()]
+    rows = [line.split("|", 5) for line in answer.stdout.splitlines()]
     return {
-        row[0]: Job(state=row[1], nodes=row[2], reason="" if row[3] == "None" else row[3])
+        row[0]: Job(
+            state=row[1],
+            nodes=row[2],
+            left_s=parse_duration(row[3]),
+            start=parse_time(row[4]),
+            reason="" if row[5] == "None" else row[5],
+        )
         for row in rows
-        if len(row) == 4
+        if len(row) == 6
     }
 
 

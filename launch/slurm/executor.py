@@ -25,11 +25,15 @@ _YEAR_MIN = 366 * 24 * 60
 
 @dataclass(frozen=True, kw_only=True)
 class BatchScript:
-    """A job: the flags of sbatch, the variables to export, and the command to execute."""
+    """A job: the flags of sbatch, the variables to export, a check, and the command to execute.
+
+    `check` is a line of shell that ends the job if its code was changed.
+    """
 
     flags: Flags
     exports: dict[str, str]
     command: list[str]
+    check: str = ""
 
 
 def sbatch_text(script: BatchScript) -> str:
@@ -70,7 +74,8 @@ def start_local(script: BatchScript, folder: Path) -> int:
     executor.update_parameters(timeout_min=_YEAR_MIN, stderr_to_stdout=True)
     exports = [f"{name}={value}" for name, value in (script.exports | _visible_gpus()).items()]
     hidden = [word for name in conflicting_variables() for word in ("-u", name)]
-    command = ["env", *hidden, *exports, *script.command]
+    # The site's variables are decided here: ACTIVATED would let env/site.sh decide again.
+    command = ["env", "-u", "ACTIVATED", *hidden, *exports, *script.command]
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -125,7 +130,10 @@ def _slurm_executor(folder: Path, script: BatchScript) -> "SlurmExecutor":
         use_srun=False,
         stderr_to_stdout=True,
         wckey=None,
-        setup=[f"export {name}={shlex.quote(value)}" for name, value in script.exports.items()],
+        setup=[
+            *(f"export {name}={shlex.quote(value)}" for name, value in script.exports.items()),
+            *filter(None, [script.check]),
+        ],
         # A name with an underscore replaces submitit's own flag of that name.
         additional_parameters={
             name if name == "open-mode" else name.replace("-", "_"): value

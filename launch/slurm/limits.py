@@ -1,7 +1,11 @@
 """Check before submission whether the cluster can run a job."""
 
+from collections.abc import Callable
+
+from configs.terminal import plural
 from launch.slurm import client
 from launch.slurm.client import Partition, Refused
+from launch.slurm.executor import BatchScript, sbatch_text
 from launch.slurm.flags import Flags
 
 # These flags decide which nodes can take a job.
@@ -11,22 +15,18 @@ _SHAPE = (
 )  # fmt: skip
 
 
-def check(flags: Flags, text: str, *, partitions: list[Partition] | None = None) -> list[str]:
+def check(
+    script: BatchScript, *, partitions: Callable[[], list[Partition]] = client.partitions
+) -> list[str]:
     """Raise `Refused` for a job that would never start; return remarks about what passed.
 
     `sbatch --test-only` judges GPUs, nodes, accounts and features, but accepts a time over the
-    partition's limit. `partitions` saves a query if they are known already.
+    partition's limit. It also refuses a job that only has to wait for nodes that are down; that is
+    a remark.
     """
-    check_partition(flags, client.partitions() if partitions is None else partitions)
-    return check_by_sbatch(flags, text)
-
-
-def check_by_sbatch(flags: Flags, text: str) -> list[str]:
-    """Raise `Refused` if `sbatch --test-only` refuses the job for good.
-
-    It also refuses a job that only has to wait for nodes that are down; that is a remark.
-    """
-    answer = client.test_only(text)
+    flags = script.flags
+    _check_partition(flags, partitions())
+    answer = client.test_only(sbatch_text(script))
     if answer.returncode == 0:
         return []
     error = answer.stderr.strip()
@@ -34,13 +34,19 @@ def check_by_sbatch(flags: Flags, text: str) -> list[str]:
         return [f"some nodes are down or drained, so sbatch decides at submission ({error})"]
     shape = " ".join(f"--{name}={flags[name]}" for name in _SHAPE if name in flags)
     raise Refused(
-        f"sbatch refuses {shape or 'this job'}:\n{error}\n"
-        "change resources.gpu, resources.nodes, resources.gpus_per_node or the site's flags; "
-        "`sinfo -o '%P %D %G %l'` lists what is available"
+        f"sbatch refuses {shape or 'this job'}:\n{error}\n{_gpus_in_words()}"
+        "change resources.gpu, resources.nodes, resources.gpus_per_node or the site's flags"
     )
 
 
-def check_partition(flags: Flags, partitions: list[Partition]) -> None:
+def _gpus_in_words() -> str:
+    """Return the types of GPU of the cluster, as `this cluster has a40 (2 nodes of 2); `."""
+    found = client.gpus().items()
+    listed = [f"{kind or 'GPUs'} ({plural(n, 'node')} of {most})" for kind, (n, most) in found]
+    return f"this cluster has {', '.join(listed)}; " if listed else ""
+
+
+def _check_partition(flags: Flags, partitions: list[Partition]) -> None:
     """Raise `Refused` if the partition does not exist or its limits are too low."""
     named = str(flags.get("partition", "")).split(",")
     chosen = [one for one in partitions if one.name in named or (named == [""] and one.is_default)]

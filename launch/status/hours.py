@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.run.folder import ROOT
+from configs.table import Row
 from launch.slurm.client import Refused
-from launch.table import Row
 
 
 def hours_by_use(paths: Sequence[Path]) -> list[Row]:
@@ -21,8 +21,6 @@ def hours_by_use(paths: Sequence[Path]) -> list[Row]:
         text=True,
     )
     try:
-        found = list(json.loads(answer.stdout)["hours"])
+        return list(json.loads(answer.stdout)["hours"])
     except (ValueError, KeyError):
         raise Refused(f"the hours are unknown: {answer.stderr.strip()}") from None
-    heads = dict.fromkeys(name for row in found for name in row)
-    return [{name: row.get(name) for name in heads} for row in found]

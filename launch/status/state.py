@@ -5,17 +5,21 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from configs.errors import ConfigError
+from configs.load import flatten
 from configs.run.folder import RunFolder, find_runs
+from configs.run.jobs import CANCELLED, started_job, submitted_job
 from configs.run.records import STATES, Record
+from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Job, Refused
-from launch.status.jobs import started_job, submitted_job
-from launch.table import Cell, Row
 
 # A run in one of these states has a job that may know more than the record.
 UNFINISHED = ("queued", "started", "paused")
+# The state of a run with a damaged file.
+UNREADABLE = "unreadable"
 # The step rate is measured over this many of the newest records.
 RECENT_RECORDS = 32
 
@@ -53,14 +57,25 @@ class StepRate:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """The state of a run according to its folder; `last` is its last event."""
+    """The state of a run according to its folder.
+
+    `last` is its last event, `doing` is "saving", "evaluating" or "sampling", "" while it trains,
+    and `config` has dotted keys; it is empty if it cannot be read.
+    """
 
     run: RunFolder
     last: Record
     step: int | None
-    steps: int | None
+    config: dict[str, Any]
     job: str | None
     rate: StepRate
+    doing: str
+
+    @property
+    def steps(self) -> int | None:
+        """The step at which the run ends."""
+        steps = self.config.get("train.steps")
+        return steps if isinstance(steps, int) else None
 
     @property
     def event(self) -> str:
@@ -98,22 +113,20 @@ class Overview:
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
-    runs = [run_status(run) for path in paths for run in _runs(path)]
+    runs = [_readable_status(run) for path in paths for run in _runs(path)]
     return Overview(runs=runs, jobs=_jobs([one for one in runs if one.is_unfinished]))
 
 
-def table(rows: Sequence[Row]) -> list[Row]:
-    """Return rows for people, with the time to go in hours and minutes."""
-    return [{_HEADS.get(name, name): _formatted(name, row[name]) for name in row} for row in rows]
-
-
-_HEADS = {"steps_per_s": "steps/s", "eta_s": "eta"}
-
-
-def _formatted(name: str, value: Cell) -> Cell:
-    if name == "eta_s" and value is not None:
-        return client.format_duration(float(value))
-    return value
+def _readable_status(run: RunFolder) -> RunStatus:
+    """Return the state of a run; a damaged file must not hide the runs beside it."""
+    try:
+        run.entries()
+        return run_status(run)
+    except ConfigError as error:
+        last = {"event": UNREADABLE, "message": str(error)}
+        return RunStatus(
+            run=run, last=last, step=None, config={}, job=None, rate=StepRate(), doing=""
+        )
 
 
 def _runs(path: Path) -> list[RunFolder]:
@@ -126,23 +139,52 @@ def run_status(run: RunFolder) -> RunStatus:
     """Read the state of a run from its folder alone."""
     last: Record = {}
     step = None
-    rate = StepRate()
+    rate, since = StepRate(), set[str]()  # the events after the last training step
     for record in run.records():
         rate.add(record)
         if record.get("event") in STATES:
             last = record
         if isinstance(record.get("step"), int):
             step = record["step"]
+        if "loss" in record:
+            since = set()
+        elif "event" in record:
+            since.add(record["event"])
+    config = _config(run)
+    trains = step is not None and "started" not in since
+    doing = _activity(run, config, step or 0, since) if trains else ""
     job = submitted_job(run) if last.get("event") == "queued" else started_job(run)
-    return RunStatus(run=run, last=last, step=step, steps=_steps(run), job=job, rate=rate)
+    return RunStatus(run=run, last=last, step=step, config=config, job=job, rate=rate, doing=doing)
 
 
-def _steps(run: RunFolder) -> int | None:
+def _config(run: RunFolder) -> dict[str, Any]:
     try:
-        steps = run.config_tree()["train"]["steps"]
-    except (ConfigError, KeyError, TypeError):
-        return None
-    return int(steps)
+        return flatten(run.config_tree())
+    except ConfigError:
+        return {}
+
+
+def _activity(run: RunFolder, config: dict[str, Any], step: int, since: set[str]) -> str:
+    """Return what a run does after the steps that it recorded last, "" while it trains.
+
+    `since` are the events after that record. The order is that of the training loop.
+    """
+    if config.get("engine") not in (None, "embedded"):
+        return ""  # the record of another program has no such order
+    is_last = step == config.get("train.steps")
+
+    def is_due(key: str) -> bool:
+        every = config.get(key)
+        return is_last or (isinstance(every, int) and step % every == 0)
+
+    is_saved = "saved" in since
+    if is_due("checkpoint.every") and not (is_saved or config.get("checkpoint.asynchronous")):
+        return "saving"
+    if config.get("data.held_out") and is_due("validation.every") and "evaluated" not in since:
+        return "evaluating"
+    if is_due("sample.every") and not (run.samples / f"step-{step:09d}.png").exists():
+        return "sampling"
+    return "saving" if is_last and not is_saved else ""
 
 
 def _jobs(runs: Sequence[RunStatus]) -> dict[str, Job] | None:
@@ -155,39 +197,59 @@ def _jobs(runs: Sequence[RunStatus]) -> dict[str, Job] | None:
 
 def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
     known = jobs.get(one.job or "") if jobs else None
+    is_readable = one.event != UNREADABLE
     state, why = one.event or "new", str(one.last.get("reason", ""))
     if one.is_unfinished and one.job is not None and jobs is not None:
-        state, why = _with_slurm(one.event, known)
-    is_running = state in ("running", "started")
+        state, why = _with_slurm(one, known)
+    elif state == "stopped" or not is_readable:
+        why = str(one.last.get("message") or _stopped_by(one))
+    if state in ("running", "started") and one.doing:
+        state = one.doing
+    is_training = state in ("running", "started")
+    is_waiting = known is not None and known.state == "PENDING"
     progress = "" if one.step is None else f"{one.step}/{one.steps or '?'}"
     return {
         "run": str(one.run.path),
         "state": state,
         "steps": progress or None,
-        "steps_per_s": one.rate.steps_per_s if is_running else None,
-        "eta_s": one.rate.eta_s(step=one.step, steps=one.steps) if is_running else None,
+        "steps_per_s": one.rate.steps_per_s if is_training else None,
+        "eta_s": one.rate.eta_s(step=one.step, steps=one.steps) if is_training else None,
+        "left_s": known.left_s if known and not is_waiting and not known.has_ended else None,
+        "start": known.start if known and is_waiting else None,
         "attempts": len(one.run.attempts()),
         "job": one.job,
-        "nodes": (known.nodes if known else None) or _nodes(one.run),
+        "nodes": (known.nodes if known else None) or (_nodes(one.run) if is_readable else None),
         "why": why or None,
     }
 
 
-def _with_slurm(event: str, job: Job | None) -> tuple[str, str]:
+def _with_slurm(one: RunStatus, job: Job | None) -> tuple[str, str]:
     """Return the state and its reason for a run whose record has no end."""
     if job is None:
-        return f"{event}, then lost", "Slurm no longer knows the job"
+        return "lost", "Slurm no longer knows the job"
     if job.has_ended:
-        return f"{event}, then ended", f"its job is {job.state}"
+        began = "while it started" if one.run.attempts() else "before it started"
+        when = began if one.event == "queued" else f"{one.event}, without a record of the end"
+        return job.state.lower().replace("_", " "), when
     if job.state == "PENDING":
-        return "queued" if event == "queued" else f"{event}, then requeued", job.reason
-    if event == "queued":
+        return "queued" if one.event == "queued" else "requeued", job.reason
+    if one.event == "queued":
         return "starting", ""
-    return "running" if job.state == "RUNNING" else job.state.lower(), job.reason
+    return job.state.lower(), job.reason
+
+
+def _stopped_by(one: RunStatus) -> str:
+    """Return how a person stopped a run: the body of a job passes the signal of scancel on."""
+    attempts = one.run.attempts()
+    if attempts and (one.run.attempt(attempts[-1]) / CANCELLED).exists():
+        return "launch cancel"
+    if one.run.stop_file.exists():
+        return "file STOP"
+    return "scancel" if one.job and one.job == submitted_job(one.run) else "signal: Ctrl-C or kill"
 
 
 def _nodes(run: RunFolder) -> str | None:
-    attempts = run.manifest().get("attempts", [])
-    slurm = (attempts[-1].get("slurm") or {}) if attempts else {}
+    attempts = run.entries()
+    slurm = attempts[-1].get("slurm", {}) if attempts else {}
     nodes = slurm.get("nodelist")
     return None if nodes is None else str(nodes)

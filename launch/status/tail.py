@@ -4,15 +4,15 @@ import glob
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
-from configs.run.study_folder import study_of
+from configs.run.folder import RunFolder, is_run
+from configs.run.jobs import scripts_folder
+from configs.run.study_folder import StudyFolder, is_study_folder, study_of
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.status.jobs import scripts_folder
 from launch.status.state import RunStatus, run_status
 from launch.status.watch import RequeueHolds
 
@@ -48,7 +48,7 @@ def _offset_of_last(path: Path, *, lines: int) -> int:
     return start + len(end) - sum(map(len, kept))
 
 
-def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.sleep) -> RunStatus:
+def follow(run: RunFolder, *, lines: int) -> RunStatus:
     """Print the output of a run until it has ended; return its final status."""
     tail: Tail | None = None
     last_output, holds = -math.inf, RequeueHolds()
@@ -69,7 +69,7 @@ def follow(run: RunFolder, *, lines: int, pause: Callable[[float], None] = time.
         if time.monotonic() - last_output > SILENCE_S:
             last_output = time.monotonic()
             _check_job(one, holds)
-        pause(POLL_S)
+        time.sleep(POLL_S)
 
 
 def _current_output(run: RunFolder, one: RunStatus) -> Path | None:
@@ -88,8 +88,8 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
         found = list(scripts_folder(run).glob("*_log.out"))
     else:
         study = study_of(run.path)
-        logs = study.path.parent if study else run.path.parent
-        found = list(logs.glob(f"*-{glob.escape(job)}.out"))
+        folders = [study.jobs, study.path.parent] if study else [run.path.parent]
+        found = [file for one in folders for file in one.glob(f"*-{glob.escape(job)}.out")]
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
@@ -114,7 +114,17 @@ def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
         raise Refused(f"{one.run.path}: {one.event}, but its job {one.job} is {state}")
 
 
-def check_run(run: RunFolder) -> None:
-    """Raise `ConfigError` for a folder that is not a run's."""
-    if not run.config_file.is_file():
-        raise ConfigError(f"{run.path}: not a run's folder; `python -m launch status` lists them")
+def run_to_follow(path: Path) -> RunFolder:
+    """Return the run in a folder, or the run of a study that started last and has not ended."""
+    if not is_study_folder(path):
+        if not is_run(path):
+            raise ConfigError(f"{path}: not a run's folder; `python -m launch status` lists them")
+        return RunFolder(path.resolve())
+    study = StudyFolder(path.resolve())
+    runs = [run_status(RunFolder(study.cell(row.cell))) for row in study.rows()]
+    started = [one for one in runs if one.event == "started"]
+    if not started:
+        counts = Counter(one.event or "new" for one in runs).most_common()
+        shown = ", ".join(f"{count} {event}" for event, count in counts)
+        raise Refused(f"{path}: none of its {len(runs)} runs is running now: {shown}")
+    return max(started, key=lambda one: float(one.last["time"])).run

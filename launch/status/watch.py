@@ -7,17 +7,22 @@ unless the site forbids it.
 
 import contextlib
 import io
+import os
+import select
 import shutil
 import sys
+import termios
+import textwrap
 import time
+import tty
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from configs.run.study_folder import is_study_folder
 from launch.slurm import client
 from launch.slurm.client import Job
-from launch.status.state import Overview, RunStatus, overview, table
-from launch.table import text
+from launch.status.state import Overview, RunStatus, overview
+from launch.status.view import summary_lines, table_lines
 
 # One query to Slurm's controller each time.
 INTERVAL_S = 10.0
@@ -55,30 +60,25 @@ def _is_held(one: RunStatus, job: Job) -> bool:
     return has_run and (job.state, job.reason) == ("PENDING", "BeginTime")
 
 
-class Display(Protocol):
-    """Shows the state of runs."""
-
-    def draw(self, shown: str, lines: Sequence[str]) -> None:
-        """Show the table, followed by lines of summaries and remarks."""
-
-
 class Screen:
-    """A terminal: each drawing replaces the last, cut to the size of the window."""
+    """A terminal: each drawing replaces the last, cut to the height of the window."""
 
     def __init__(self) -> None:
         self._height = 0
 
-    def draw(self, shown: str, lines: Sequence[str]) -> None:
-        """Redraw everything."""
+    def draw(self, table: Sequence[str], lines: Sequence[str]) -> None:
+        """Show the lines of the table, followed by summaries and remarks."""
         size = shutil.get_terminal_size()
-        cut = [line[: size.columns] for line in [*shown.splitlines(), *lines]]
-        if len(cut) >= size.lines:
-            hidden = len(cut) - size.lines + 2
-            cut = [*cut[: size.lines - 2], f"... {hidden} more lines: status --once"]
+        below = [part for line in lines for part in textwrap.wrap(line, size.columns)]
+        room = max(1, size.lines - len(below) - 2)
+        above = list(table)
+        if len(above) > room:
+            above[room:] = [f"... {len(above) - room} more lines: status --once"]
+        drawn = [*above, *below]
         up = f"\x1b[{self._height}A\x1b[J" if self._height else ""
-        sys.stdout.write(up + "".join(f"{line}\n" for line in cut))
+        sys.stdout.write(up + "".join(f"{line}\n" for line in drawn))
         sys.stdout.flush()
-        self._height = len(cut)
+        self._height = len(drawn)
 
 
 class ChangeLog:
@@ -87,20 +87,34 @@ class ChangeLog:
     def __init__(self) -> None:
         self._printed: set[str] = set()
 
-    def draw(self, shown: str, lines: Sequence[str]) -> None:
-        """Print the new lines."""
+    def draw(self, table: Sequence[str], lines: Sequence[str]) -> None:
+        """Print the summaries and remarks that are new."""
         new = [line for line in lines if line not in self._printed]
         self._printed.update(new)
         for line in new:
             print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
+def wait_for_key(seconds: float) -> None:
+    """Wait; any key of the terminal ends the wait, and q raises KeyboardInterrupt."""
+    if not sys.stdin.isatty() or os.tcgetpgrp(0) != os.getpgrp():
+        time.sleep(seconds)
+        return
+    before = termios.tcgetattr(0)
+    try:
+        tty.setcbreak(0, termios.TCSADRAIN)
+        if select.select([0], [], [], seconds)[0] and os.read(0, 1) in (b"q", b"Q"):
+            raise KeyboardInterrupt
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
 def watch(
     paths: Sequence[Path],
     *,
-    on: Display,
-    summaries: Callable[[Overview], Sequence[str]],
-    pause: Callable[[float], None] = time.sleep,
+    on: Screen | ChangeLog,
+    whole: bool = False,
+    pause: Callable[[float], None] = wait_for_key,
 ) -> Overview:
     """Show the runs under `paths` until all have ended; shorten the hold of requeued jobs."""
     holds = RequeueHolds()
@@ -109,8 +123,10 @@ def watch(
         with contextlib.redirect_stderr(io.StringIO()) as stderr:
             now = overview(paths)
         remarks += holds.shorten(now.runs, now.jobs or {})
-        lines = [*summaries(now), *stderr.getvalue().splitlines(), *remarks]
-        on.draw(text(table(now.rows)) if now.rows else "", lines)
+        # A table says as much about a run, and about a folder of runs.
+        named = paths if isinstance(on, ChangeLog) else [p for p in paths if is_study_folder(p)]
+        lines = [*summary_lines(now, named), *stderr.getvalue().splitlines(), *remarks]
+        on.draw(table_lines(now, paths, whole=whole), lines)
         if not now.is_unfinished:
             return now
         pause(INTERVAL_S)

@@ -5,7 +5,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from configs.grid.study_file import Grid
 from configs.load import to_tree
 from configs.schema import Pretrain, Study
 from configs.schema.training import Resources
+from configs.table import Row
 from configs.yaml12 import dump_value
 from launch import forecast
+from launch.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
-from launch.table import Row as TableRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +38,23 @@ class PlannedRun:
 
     @property
     def gpu_hours(self) -> float:
-        """GPUs times the time limit: the most that the run can cost."""
-        resources = self.cell.config.resources
-        return resources.nodes * resources.gpus_per_node * resources.hours
+        """The most that the run can cost."""
+        return self.cell.config.resources.gpu_hours
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A study and its runs in order, with remarks for the user.
 
-    `absent` names the input that the runs need and that does not exist; with it nothing can be
-    submitted.
+    `fault` says why the first faulty cell could not start: its batch, or a missing input.
+    `forecasts` are the known ones, by cell.
     """
 
     grid: Grid
     runs: list[PlannedRun]
     remarks: list[str]
-    absent: str | None
+    fault: str | None
+    forecasts: dict[str, ForecastAnswer]
 
     @property
     def kept(self) -> list[PlannedRun]:
@@ -71,13 +72,11 @@ class Plan:
 
 
 def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
-    """Plan the runs of a grid; raise `ConfigError` for a cell that could not start."""
-    if not fits_a_directive(grid.source.stem):
-        raise ConfigError(f"{grid.source.stem!r}: invalid as a job name; rename the YAML file")
-    for cell in grid.cells:
-        _check_ranks(cell, source=str(grid.source))
+    """Plan the runs of a grid."""
+    if not fits_a_directive(grid.name):
+        raise ConfigError(f"{grid.name!r}: invalid as a job name; rename the YAML file")
     remarks = [_repeats(grid.study)]
-    too_large, forecast_remarks = _forecast(grid) if with_forecast else ({}, [])
+    forecasts = _forecasts(grid) if with_forecast else {}
     runs = [
         PlannedRun(
             name=repeat_name(cell.name, repeat),
@@ -85,30 +84,28 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
             repeat=repeat,
             order=order,
             shape=shape_of(cell.config.resources),
-            dropped=too_large.get(cell.name),
+            dropped=forecasts[cell.name].too_large() if cell.name in forecasts else None,
         )
         for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
     ]
-    return Plan(grid=grid, runs=runs, remarks=remarks + forecast_remarks, absent=_absent(grid))
+    if with_forecast:
+        remarks += _without_forecast(grid, forecasts)
+    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
 
 
-def _forecast(grid: Grid) -> tuple[dict[str, str], list[str]]:
-    """Return why cells do not fit on their GPUs, by name, and remarks on the unknown ones."""
-    cells = [cell for cell in grid.cells if _has_forecast(cell)]
+def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
+    """Return the forecast of each cell that can have one, by name."""
+    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain))
+    cells = [cell for cell in kinds if cell.config.resources.gpus_per_node > 0]
     answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
-    too_large = {
-        cell.name: reason
-        for cell, answer in zip(cells, answers, strict=True)
-        if (reason := answer.too_large())
-    }
-    failed = [answer.remark for answer in answers if answer.remark]
-    unknown = len(grid.cells) - len(cells) + len(failed)
-    remarks = [f"{unknown} cells kept without a forecast"] if unknown else []
-    return too_large, remarks + [f"no forecast: {remark}" for remark in failed[:1]]
+    return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}
 
 
-def _has_forecast(cell: Cell) -> bool:
-    return isinstance(cell.config, Pretrain) and cell.config.resources.gpus_per_node > 0
+def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
+    failed = [answer.remark for answer in forecasts.values() if answer.remark]
+    unknown = len(grid.cells) - len(forecasts) + len(failed)
+    remarks = [f"no memory forecast for {unknown} cells; kept"] if unknown else []
+    return remarks + [f"no forecast: {remark}" for remark in failed[:1]]
 
 
 def overrides_of(cell: Cell) -> list[str]:
@@ -116,25 +113,15 @@ def overrides_of(cell: Cell) -> list[str]:
     return [f"{name}={dump_value(value)}" for name, value in cell.changes.items()]
 
 
-def _check_ranks(cell: Cell, *, source: str) -> None:
-    try:
-        check_ranks(cell.config, world=cell.config.resources.world)
-    except ConfigError as error:
-        raise ConfigError(_of_cell(cell, source, error)) from None
-
-
-def _absent(grid: Grid) -> str | None:
-    """Return the first input that is missing for a cell."""
+def _fault(grid: Grid) -> str | None:
+    """Return the first error of a cell that its config alone does not show."""
     for cell in grid.cells:
         try:
+            check_ranks(cell.config, world=cell.config.resources.world)
             check_paths(cell.config)
         except ConfigError as error:
-            return _of_cell(cell, str(grid.source), error)
+            return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
     return None
-
-
-def _of_cell(cell: Cell, source: str, error: ConfigError) -> str:
-    return f"{source}, cell {cell.name}: {error}; or list the combination in leave_out"
 
 
 def _repeats(study: Study) -> str:
@@ -144,7 +131,8 @@ def _repeats(study: Study) -> str:
         return f"repeats: by seed ({len(seeds)}), {order}"
     if study.repeats == 1:
         return "one run per cell: the variation from run to run is not measured; set repeats"
-    return f"repeats: {study.repeats} with the same seed: they measure the noise of the machine"
+    few = "; intervals of 2 are very wide: set repeats=3 or more" if study.repeats == 2 else ""
+    return f"{study.repeats} repeats with the same seed: they show machine noise only{few}"
 
 
 def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
@@ -172,22 +160,25 @@ def shape_of(resources: Resources) -> str:
 
 def digest(cell: Cell) -> str:
     """Return a hash of the whole config, which identifies a cell."""
-    text = json.dumps(to_tree(cell.config), sort_keys=True)
+    # A name changes nothing that a cell does.
+    tree = {key: value for key, value in to_tree(cell.config).items() if key != "name"}
+    text = json.dumps(tree, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def table(plan: Plan) -> list[TableRow]:
-    """Return a row per run in order, with its levels."""
+def table(plan: Plan) -> list[Row]:
+    """Return a row per cell, with its levels and the most that one of its runs can cost."""
+    first = {run.name: run for run in plan.runs if run.repeat == 1}
     return [
         {
-            "order": run.order,
             "cell": run.name,
             **{axis: _level_text(level) for axis, level in run.cell.levels.items()},
             "shape": run.shape,
-            "gpu_hours": f"{run.gpu_hours:g}",
+            "runs": plan.grid.study.repeats,
+            "gpu_hours": run.gpu_hours,
             "dropped": run.dropped,
         }
-        for run in plan.runs
+        for run in (first[cell.name] for cell in plan.grid.cells)
     ]
 
 
@@ -216,5 +207,5 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "gpu_hours": plan.gpu_hours,
         "order_seed": plan.grid.study.order_seed,
         "remarks": plan.remarks,
-        "absent": plan.absent,
+        "fault": plan.fault,
     }

@@ -1,9 +1,11 @@
 """Submit one run; every error is found before a folder is made."""
 
+import glob
 import shlex
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,74 +13,96 @@ from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
 from configs.errors import ConfigError
 from configs.load import load, to_tree
-from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config
-from configs.schema import Run
+from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
+from configs.run.jobs import save_script, scripts_folder, started_job, submitted_job
+from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
-from launch.status.jobs import save_script, scripts_folder, started_job, submitted_job
+from launch.status.state import run_status
 from launch.submit import snapshot
+from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
-from launch.submit.site import check_site, read_site
+from launch.submit.site import check_logs_name, check_site, read_site
 
+CLUSTER = "cluster"
 How = Literal["slurm", "local", "dry"]
 
 
-def submit(
-    source: Path, overrides: list[str], *, how: How, site_name: str | None, extra: Flags
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """The flags of `submit` that say how; `new` makes another run of a config that is queued."""
+
+    how: How = "slurm"
+    site_name: str | None = None
+    new: bool = False
+    force: bool = False
+    yes: bool = False
+
+
+def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags) -> int:
     """Queue a run, start it here, or print its script. Raises `ConfigError` and `Refused`."""
-    resumes = RunFolder(source.resolve()) if is_run(source) else None
-    config = read_config(source, overrides, resumes)
-    _check_config(config, source)
-    if resumes and resumes.is_done(config):
+    request = run_request(source, overrides, site_name=choices.site_name, extra=extra)
+    if request.resumes and request.resumes.is_done(request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
+    checks = checks_of(request)
+    if choices.how == "dry":
+        print(executor.sbatch_text(batch_script(request, request.run)))
+        print("# Equivalent command, for the checkout instead of a snapshot:")
+        print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
+        return report([*checks, ("idle", lambda: _check_idle(request, new=choices.new))])
+    if choices.how == "local":
+        _start(request, enforce([one for one in checks if one[0] != CLUSTER], force=choices.force))
+        return 0
+    remarks = enforce(checks, force=choices.force)
+    _check_idle(request, new=choices.new)
+    hours = request.config.resources.gpu_hours
+    confirm(f"1 run, at most {hours:g} GPU-hours", runs=1, yes=choices.yes)
+    _queue(request, remarks)
+    return 0
+
+
+def run_request(
+    source: Path, overrides: list[str], *, site_name: str | None, extra: Flags
+) -> RunRequest:
+    """Resolve a request; raise `ConfigError` if no batch script can be written for it."""
+    resumes = RunFolder(source.resolve()) if is_run(source) else None
+    if resumes:
+        config = resume_config(resumes, overrides)
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    if not fits_a_directive(run_name(source, config)):
+        raise ConfigError(f"{source.stem!r}: invalid as a job name; rename the YAML file")
     site = read_site(ROOT, config.resources, name=site_name)
-    check_site(site)
-    request = RunRequest(
+    check_logs_name(site)
+    return RunRequest(
         source=source,
         overrides=overrides,
         config=config,
         resumes=resumes,
         identity=new_id(),
         site=site,
-        tree=snapshot.read_tree(ROOT),
+        tree=snapshot.read_trees(config),
         flags=extra,
     )
-    {"slurm": _queue, "local": _start, "dry": _print}[how](request)
-    return 0
 
 
-def read_config(source: Path, overrides: list[str], resumes: RunFolder | None) -> Run:
-    """Return the config of a new run, or of one to resume."""
-    if resumes:
-        return resume_config(resumes, overrides)
-    return with_absolute_paths(load(source, overrides))
+def checks_of(request: RunRequest) -> list[Check]:
+    """Return the quick checks of a run, those that ask the cluster last."""
+    config = request.config
+    return [
+        ("data", lambda: check_paths(config)),
+        ("batch", lambda: check_ranks(config, world=config.resources.world)),
+        ("site", lambda: check_site(request.site)),
+        (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
+    ]
 
 
-def _check_config(config: Run, source: Path) -> None:
-    """Check what can be checked without the cluster."""
-    check_paths(config)
-    if not fits_a_directive(source.stem):
-        raise ConfigError(f"{source.stem!r}: invalid as a job name; rename the YAML file")
-    check_ranks(config, world=config.resources.world)
-
-
-def _print(request: RunRequest) -> None:
-    print(executor.sbatch_text(batch_script(request, request.run)))
-    print("# Equivalent command, for the checkout instead of a snapshot:")
-    print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
-
-
-def _queue(request: RunRequest) -> None:
-    planned = batch_script(request, request.run)
-    remarks = limits.check(planned.flags, executor.sbatch_text(planned))
+def _queue(request: RunRequest, remarks: list[str]) -> None:
     hidden = [name for name in client.conflicting_variables() if name.startswith("SBATCH_")]
     if hidden:
         remarks.append(f"{', '.join(hidden)}: ignored; give flags after --, or in the site file")
-    if request.resumes:
-        _check_idle(request.resumes)
     run = _prepare(request)
     script = batch_script(request, run.path)
     try:
@@ -88,11 +112,10 @@ def _queue(request: RunRequest) -> None:
         raise
     save_script(run, job, executor.sbatch_text(script))
     print(f"run: {run.path}\njob: {job}")
-    remarks.append(f"follow it: python -m launch tail {shlex.quote(str(run.path))}")
-    print("\n".join(remarks), file=sys.stderr)
+    print_remarks(remarks, follow="tail", path=run.path)
 
 
-def _start(request: RunRequest) -> None:
+def _start(request: RunRequest, remarks: list[str]) -> None:
     executor.check_folder(request.run)
     run = _prepare(request)
     scripts_folder(run).mkdir(exist_ok=True)
@@ -102,14 +125,22 @@ def _start(request: RunRequest) -> None:
         _roll_back(request, run)
         raise
     print(f"run: {run.path}\nprocess: {pid}")
-    print(f"follow it: python -m launch tail {shlex.quote(str(run.path))}", file=sys.stderr)
+    print_remarks(remarks, follow="tail", path=run.path)
+
+
+def print_remarks(remarks: list[str], *, follow: str, path: Path) -> None:
+    """Print the remarks of a submission and the command that follows a run or a study."""
+    last = f"follow it: python -m launch {follow} {shlex.quote(str(path))}"
+    print("\n".join(dict.fromkeys([*remarks, last])), file=sys.stderr)
 
 
 def _prepare(request: RunRequest) -> RunFolder:
     """Make the snapshot and the run's folder, and record that the run is queued."""
     snapshot.save(request.tree, request.site.logs)
     run = request.resumes or make_run(
-        request.source.stem, to_tree(request.config), identity=request.identity
+        run_name(request.source, request.config),
+        to_tree(request.config),
+        identity=request.identity,
     )
     _record(run, "queued")
     return run
@@ -127,12 +158,35 @@ def _record(run: RunFolder, event: str, **fields: str) -> None:
     run.record_event(max(run.attempts(), default=0) + 1, event, **fields)
 
 
-def _check_idle(run: RunFolder) -> None:
-    """Refuse a second job for a run: its attempt would end that of the first."""
-    ids = {submitted_job(run), started_job(run)} - {None}
-    for job, known in client.query_jobs([str(job) for job in ids]).items():
-        if not known.has_ended:
+def _check_idle(request: RunRequest, *, new: bool) -> None:
+    """Refuse a second job for a run, or a second run of a config that waits or runs now."""
+    if request.resumes:
+        # Its attempt would end that of the first.
+        if found := _live_job([request.resumes]):
+            run, job, state = found
             raise Refused(
-                f"{run.name}: its job {job} is {known.state}; wait until it ends, or cancel it: "
+                f"{run.name}: its job {job} is {state}; wait until it ends, or cancel it: "
                 f"python -m launch cancel {shlex.quote(str(run.path))}"
             )
+    elif not new and (found := _live_job(_unfinished_of_same_config(request))):
+        run, job, state = found
+        raise Refused(
+            f"{request.source}: {run.path} has this config, and its job {job} is {state}; "
+            "--new starts another run"
+        )
+
+
+def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
+    text = dump_yaml(to_tree(request.config)).encode()
+    name = glob.escape(run_name(request.source, request.config))
+    paths = request.site.logs.glob(f"{name}-*/config.yaml")
+    runs = [RunFolder(path.parent) for path in paths if path.read_bytes() == text]
+    return [run for run in runs if run_status(run).is_unfinished]
+
+
+def _live_job(runs: list[RunFolder]) -> tuple[RunFolder, str, str] | None:
+    """Return a run whose job has not ended, with the job and its state."""
+    run_of = {job: run for run in runs for job in (submitted_job(run), started_job(run)) if job}
+    known = client.query_jobs(run_of)
+    live = ((run_of[job], job, one.state) for job, one in known.items() if not one.has_ended)
+    return next(live, None)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.run.folder import ROOT, RunFolder
+from configs.run.folder import ROOT, RunFolder, run_name
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
@@ -47,7 +47,7 @@ class RunRequest:
         """The run's folder, which may not exist yet."""
         if self.resumes:
             return self.resumes.path
-        return self.site.logs / f"{self.source.stem}-{self.identity}"
+        return self.site.logs / f"{run_name(self.source, self.config)}-{self.identity}"
 
 
 def batch_script(request: RunRequest, run: Path) -> BatchScript:
@@ -56,12 +56,13 @@ def batch_script(request: RunRequest, run: Path) -> BatchScript:
     own: Flags = {"job-name": run.name}
     changes = request.overrides if request.resumes else []
     return BatchScript(
-        flags=_job_flags(request.template, own, request.site, code=code)
+        flags=_job_flags(request.template, own, request.site.logs, code=code)
         | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
-        exports=request.site.exports(),
+        exports=request.site.exports() | request.tree.exports(request.site.logs),
         command=["bash", str(code / request.template), str(run), *changes],
+        check=request.tree.check(request.site.logs),
     )
 
 
@@ -114,12 +115,13 @@ def array_script(
         "output": "%x-%A_%a.out",
     }
     return BatchScript(
-        flags=_job_flags(array.template, own, site, code=code)
+        flags=_job_flags(array.template, own, study.jobs, code=code)
         | _resource_flags(array.resources)
         | site.flags
         | extra,
-        exports=site.exports() | {"FIRST_CELL": str(array.first)},
+        exports=site.exports() | tree.exports(site.logs) | {"FIRST_CELL": str(array.first)},
         command=["bash", str(code / array.template), str(study.path)],
+        check=tree.check(site.logs),
     )
 
 
@@ -129,22 +131,23 @@ def report_script(
     """Return the batch script of the report, which runs after the jobs `after` in any state."""
     code = tree.folder(site.logs)
     own: Flags = {"job-name": study.path.name, "dependency": f"afterany:{':'.join(after)}"}
-    flags = _job_flags(REPORT, own, site, code=code)
+    flags = _job_flags(REPORT, own, study.jobs, code=code)
     passed_on: Flags = {name: extra[name] for name in _PASSED_ON if name in extra}
     return BatchScript(
         flags=flags | site.flags | passed_on,
         exports=site.exports(),
         command=["bash", str(code / REPORT), str(study.path)],
+        check=tree.check(site.logs),
     )
 
 
-def _job_flags(template: Path, own: Flags, site: Site, *, code: Path) -> Flags:
-    """Return the template's flags and the job's `own`, to run the tree in `code`."""
+def _job_flags(template: Path, own: Flags, folder: Path, *, code: Path) -> Flags:
+    """Return the template's flags and the job's `own`, with its output in `folder`."""
     flags = template_flags(ROOT / template)
-    # % begins a pattern in the path of the output.
-    logs = str(site.logs).replace("%", "%%")
     output = Path(str(own.get("output", flags["output"]))).name
-    return flags | own | {"chdir": str(code), "output": f"{logs}/{output}"}
+    # % begins a pattern in the path of the output.
+    path = str(folder).replace("%", "%%")
+    return flags | own | {"chdir": str(code), "output": f"{path}/{output}"}
 
 
 def _resource_flags(resources: Resources) -> Flags:

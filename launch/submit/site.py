@@ -2,11 +2,14 @@
 
 import os
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.schema.training import Resources
+from launch.slurm import client
+from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, parse_flags
 
 
@@ -30,7 +33,7 @@ def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
     """Return the site called `name`, or that of this host, with its flags for these resources."""
     gpus = str(resources.gpus_per_node)
     found, logs, umask, venv, *words = _describe(
-        root, resources.gpu or "", str(resources.nodes), gpus, name=name
+        root, _as_listed(resources.gpu or ""), str(resources.nodes), gpus, name=name
     )
     return Site(
         name=found,
@@ -41,15 +44,39 @@ def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
     )
 
 
+def _as_listed(gpu: str) -> str:
+    """Return a type of GPU as the cluster spells it, if only upper and lower case differ."""
+    try:
+        kinds = client.gpus() if gpu else {}
+    except (ConfigError, Refused):
+        return gpu
+    same = [kind for kind in kinds if kind.casefold() == gpu.casefold()]
+    return same[0] if len(same) == 1 and gpu not in kinds else gpu
+
+
 def site_logs(root: Path) -> Path:
     """Return the folder of this host's runs."""
     return Path(_describe(root, "", "1", "0", name=None)[1]).resolve()
 
 
+def site_line(root: Path, *, name: str | None) -> str:
+    """Return a line that names the site file in use, and the fix if a cluster has none."""
+    found = _describe(root, "", "1", "0", name=name)[0]
+    line = f"site: {found} (env/sites/{found}.sh)"
+    if found == "local" and client.is_installed():
+        line += "; to describe this cluster, run: ditbench doctor"
+    return line
+
+
+def site_environment(name: str | None) -> dict[str, str]:
+    """Return the environment in which env/site.sh reads the site `name`, or that of this host."""
+    return os.environ | ({"SITE": name, "ACTIVATED_SITE": ""} if name else {})
+
+
 def _describe(root: Path, *resources: str, name: str | None) -> list[str]:
     answer = subprocess.run(
         [root / "env" / "describe.sh", *resources],
-        env=os.environ | ({"SITE": name} if name else {}),
+        env=site_environment(name),
         capture_output=True,
         check=False,
     )
@@ -62,11 +89,24 @@ def check_site(site: Site) -> None:
     """Raise `ConfigError` for a site on which every job would fail on its first line."""
     if not os.access(site.venv / "bin" / "python", os.X_OK):
         raise ConfigError(f"no virtualenv in {site.venv}; create it with env/create.sh")
+    parent = next(folder for folder in (site.logs, *site.logs.parents) if folder.exists())
+    if not parent.is_dir() or not _is_writable(parent):
+        raise ConfigError(f"LOGS {site.logs}: not writable; set LOGS to a writable folder")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether a file can be made in a folder; some file systems only pretend it."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def check_logs_name(site: Site) -> None:
+    """Raise `ConfigError` for a folder of runs whose path cannot be written in a batch script."""
     if not str(site.logs).isprintable() or "\\" in str(site.logs):
         raise ConfigError(
             f"LOGS {str(site.logs)!r}: Slurm cannot take this path; set LOGS to a folder "
             "without backslashes and control characters"
         )
-    parent = next(folder for folder in (site.logs, *site.logs.parents) if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"LOGS {site.logs}: not writable; set LOGS to a writable folder")

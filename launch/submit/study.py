@@ -1,26 +1,32 @@
 """Submit a study, or its missing runs: an array per resource shape, then the report."""
 
+import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
-from configs.load import read_tree, resolve_study
 from configs.run.folder import ROOT, RunFolder, new_id
+from configs.run.jobs import save_array
 from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.schema import Study
 from configs.schema.training import Resources
+from configs.table import text_table
+from configs.terminal import plural
+from launch.preflight.storage import study_room
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
-from launch.status.jobs import save_array
 from launch.submit import snapshot
-from launch.submit.plan import Plan, make_plan
+from launch.submit.plan import Plan, make_plan, table, to_json
+from launch.submit.refusals import Check, confirm, enforce, report
+from launch.submit.run import CLUSTER, Choices, print_remarks
 from launch.submit.script import (
     REPORT,
     Array,
@@ -29,9 +35,10 @@ from launch.submit.script import (
     report_script,
     sbatch_commands,
 )
-from launch.submit.site import Site, check_site, read_site
+from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
     find_matching_study,
+    find_part_of_study,
     make_folder,
     record,
     roll_back,
@@ -39,136 +46,161 @@ from launch.submit.study_cells import (
     rows_with,
 )
 
+# Of the commands for single runs, --dry-run prints this many.
+_EXAMPLES = 3
+ArrayScript = tuple[Array, BatchScript]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
     """A request to submit a study.
 
     `source` is a study file, a config with several values in `overrides`, or a study's folder.
-    `into` names the folder to extend, `new` asks for a new one, and `rerun` includes the runs that
-    ran out of memory. `for_shell` prints the results as shell assignments.
+    `into` names the folder to extend, and `rerun` includes the runs that ran out of memory.
+    `for_shell` prints the results as shell assignments, `as_json` the plan as JSON.
     """
 
     source: Path
     overrides: list[str]
-    site_name: str | None
     flags: Flags
+    choices: Choices
     into: Path | None = None
-    new: bool = False
     rerun: bool = False
     with_forecast: bool = True
     for_shell: bool = False
-
-
-class Sites:
-    """The site with its flags, read once per shape of resources."""
-
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-        self._known: dict[tuple[str | None, int, int], Site] = {}
-
-    def for_resources(self, resources: Resources) -> Site:
-        """Return the site with the flags for these resources."""
-        key = (resources.gpu, resources.nodes, resources.gpus_per_node)
-        if key not in self._known:
-            self._known[key] = read_site(ROOT, resources, name=self._name)
-        return self._known[key]
-
-    def without_gpus(self) -> Site:
-        """Return the site with the flags of a job without GPUs."""
-        return self.for_resources(Resources(gpus_per_node=0))
+    as_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySubmission:
-    """A study's folder, which may not exist yet, and the rows to run now."""
+    """A study's folder, which may not exist yet, and the rows to run now.
 
+    `site` has the flags of a job without GPUs, `site_for` returns those for some resources.
+    """
+
+    request: StudyRequest
     study: StudyFolder
     settings: Study
     is_new: bool
     plan: Plan | None
     rows: list[StudyRow]
     todo: list[StudyRow]
-    sites: Sites
+    site: Site
+    site_for: Callable[[Resources], Site]
     tree: snapshot.Tree
-    flags: Flags
-    for_shell: bool
+    partly_in: str | None
 
     def print_result(self, name: str, value: object) -> None:
         """Print `name: value`, or the shell assignment NAME=value."""
         quoted = shlex.quote(str(value))
-        print(f"{name.upper()}={quoted}" if self.for_shell else f"{name}: {value}")
+        print(f"{name.upper()}={quoted}" if self.request.for_shell else f"{name}: {value}")
 
-    def arrays(self) -> list[Array]:
-        """Return the arrays of the rows to run."""
+    def scripts(self) -> list[ArrayScript]:
+        """Return the arrays of the rows to run with their batch scripts."""
         planned = self.plan.runs if self.plan else []
         configs = {run.name: run.cell.config for run in planned}
         size = client.max_array_size()
-        return list(make_arrays(self.study, self.todo, size=size, configs=configs))
+        return [
+            (array, array_script(
+                array, self.study, site=self.site_for(array.resources), tree=self.tree,
+                throttle=self.settings.throttle, extra=self.request.flags,
+            ))
+            for array in make_arrays(self.study, self.todo, size=size, configs=configs)
+        ]  # fmt: skip
 
-    def array_script(self, array: Array) -> BatchScript:
-        """Return the batch script of an array."""
-        return array_script(
-            array,
-            self.study,
-            site=self.sites.for_resources(array.resources),
-            tree=self.tree,
-            throttle=self.settings.throttle,
-            extra=self.flags,
-        )
+    def bill(self, scripts: Sequence[ArrayScript]) -> str:
+        """Return the number of runs and the most that they cost."""
+        hours = sum(len(one.rows) * one.resources.gpu_hours for one, _ in scripts)
+        dropped = len(self.plan.runs) - len(self.plan.kept) if self.plan else 0
+        counts = [plural(len(self.todo), "run"), plural(len(scripts), "array")]
+        counts += [f"{dropped} more dropped"] if dropped else []
+        return f"{', '.join(counts)}, at most {hours:g} GPU-hours"
 
     def report_script(self, after: Sequence[str]) -> BatchScript:
         """Return the batch script of the report that follows the jobs `after`."""
-        site = self.sites.without_gpus()
-        return report_script(self.study, after=after, site=site, tree=self.tree, extra=self.flags)
+        extra = self.request.flags
+        return report_script(self.study, after=after, site=self.site, tree=self.tree, extra=extra)
+
+    def checks(self, scripts: Sequence[ArrayScript]) -> list[Check]:
+        """Return the checks of everything that would be submitted."""
+        partitions = cache(client.partitions)
+        return [
+            ("cells", self._check_plan),
+            ("site", lambda: check_site(self.site)),
+            ("storage", self._check_room),
+            *(
+                (CLUSTER, partial(limits.check, script, partitions=partitions))
+                for _, script in scripts
+            ),
+        ]
+
+    def _check_plan(self) -> None:
+        if self.plan and self.plan.fault:
+            raise ConfigError(self.plan.fault)
+
+    def _check_room(self) -> None:
+        todo = {row.cell for row in self.todo}
+        result = study_room(self.plan, self.site.logs, todo=todo) if self.plan else None
+        if result and result.level == "fail":
+            raise Refused(f"{result.message}; fix: {result.fix}")
+
+    def check_choice(self) -> None:
+        """Raise `Refused` if part of the study is in another folder, and nobody chose one."""
+        if self.partly_in:
+            raise Refused(self.partly_in)
+        _check_no_process(self.study)
 
 
-def submit_study(request: StudyRequest, *, how: str) -> int:
+def submit_study(request: StudyRequest) -> int:
     """Queue the missing runs of a study, start them here, or print their scripts."""
-    submission = _submission(request)
+    submission = study_submission(request)
+    if request.choices.how == "dry":
+        return _print(submission)
+    if submission.plan:
+        print("\n".join(submission.plan.remarks), file=sys.stderr)
+    submission.check_choice()
     if not submission.todo:
         submission.print_result("study", submission.study.path)
         print("nothing to run: no run is missing or failed", file=sys.stderr)
         return 0
-    {"slurm": _queue, "local": _start, "dry": _print}[how](submission)
+    {"slurm": _queue, "local": _start}[request.choices.how](submission)
     return 0
 
 
-def _submission(request: StudyRequest) -> StudySubmission:
-    """Resolve and check a request without writing anything."""
-    sites = Sites(request.site_name)
-    check_site(sites.without_gpus())
-    tree = snapshot.read_tree(ROOT)
-    logs = sites.without_gpus().logs
-    plan, study = _plan_and_folder(request, logs)
+def study_submission(request: StudyRequest) -> StudySubmission:
+    """Resolve a request without writing anything."""
+    site_for = cache(partial(read_site, ROOT, name=request.choices.site_name))
+    site = site_for(Resources(gpus_per_node=0))
+    check_logs_name(site)
+    plan, study = _plan_and_folder(request, site.logs)
     is_new = study is None
     if study is None:
         assert plan is not None
-        study = StudyFolder(logs / f"{plan.grid.source.stem}-{new_id()}")
+        study = StudyFolder(site.logs / f"{plan.grid.name}-{new_id()}")
     known = [] if is_new else study.rows()
     rows = rows_with(plan, known, source=str(study.path)) if plan else known
-    _check_no_process(study)
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
     unfinished = (
         [] if is_new else rows_to_run(study, rerun=request.rerun, dropped=not request.with_forecast)
     )
     indexes = {row.index for row in unfinished}
+    may_be_in_part = is_new and not request.choices.new
     return StudySubmission(
+        request=request,
         study=study,
-        settings=plan.grid.study if plan else _settings(study),
+        settings=plan.grid.study if plan else study.study(),
         is_new=is_new,
         plan=plan,
         rows=rows,
         todo=[row for row in rows if row.cell in missing or row.index in indexes],
-        sites=sites,
-        tree=tree,
-        flags=request.flags,
-        for_shell=request.for_shell,
+        site=site,
+        site_for=site_for,
+        # The program is that of every cell.
+        tree=snapshot.read_trees(
+            plan.runs[0].cell.config if plan else RunFolder(study.cell(known[0].cell)).config()
+        ),
+        partly_in=_partly_in(plan, site.logs) if plan and may_be_in_part else None,
     )
-
-
-def _settings(study: StudyFolder) -> Study:
-    return resolve_study(read_tree(study.study_file), source=str(study.study_file))
 
 
 def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, StudyFolder | None]:
@@ -184,15 +216,24 @@ def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, St
         return None, StudyFolder(request.source.resolve())
     grid = load_grid(request.source, request.overrides)
     plan = make_plan(grid, with_forecast=request.with_forecast)
-    if plan.absent:
-        raise ConfigError(plan.absent)
-    print("\n".join(plan.remarks), file=sys.stderr)
     if request.into is not None:
         return plan, StudyFolder(request.into.resolve())
-    same = None if request.new else find_matching_study(plan, logs)
+    same = None if request.choices.new else find_matching_study(plan, logs)
     if same is not None:
         print(f"continues {same.path}; --new starts another", file=sys.stderr)
     return plan, same
+
+
+def _partly_in(plan: Plan, logs: Path) -> str | None:
+    """Return the choice that a person has if runs of the plan are in an older folder."""
+    found = find_part_of_study(plan, logs)
+    if found is None:
+        return None
+    study, done, others = found
+    return (
+        f"{done} of these {len(plan.kept)} runs are done in {study.path}: "
+        f"--into {shlex.quote(str(study.path))} runs the other {others}; --new runs all"
+    )
 
 
 def _check_no_process(study: StudyFolder) -> None:
@@ -200,10 +241,10 @@ def _check_no_process(study: StudyFolder) -> None:
     for file in study.jobs.glob("*.cells"):
         pid = file.stem
         if pid.isdigit() and _is_ours(pid):
-            raise Refused(
-                f"{study.path}: process {pid} already runs it here; wait, or end it with "
-                f"python -m launch cancel {shlex.quote(str(study.path))}"
-            )
+            how = f"wait, or end it with python -m launch cancel {shlex.quote(str(study.path))}"
+            if study.stop_file.exists():
+                how = "it was cancelled, and its cell still saves; try again in some seconds"
+            raise Refused(f"{study.path}: process {pid} already runs it here; {how}")
 
 
 def _is_ours(pid: str) -> bool:
@@ -214,29 +255,36 @@ def _is_ours(pid: str) -> bool:
         return False
 
 
-def _print(submission: StudySubmission) -> None:
-    scripts = [(array, submission.array_script(array)) for array in submission.arrays()]
-    for _, script in scripts:
-        print(executor.sbatch_text(script))
-    if submission.settings.report:
-        print(executor.sbatch_text(submission.report_script(["JOB"] * len(scripts))))
-    print("# Equivalent commands, one per run, for the checkout instead of a snapshot:")
-    for array, script in scripts:
-        for line in sbatch_commands(array, submission.plan, script):
+def _print(submission: StudySubmission) -> int:
+    """Print the scripts, the plan, the cost, and every reason to refuse it."""
+    scripts = submission.scripts()
+    plan = submission.plan
+    if submission.request.as_json:
+        print(json.dumps(to_json(plan) if plan else {}, indent=1))
+    else:
+        for _, script in scripts:
+            print(executor.sbatch_text(script))
+        if submission.settings.report:
+            print(executor.sbatch_text(submission.report_script(["JOB"] * len(scripts))))
+        print("# Equivalent commands, one per run, for the checkout instead of a snapshot:")
+        lines = [line for one in scripts for line in sbatch_commands(one[0], plan, one[1])]
+        for line in lines[:_EXAMPLES]:
             print(textwrap.indent(line, "# ", lambda line: True))
+        if len(lines) > _EXAMPLES:
+            print(f"# ... and {len(lines) - _EXAMPLES} more")
+        if plan:
+            print(f"\n{text_table(table(plan))}\n")
+        print(submission.bill(scripts))
+    for line in plan.remarks if plan else ():
+        print(line, file=sys.stderr)
+    return report([*submission.checks(scripts), ("choice", submission.check_choice)])
 
 
 def _queue(submission: StudySubmission) -> None:
-    study = submission.study
-    scripts = [(array, submission.array_script(array)) for array in submission.arrays()]
-    partitions = client.partitions()
-    remarks = [
-        remark
-        for _, script in scripts
-        for remark in limits.check(
-            script.flags, executor.sbatch_text(script), partitions=partitions
-        )
-    ]
+    study, choices = submission.study, submission.request.choices
+    scripts = submission.scripts()
+    remarks = enforce(submission.checks(scripts), force=choices.force)
+    confirm(submission.bill(scripts), runs=len(submission.todo), yes=choices.yes)
     _prepare(submission)
     submission.print_result("study", study.path)
     jobs: list[str] = []
@@ -251,20 +299,19 @@ def _queue(submission: StudySubmission) -> None:
         save_array(study, job, executor.sbatch_text(script), first=array.first, rows=rows)
         jobs.append(job)
         submission.print_result("array", f"{job} ({len(rows)} runs, {array.shape})")
-    quoted = shlex.quote(str(study.path))
     if submission.settings.report:
         try:
             report = executor.submit(submission.report_script(jobs))
             submission.print_result("report", report)
         except Refused as error:
-            remarks.append(f"no report is queued: {error}\nmake it with: bash {REPORT} {quoted}")
-    remarks.append(f"follow it: python -m launch status {quoted}")
-    print("\n".join(dict.fromkeys(remarks)), file=sys.stderr)
+            make_it = f"bash {REPORT} {shlex.quote(str(study.path))}"
+            remarks.append(f"no report is queued: {error}\nmake it with: {make_it}")
+    print_remarks(remarks, follow="status", path=study.path)
 
 
 def _prepare(submission: StudySubmission) -> None:
     """Make the snapshot, the folder and its cells, and record that the runs are queued."""
-    snapshot.save(submission.tree, submission.sites.without_gpus().logs)
+    snapshot.save(submission.tree, submission.site.logs)
     if submission.plan is not None:
         make_folder(submission.study, submission.plan, submission.rows)
     submission.study.stop_file.unlink(missing_ok=True)
@@ -273,8 +320,9 @@ def _prepare(submission: StudySubmission) -> None:
 
 
 def _start(submission: StudySubmission) -> None:
-    study, site = submission.study, submission.sites.without_gpus()
+    study, site = submission.study, submission.site
     executor.check_folder(study.path)
+    remarks = enforce(submission.checks([]), force=submission.request.choices.force)
     _prepare(submission)
     kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}
     cells = study.jobs / "local.txt"
@@ -283,11 +331,11 @@ def _start(submission: StudySubmission) -> None:
     code = submission.tree.folder(site.logs)
     script = BatchScript(
         flags={},
-        exports=site.exports(),
+        exports=site.exports() | submission.tree.exports(site.logs),
         command=["bash", str(code / "jobs/cells.sh"), str(study.path), *kinds, str(cells)],
     )
     pid = executor.start_local(script, study.jobs)
     cells.with_name(f"{pid}.cells").touch()
     submission.print_result("study", study.path)
     submission.print_result("process", pid)
-    print(f"follow it: python -m launch status {shlex.quote(str(study.path))}", file=sys.stderr)
+    print_remarks(remarks, follow="status", path=study.path)

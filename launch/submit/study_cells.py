@@ -3,14 +3,16 @@
 import glob
 import json
 import shutil
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
 from configs.attempt.pruning import is_out_of_memory, proof_of
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.load import read_tree, to_tree
+from configs.load import to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.run.records import RecordWriter, state
 from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
@@ -23,15 +25,46 @@ from launch.submit.plan import Plan, PlannedRun, digest
 
 def find_matching_study(plan: Plan, logs: Path) -> StudyFolder | None:
     """Return the newest folder of the same study with the same config in every cell."""
-    wanted = {(run.name, digest(run.cell)) for run in plan.runs}
-    settings = to_tree(plan.grid.study)
-    for path in sorted(logs.glob(f"{glob.escape(plan.grid.source.stem)}-*"), reverse=True):
-        study = StudyFolder(path)
-        if not is_study_folder(path) or read_tree(study.study_file) != settings:
-            continue
-        if {(row.cell, row.digest) for row in study.rows()} == wanted:
+    for study in _studies_of(plan, logs):
+        if study.study() == plan.grid.study and _configs(study) == _planned(plan):
             return study
     return None
+
+
+def find_part_of_study(plan: Plan, logs: Path) -> tuple[StudyFolder, int, int] | None:
+    """Return the newest folder in which runs of the plan are done, and how many are, and are not.
+
+    A cell of the same name with another config keeps a folder from taking the rest.
+    """
+    wanted = _planned(plan)
+    for study in _studies_of(plan, logs):
+        known = _configs(study)
+        if any(name in dict(known) for name, _ in wanted - known):
+            continue
+        same = [row for row in study.rows() if (row.cell, row.digest) in wanted]
+        done = sum(one.event == "done" for one in run_statuses(study, same).values())
+        if done:
+            return study, done, len(plan.kept) - done
+    return None
+
+
+def _studies_of(plan: Plan, logs: Path) -> Iterator[StudyFolder]:
+    """Yield the undamaged folders of studies with the name of this one, newest first."""
+    for path in sorted(logs.glob(f"{glob.escape(plan.grid.name)}-*"), reverse=True):
+        study = StudyFolder(path)
+        try:
+            if is_study_folder(path) and study.study() and study.rows():
+                yield study
+        except ConfigError as error:
+            print(f"passes over {path}: {error}", file=sys.stderr)
+
+
+def _planned(plan: Plan) -> set[tuple[str, str]]:
+    return {(run.name, digest(run.cell)) for run in plan.runs}
+
+
+def _configs(study: StudyFolder) -> set[tuple[str, str]]:
+    return {(row.cell, row.digest) for row in study.rows()}
 
 
 def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[StudyRow]:
@@ -50,25 +83,19 @@ def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[Stu
     new = [run for run in plan.runs if run.name not in digests]
     new.sort(key=lambda run: (run.dropped is not None, run.shape, run.order))
     after = max((row.order for row in known), default=-1) + 1
-    return [
-        *known,
-        *(
-            _row(run, index=len(known) + place, order=after + run.order)
-            for place, run in enumerate(new)
-        ),
+    rows = [
+        StudyRow(
+            index=index,
+            order=after + run.order,
+            cell=run.name,
+            repeat=run.repeat,
+            shape=run.shape,
+            digest=digest(run.cell),
+            levels=run.cell.levels,
+        )
+        for index, run in enumerate(new, start=len(known))
     ]
-
-
-def _row(run: PlannedRun, *, index: int, order: int) -> StudyRow:
-    return StudyRow(
-        index=index,
-        order=order,
-        cell=run.name,
-        repeat=run.repeat,
-        shape=run.shape,
-        digest=digest(run.cell),
-        levels=run.cell.levels,
-    )
+    return [*known, *rows]
 
 
 def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> None:
@@ -106,11 +133,9 @@ def _dumped(group: str) -> str:
 
 def record(run: RunFolder, event: str, **fields: str) -> None:
     """Append an event to the attempt that follows, without fsync."""
-    writer = RecordWriter(run.path, attempt=max(run.attempts(), default=0) + 1)
-    try:
+    attempt = max(run.attempts(), default=0) + 1
+    with closing(RecordWriter(run.path, attempt=attempt)) as writer:
         writer.write(event=event, **fields)
-    finally:
-        writer.close()
 
 
 def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, RunStatus]:
@@ -141,15 +166,11 @@ def _is_wanted(one: RunStatus, live: dict[str, Job], *, rerun: bool, dropped: bo
     if one.is_unfinished:
         return one.job not in live
     if one.event == "skipped":
-        proof = proof_of(one.run)
-        return dropped if proof is None else rerun or not _is_still_proof(proof)
+        if (proof := proof_of(one.run)) is None:
+            return dropped
+        other = RunFolder(proof)
+        return rerun or not is_out_of_memory(other, state(other.records()))
     return rerun or not is_out_of_memory(one.run, one.last)
-
-
-def _is_still_proof(proof: Path) -> bool:
-    """Return whether the cell that ruled others out is still one that ran out of memory."""
-    run = RunFolder(proof)
-    return is_out_of_memory(run, state(run.records()))
 
 
 def roll_back(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:

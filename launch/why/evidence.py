@@ -1,21 +1,24 @@
 """Collect the evidence about one attempt of a run, or about a job without an attempt."""
 
 import glob
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from configs.run.folder import RunFolder
+from configs.run.jobs import CANCELLED, job_of_attempt, submitted_job
+from configs.run.json_files import AttemptEntry, ErrorNote, read_error_note
 from configs.run.records import Record, read_records, state
-from launch.status.jobs import job_of_attempt, submitted_job
 from launch.status.tail import job_output
 from launch.why import slurm_history
+from launch.why.exceptions import last_exception
 from launch.why.log_lines import LogLines, Quote, first_quotes, part_of_attempt, read
 from launch.why.slurm_history import JobStart
 
+# The line of a job's output that names the run and its attempt.
+RUN_BEGAN = r"^run /.*, attempt \d+$"
 # The last event of an attempt that has ended.
 _ENDS = ("done", "stopped", "paused", "skipped", "failed")
 
@@ -25,21 +28,30 @@ class Evidence:
     """The evidence of one attempt.
 
     The last event and its line, the error note of the first failing rank (`error.json`), log
-    lines, and the start of the job according to Slurm.
+    lines, the start of the job according to Slurm, and the job as it is `now`. A job that is not
+    ours is of another program.
     """
 
     run: RunFolder | None = None
     attempt: int = 0
     end: Record = field(default_factory=dict)
     end_quote: Quote | None = None
-    note: dict[str, Any] = field(default_factory=dict)
+    note: ErrorNote = field(default_factory=ErrorNote)
     logs: list[LogLines]
     start: JobStart | None
+    now: JobStart | None = None
+    is_ours: bool = True
 
     @property
     def event(self) -> str:
         """The last event; empty if the attempt wrote none."""
         return str(self.end.get("event", ""))
+
+    @property
+    def has_not_ended(self) -> bool:
+        """Whether an attempt, or the job of none, may still go on."""
+        is_open = self.event in ("", "queued")
+        return is_open and (self.start is None or not self.start.is_over)
 
     @property
     def state(self) -> str:
@@ -55,6 +67,30 @@ class Evidence:
     def message(self) -> str:
         """The recorded message, or that of the first failing rank."""
         return str(self.end.get("message") or self.note.get("message") or "")
+
+    @cached_property
+    def exception(self) -> str:
+        """The line of code and the exception that a rank, or the job, printed last."""
+        noted = str(self.note.get("traceback", "")).splitlines()
+        texts = [noted, *(log.lines for log in self.logs)]
+        return next(filter(None, map(last_exception, texts)), "")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `launch cancel` cancelled it."""
+        marked = self.folder is not None and (self.folder / CANCELLED).exists()
+        return self.event in ("stopped", "") and (marked or "cancelled while" in self.message)
+
+    @property
+    def output(self) -> Path | None:
+        """The file to read: the output of the ranks, else of the job; None if there is none."""
+        files = [log.path for log in self.logs if any(log.last())]
+        own = [path for path in files if path.name == "output.log"]
+        return next(iter(own + files), None)
+
+    def last_lines(self) -> list[str]:
+        """Return the last line of each log."""
+        return [str(quote) for log in self.logs for quote in log.last()]
 
     def quotes(self, pattern: str) -> list[str]:
         """Return the first lines of the logs that match a pattern."""
@@ -83,28 +119,30 @@ def _line(text: str) -> str:
 
 def evidence_of_attempts(run: RunFolder) -> list[Evidence]:
     """Return the evidence of each attempt, oldest first, and of a job that waits for another."""
-    entries = {entry["attempt"]: entry for entry in run.manifest().get("attempts", [])}
+    entries = {entry["attempt"]: entry for entry in run.entries()}
     known: dict[str, list[JobStart]] = {}
     found = []
     for number in [*run.attempts(), *([0] if _has_waiting_job(run) else [])]:
-        entry = entries.get(number, {})
+        entry = entries.get(number, AttemptEntry(attempt=number))
         job = job_of_attempt(entry) if number else submitted_job(run)
         if job is not None and job not in known:
             known[job] = slurm_history.starts(job)
         start = slurm_history.start_at(known.get(job or "", []), entry.get("time"))
         found.append(_evidence(run, number, job, start))
+    if found and job is not None:
+        found[-1] = replace(found[-1], now=slurm_history.current(job))
     return found
 
 
 def _has_waiting_job(run: RunFolder) -> bool:
     """Return whether the last job of the run has not started an attempt."""
-    last = state(run.records())
-    return not run.attempts() or (last is not None and last["event"] == "queued")
+    last = state(run.records()) or {"event": "queued", "attempt": 0}
+    return last["event"] == "queued" and last["attempt"] not in run.attempts()
 
 
 def _evidence(run: RunFolder, number: int, job: str | None, start: JobStart | None) -> Evidence:
     end, quote = _end(run, number)
-    output = job_output(run, job) or (slurm_history.output_of(job) if job else None)
+    output = job_output(run, job) or (_output_of(job) if job else None)
     logs = [part_of_attempt(read(output), run=run.path, number=number)] if output else []
     folder = run.attempt(number)
     return Evidence(
@@ -112,7 +150,7 @@ def _evidence(run: RunFolder, number: int, job: str | None, start: JobStart | No
         attempt=number,
         end=end,
         end_quote=quote,
-        note=_note(folder) if number else {},
+        note=read_error_note(folder) if number else {},
         logs=logs + (list(_attempt_logs(folder)) if number else []),
         start=start,
     )
@@ -121,33 +159,44 @@ def _evidence(run: RunFolder, number: int, job: str | None, start: JobStart | No
 def evidence_of_job(job: str, logs: Path) -> Evidence:
     """Return the evidence of a job that belongs to no run."""
     known = slurm_history.starts(job)
-    output = slurm_history.output_of(job)
-    found = [output] if output else list(logs.glob(f"*-{glob.escape(job)}.out"))
+    now = slurm_history.current(job)
+    name, folder = slurm_history.name_and_folder(job)
+    found = [now.output] if now and now.output else list(logs.glob(f"*-{glob.escape(job)}.out"))
+    found = found or [folder / f"slurm-{job}.out"]
+    read_logs = [read(path) for path in found if path.exists()]
+    began = first_quotes(read_logs, RUN_BEGAN)
     return Evidence(
-        logs=[read(path) for path in found if path.exists()],
+        logs=read_logs,
         start=known[-1] if known else None,
+        now=now,
+        is_ours=bool(began) or (folder / "jobs" / f"{name}.sbatch").is_file(),
     )
+
+
+def _output_of(job: str) -> Path | None:
+    now = slurm_history.current(job)
+    return now.output if now else None
 
 
 def _end(run: RunFolder, number: int) -> tuple[Record, Quote | None]:
     """Return the last event of an attempt and its line."""
     end: Record = {}
     quote = None
-    lines = read(run.metrics_file).lines
     for line, record in read_records(run.metrics_file):
         if number and record.get("attempt") != number:
             continue
         if record.get("event") in (_ENDS if number else (*_ENDS, "queued")):
             end = record
-            quote = Quote(path=run.metrics_file, number=line, text=lines[line - 1])
+            quote = Quote(path=run.metrics_file, number=line, text=_in_words(record))
     return end, quote
 
 
-def _note(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((folder / "error.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
+def _in_words(record: Record) -> str:
+    """Return `paused at step 326`, or `failed (oom) at step 7: message`."""
+    reason = f" ({record['reason']})" if "reason" in record else ""
+    step = f" at step {record['step']}" if "step" in record else ""
+    message = f": {_line(str(record['message']))}" if "message" in record else ""
+    return f"{record['event']}{reason}{step}{message}"
 
 
 def _attempt_logs(folder: Path) -> Iterator[LogLines]:

@@ -9,18 +9,10 @@ from configs.run.failures import FAILURES
 from launch.why.evidence import Evidence
 
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
-# By cause: the reason in the rank's error note.
-_REASONS = {
-    "cuda oom": "oom",
-    "host oom": "host_oom",
-    "disk": "disk",
-    "gpu fault": "node",
-    "data": "data",
-}
 
 
-def first_failure(evidence: Evidence, cause: str) -> str:
-    """Return the rank, such as "rank 3 on node-2"; empty if it is unknown."""
+def first_failure(evidence: Evidence, cause: str, reason: str | None) -> str:
+    """Return the rank, such as "rank 3 on node-2"; empty if it is unknown, or no rank failed."""
     if cause == "killed":
         return _killed(evidence)
     if cause == "hang" and evidence.note.get("reason") == "hang":
@@ -29,9 +21,8 @@ def first_failure(evidence: Evidence, cause: str) -> str:
         return _killed(evidence) or _furthest_behind(evidence) or _first_note(evidence)
     if cause in ("nan", "crash"):
         return _first_note(evidence)
-    if cause not in _REASONS:
+    if reason is None or cause == "config":
         return ""
-    reason = _REASONS[cause]
     if evidence.note.get("reason") == reason:
         return _first_note(evidence)
     return _rank_with(evidence, FAILURES[reason].pattern)

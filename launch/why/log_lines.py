@@ -78,7 +78,7 @@ def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
     return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])
 
 
-def first_quotes(logs: Iterable[LogLines], pattern: str, *, limit: int = 3) -> list[str]:
-    """Return the first matching line of each log, at most `limit` of them."""
+def first_quotes(logs: Iterable[LogLines], pattern: str) -> list[str]:
+    """Return the first matching line of each log, at most 3 of them."""
     found = (next(log.find(pattern), None) for log in logs)
-    return [str(quote) for quote in found if quote is not None][:limit]
+    return [str(quote) for quote in found if quote is not None][:3]

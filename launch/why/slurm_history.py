@@ -29,6 +29,7 @@ class JobStart:
     partition: str = ""
     nodes: str = ""
     output: Path | None = None
+    command: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -42,21 +43,27 @@ class JobStart:
 
 def starts(job: str) -> list[JobStart]:
     """Return the starts of a job, oldest first; empty if Slurm is silent or has forgotten it."""
-    accounted, current = _from_sacct(job), _from_scontrol(job)
-    if current is None:
+    accounted, now = _from_sacct(job), current(job)
+    if now is None:
         return accounted
     if not accounted:
-        return [current]
+        return [now]
     # sacct learns of an end some seconds later.
-    if current.is_over and not accounted[-1].is_over:
-        return [*accounted[:-1], current]
+    if now.is_over and not accounted[-1].is_over:
+        return [*accounted[:-1], now]
     return accounted
 
 
-def output_of(job: str) -> Path | None:
-    """Return the job's output file, while scontrol knows the job."""
-    current = _from_scontrol(job)
-    return current.output if current else None
+def name_and_folder(job: str) -> tuple[str, Path]:
+    """Return the name of a job and the folder that it was submitted from, as far as known."""
+    # Right after a job's end the accounting may not have its name yet: the controller comes first.
+    shown = _show("job", job)
+    rows = client.sacct([job], ("WorkDir", "JobName"))
+    folder, name = rows[0] if rows else ("", "")
+    return (
+        client.shown_field(shown, "JobName") or name,
+        Path(client.shown_field(shown, "WorkDir") or folder or "."),
+    )
 
 
 def start_at(known: list[JobStart], when: float | None) -> JobStart | None:
@@ -106,7 +113,8 @@ def _from_sacct(job: str) -> list[JobStart]:
     ]
 
 
-def _from_scontrol(job: str) -> JobStart | None:
+def current(job: str) -> JobStart | None:
+    """Return the job as scontrol shows it; `started` of a waiting job is Slurm's estimate."""
     lines = _show("job", job).strip().splitlines()
     if not lines:
         return None
@@ -116,6 +124,7 @@ def _from_scontrol(job: str) -> JobStart | None:
         return "" if value in ("None", "(null)") else value
 
     state = field("JobState")
+    command = re.search(r"\sCommand=(.*?)\sWorkDir=", lines[-1])
     output = re.search(r"\sStdOut=(.*?)(?:\s+[A-Z]\w*=|$)", lines[-1])
     return JobStart(
         job=job,
@@ -129,4 +138,5 @@ def _from_scontrol(job: str) -> JobStart | None:
         partition=field("Partition"),
         nodes=field("NodeList"),
         output=Path(output[1].strip()) if output else None,
+        command=command[1] if command else "",
     )

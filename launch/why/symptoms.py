@@ -3,11 +3,13 @@
 Each function returns the lines that show its cause; none means that the cause does not apply.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 from configs.run.failures import FAILURES
 from launch.why import slurm_history
-from launch.why.evidence import Evidence
+from launch.why.evidence import RUN_BEGAN, Evidence
 
 Symptom = Callable[[Evidence], list[str]]
 
@@ -15,6 +17,8 @@ PORT = r"EADDRINUSE|[Aa]ddress already in use"
 # torchrun itself ends the other ranks with TERM (15), and a process aborts itself with ABRT (6).
 KILLED = r"Signal (?!15\b|6\b)\d+ \(SIG\w+\) received by PID"
 KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+|\(exitcode: -(?!15\b|6\b)\d+\)"
+# The exit code of a job's script: killed itself, or the code with which a shell reports it.
+_KILLED_JOB = re.compile(r"0:(?!53$)[1-9]\d*|1(29|3\d|4\d):0")
 # The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
 _NEAR_LIMIT_S = 180 + 30 + 60
 
@@ -37,12 +41,13 @@ def recorded_reason(reason: str) -> Symptom:
 
 def _misuse(evidence: Evidence) -> list[str]:
     """Recognise exit code 2, which our commands use for an error that the user has to fix."""
-    if evidence.start is None or evidence.start.exit_code != "2:0":
+    if evidence.start is None or evidence.start.exit_code != "2:0" or not evidence.is_ours:
         return []
-    return [*(str(quote) for log in evidence.logs for quote in log.last()), *evidence.by_slurm()]
+    return [*evidence.last_lines(), *evidence.by_slurm()]
 
 
-def _reason_or_output(reason: str, pattern: str = "") -> Symptom:
+def reason_or_output(reason: str, pattern: str = "") -> Symptom:
+    """Return the symptom of an end with a reason, or with a line of output that matches it."""
     wanted = pattern or FAILURES[reason].output
 
     def find(evidence: Evidence) -> list[str]:
@@ -54,18 +59,10 @@ def _reason_or_output(reason: str, pattern: str = "") -> Symptom:
     return find
 
 
-cuda_oom = _reason_or_output("oom")
-disk = _reason_or_output("disk")
-gpu_fault = _reason_or_output("node")
-data = _reason_or_output("data")
-port_clash = _reason_or_output("port", PORT)
-lost_peers = _reason_or_output("nccl")
-
-
 def host_oom(evidence: Evidence) -> list[str]:
     """Recognise the kernel's, Slurm's or Python's message."""
     killed = evidence.by_slurm() if evidence.state == "OUT_OF_MEMORY" else []
-    return killed + _reason_or_output("host_oom", FAILURES["host_oom"].pattern)(evidence)
+    return killed + reason_or_output("host_oom", FAILURES["host_oom"].pattern)(evidence)
 
 
 def recorded_event(event: str) -> Symptom:
@@ -73,8 +70,29 @@ def recorded_event(event: str) -> Symptom:
     return lambda evidence: evidence.recorded() if evidence.event == event else []
 
 
+def folder_gone(evidence: Evidence) -> list[str]:
+    """Recognise a job whose output names the folder of a run that is no more."""
+    found = [] if evidence.run else [q for log in evidence.logs for q in log.find(RUN_BEGAN)]
+    gone = [str(q) for q in found if not Path(q.text[len("run ") :].rpartition(", ")[0]).exists()]
+    return [*gone, *evidence.by_slurm()] if gone else []
+
+
+def completed(*, with_exception: bool) -> Symptom:
+    """Return the symptom of a job without a run that exited with 0, and printed an exception."""
+
+    def find(evidence: Evidence) -> list[str]:
+        raised = [evidence.exception] if evidence.exception else []
+        if evidence.run or evidence.state != "COMPLETED" or bool(raised) != with_exception:
+            return []
+        return [*raised, *evidence.last_lines(), *evidence.by_slurm()]
+
+    return find
+
+
 def killed(evidence: Evidence) -> list[str]:
-    """Recognise a rank that ended by a signal that torchrun did not send."""
+    """Recognise a rank, or a job's script, that a signal ended which torchrun did not send."""
+    if evidence.run is None and evidence.start and _KILLED_JOB.fullmatch(evidence.start.exit_code):
+        return [*evidence.by_slurm(), *evidence.last_lines()]
     # The watchdog kills the ranks after a hang.
     if not _failed(evidence) or evidence.reason == "hang":
         return []
@@ -103,11 +121,14 @@ def silent_success(evidence: Evidence) -> list[str]:
 
 def crash(evidence: Evidence) -> list[str]:
     """Recognise any other exception or exit code."""
+    raised = [evidence.exception] if evidence.exception else []
     if evidence.event == "failed":
-        return evidence.recorded() + evidence.quotes(r"\w+Error: |^Traceback|\(SIGABRT\)")[:1]
+        said_nothing = raised and evidence.message.endswith("and no message")
+        recorded = [] if said_nothing else evidence.recorded()
+        return raised + recorded + evidence.quotes(r"\(SIGABRT\)")[:1]
     wrong = evidence.state in ("FAILED", "BOOT_FAIL", "DEADLINE")
-    last = [str(quote) for log in evidence.logs for quote in log.last()]
-    return last[:1] + evidence.by_slurm() if wrong and evidence.event in ("", "queued") else []
+    shown = raised + evidence.last_lines()[:1] + evidence.by_slurm()
+    return shown if wrong and evidence.event in ("", "queued") else []
 
 
 def launch_failure(evidence: Evidence) -> list[str]:
@@ -136,7 +157,7 @@ def time_limit(evidence: Evidence) -> list[str]:
     assert evidence.start is not None
     start = evidence.start
     return [
-        f"{start.source}: {left_s:.0f} s were left of {start.limit_s} s",
+        f"{start.source}: that was {left_s:.0f} s before the limit of {start.limit_s} s",
         *_last_event(evidence),
     ]
 
@@ -177,7 +198,7 @@ def scancel(evidence: Evidence) -> list[str]:
     """Recognise Slurm's message or state, or the launcher's own record of it."""
     quotes = evidence.quotes(r"JOB \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
     unrecorded = evidence.event in ("", "stopped") and bool(quotes)
-    if evidence.state == "CANCELLED" or unrecorded or "cancelled while" in evidence.message:
+    if evidence.state == "CANCELLED" or unrecorded or evidence.is_cancelled:
         return quotes + evidence.by_slurm() + _last_event(evidence)
     return []
 

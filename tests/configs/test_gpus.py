@@ -5,7 +5,7 @@ import re
 import pytest
 
 from configs.errors import ConfigError
-from configs.gpus import find_gpu, load_gpus
+from configs.gpus import find_gpu, load_gpus, named_gpu
 
 # Names as drivers report them.
 REPORTED = {
@@ -19,6 +19,18 @@ REPORTED = {
     "NVIDIA H100 80GB HBM3": "h100-sxm",
     "NVIDIA H100 PCIe": "h100-pcie",
     "NVIDIA H200": "h200",
+    "NVIDIA H100 NVL": "h100nvl",
+    "NVIDIA GH200 480GB": "gh200",
+    "NVIDIA H200 NVL": "h200nvl",
+    "NVIDIA L40S": "l40s",
+    "NVIDIA L40": "l40",
+    "NVIDIA RTX 6000 Ada Generation": "rtx6000ada",
+    "NVIDIA A30": "a30",
+    "NVIDIA A10": "a10",
+    "Tesla V100-SXM2-16GB": "v100-16gb-sxm",
+    "Tesla V100-SXM2-32GB": "v100-32gb-sxm",
+    "Tesla V100-PCIE-16GB": "v100-16gb-pcie",
+    "Tesla V100-PCIE-32GB": "v100-32gb-pcie",
     "NVIDIA B200": "b200",
     "AMD Instinct MI300X": "mi300x",
 }
@@ -38,8 +50,8 @@ def test_exactly_one_type_matches_a_reported_name(model):
 
 @pytest.mark.parametrize(
     "model",
-    ["NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100-SXM-64GB", "NVIDIA H100 NVL", "NVIDIA H800",
-     "NVIDIA H200 NVL", "NVIDIA RTX 6000 Ada Generation", "NVIDIA A40-48Q", "a40", ""],
+    ["NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100-SXM-64GB", "NVIDIA H800",
+     "NVIDIA A10G", "NVIDIA GH200 144G HBM3e", "NVIDIA RTX 6000", "NVIDIA A40-48Q", "a40", ""],
 )  # fmt: skip
 def test_a_partition_of_a_gpu_or_a_similar_model_is_not_the_gpu(model):
     assert find_gpu(model) is None
@@ -50,10 +62,28 @@ def test_every_type_has_a_reported_name():
 
 
 def test_derived_rates_are_consistent_across_types():
-    for gpu in load_gpus().values():
-        assert gpu.peak_tflops.bf16 == gpu.peak_tflops.fp16
-        assert gpu.peak_tflops.tf32 == pytest.approx(gpu.peak_tflops.bf16 / 2, rel=0.002)
-        assert gpu.peak_tflops.fp32 < gpu.peak_tflops.tf32
+    for name, gpu in load_gpus().items():
+        peaks = gpu.peak_tflops
+        if name.startswith("v100"):
+            assert (peaks.bf16, peaks.tf32) == (None, None)
+            continue
+        assert peaks.bf16 == peaks.fp16
+        assert peaks.tf32 == pytest.approx(peaks.bf16 / 2, rel=0.015)
+        assert peaks.fp32 <= peaks.tf32
+
+
+# Total memory in GiB, as torch.cuda.get_device_properties reports it.
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [("a40", 44.4), ("a100-80gb-sxm", 79.1), ("h100-sxm", 79.1), ("h200", 139.8)],
+)
+def test_the_memory_is_what_cuda_reports(name, gib):
+    assert load_gpus()[name].memory_gb * 1e9 / 2**30 == pytest.approx(gib, abs=0.1)
+
+
+def test_a_family_does_not_take_the_memory_of_a_model_with_more():
+    assert named_gpu("h100")[0] == "h100-sxm"
+    assert named_gpu("a100")[0] == "a100-80gb-sxm"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
     [
         ["configs", "schema"],
         ["analysis", "runs", "docs/measurements/a-grid-small.tar.xz"],
-        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--no-forecast"],
+        ["launch", "submit", "configs/studies/a-grid-small.yaml", "--no-forecast", "--dry-run"],
     ],
     ids=lambda words: words[0],
 )

@@ -82,3 +82,26 @@ def test_a_value_on_the_command_line_is_read_back_as_it_was(value: object) -> No
     assert text.isprintable()
     found = parse_yaml(text, source="x")
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: " + "[" * 100_000, "nested more than"),
+        ("a: " + "{a: " * 1000, "nested more than"),
+        ("a: " + "9" * 5000, "a number of 5000 digits"),
+        ('a: "x\\0y"', "line 1: holds a character"),
+        ('a: "\\ud800"', "line 1: holds a character"),
+        ("a: x\0y", "not valid YAML"),
+        ("a: &a [*a]", "too many aliases"),
+        ("a: &a [1]\nb: &b [*a, *a]", "line 2: too many aliases"),
+    ],
+)
+def test_hostile_text_is_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"my.yaml.*{message}") as caught:
+        parse_yaml(text, source="my.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_value_may_be_given_once_and_named_again() -> None:
+    assert parse_yaml("a: &x [1, 2]\nb: *x", source="s") == {"a": [1, 2], "b": [1, 2]}

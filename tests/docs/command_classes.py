@@ -9,10 +9,10 @@ import re
 
 EXECUTED = (
     r"python -m (?:analysis|configs) .+",
-    r"python -m launch (?:plan|preflight|why|tail) .+",
+    r"python -m launch (?:preflight|why|tail) .+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
-    r"python -m launch submit .+ --dry-run",
-    r"python -m (?:train forecast|finetune doctor) .+",
+    r"python -m launch submit .+ --dry-run(?: \[--json\])?",
+    r"python -m (?:train forecast|finetune check-data) .+",
     r"python -m tests\.slurm\.failure_table .+",
     r"source env/activate\.sh",
     r"git clone .+",
@@ -20,9 +20,9 @@ EXECUTED = (
 MINUTES = (
     r"make (?:demo|demo-lora|test)",
     r"make study NAME=[a-e]-\w+-small",
-    r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
+    r"bash jobs/(?:pretrain|finetune|command)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
-    r"python -m train (?:doctor|score|export|gns|sample|fid) .+",
+    r"python -m train (?:check-data|score|export|gns|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",
     r"for seed in .+",
@@ -61,7 +61,11 @@ ON_A_CLUSTER = {
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
-    r"python -m launch submit (?:configs/studies/\S+|STUDY .+)": (
+    r"python -m launch submit configs/command/\S+ params\.\S+": (
+        "tests/slurm/test_command.py::"
+        "test_a_study_of_ones_own_script_is_queued_requeued_resumed_and_reported"
+    ),
+    r"python -m launch submit (?:configs/studies/\S+|STUDY (?!.*--dry-run).+)": (
         "tests/slurm/test_studies.py::test_each_shape_is_one_array_and_every_cell_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
@@ -69,6 +73,9 @@ ON_A_CLUSTER = {
     ),
     r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
         "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
+    ),
+    r"python -m launch status last --wait": (
+        "tests/slurm/test_tour.py::test_the_first_figure_takes_the_six_lines_of_the_tour"
     ),
     r"python -m launch doctor.*": (
         "tests/slurm/test_doctor.py::test_the_doctor_measures_this_cluster_and_leaves_no_job"
@@ -88,7 +95,9 @@ ELSEWHERE = {
     r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (
         "tests/launch/submit/test_local.py::test_a_local_study_runs_cell_by_cell_and_gets_a_report"
     ),
-    r"env/create\.sh": "tests/env/test_create.py::test_a_second_time_changes_nothing",
+    r"env/create\.sh && source env/activate\.sh": (
+        "tests/slurm/test_tour.py::test_the_lines_before_a_job_work_in_a_bare_shell"
+    ),
     r"AI_TOOLKIT=\S+ env/create\.sh ai-toolkit": (
         "tests/env/test_create.py::"
         "test_an_existing_checkout_gets_a_virtualenv_with_its_requirements"

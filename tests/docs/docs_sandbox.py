@@ -150,7 +150,9 @@ def as_study(folder: Path, cells: dict[str, dict[str, Any]]) -> Path:
     """Write the study file and the rows of a study's cells."""
     axes = {key: list({str(one[key]): one[key] for one in cells.values()}.values())
             for key in next(iter(cells.values()))}  # fmt: skip
-    StudyFolder(folder).study_file.write_text(dump_yaml({"kind": "study", "axes": axes}))
+    StudyFolder(folder).study_file.write_text(
+        dump_yaml({"kind": "study", "base": "x.yaml", "axes": axes})
+    )
     StudyFolder(folder).write_rows(
         StudyRow(index=n, order=n, cell=cell, repeat=1, shape="s", digest="", levels=levels)
         for n, (cell, levels) in enumerate(cells.items())

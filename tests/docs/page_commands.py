@@ -1,9 +1,13 @@
 """The commands of README and docs, line by line."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from configs.run.folder import ROOT
 
 PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
 # First lines of blocks that show something else: folders, YAML, formulas, keys.
@@ -32,7 +36,24 @@ class Block:
         """Its commands without remarks. If lines begin with `$ `, the others are outputs."""
         prompted = [line[2:] for line in self.lines if line.startswith("$ ")]
         typed = (re.split(r"(?:^|\s+)#\s", line)[0].strip() for line in prompted or self.lines)
-        return [line for line in typed if line]
+        return [in_full(line) for line in typed if line]
+
+
+@cache
+def part_of(name: str) -> str:
+    """The part that a flat command of `ditbench` belongs to."""
+    listed = subprocess.run(
+        ["env/ditbench.sh", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n\n")
+    (part,) = [one.partition(":")[0] for one in listed if re.search(rf"^  {name}  ", one, re.M)]
+    return part
+
+
+def in_full(line: str) -> str:
+    """The line with `python -m PART COMMAND` for `ditbench COMMAND`."""
+    if found := re.match(r"(?:\.venv/bin/)?ditbench (\S+)", line):
+        line = f"python -m {part_of(found[1])} {line[found.start(1) :]}"
+    return re.sub(r"^python3 ", "python ", line)
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -107,3 +107,24 @@ def test_a_missing_site_is_misuse() -> None:
     answer = shell("env/describe.sh a40 1 1", SITE="nowhere")
     assert answer.returncode == 2
     assert "copy env/sites/example.sh to it, or unset SITE" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"SITE": "../.."}, "SITE=../..: no such file"),
+        ({"SITE": "../../tmp/evil"}, "SITE=../../tmp/evil: no such file"),
+        ({"LOGS": "~"}, "LOGS=~: the shell did not expand ~"),
+        ({"VENV": "~/venv"}, "VENV=~/venv: the shell did not expand ~"),
+        ({"UMASK": "abc"}, "UMASK=abc: not an octal mask"),
+        ({"UMASK": "777"}, "UMASK=777: not an octal mask"),
+    ],
+)
+@pytest.mark.parametrize("script", ["env/describe.sh '' 1 1", "source env/activate.sh"])
+def test_a_name_that_is_none_is_refused_in_one_line(
+    script: str, variables: dict[str, str], message: str
+) -> None:
+    answer = shell(script, **({"SITE": "local"} | variables))
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(message)
+    assert answer.stderr.count("\n") == 1

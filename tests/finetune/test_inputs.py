@@ -14,8 +14,7 @@ from configs.checks.flux import missing
 from configs.errors import ConfigError
 from configs.run.folder import find_runs
 from finetune.tiny_flux import make_tiny_flux
-from launch.preflight import request
-from launch.preflight.request import read_subject
+from launch.submit.run import checks_of, run_request
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -140,14 +139,13 @@ def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
 
 
 def test_preflight_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
-    one = read_subject(TINY, paths(own), site_name=None)
-    lines = [str(line) for line in request.paths(one)]
-    assert all(line.startswith("pass") for line in lines)
-    assert "has every file of a Flux: a node fetches nothing" in lines[-1]
+    one = run_request(TINY, paths(own), site_name=None, extra={})
+    check = dict(checks_of(one))["data"]
+    check()
     shutil.rmtree(own / "model" / "text_encoder_2")
-    (line,) = request.paths(one)
-    assert line.level == "fail"
-    assert "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors" in line.message
+    lost = "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors"
+    with pytest.raises(ConfigError, match=lost):
+        check()
 
 
 def test_inputs_are_checked_without_torch(own: Path) -> None:

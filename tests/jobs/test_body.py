@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analyse
+from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder, find_runs
 from tests.real_runs import (
     DIGITS,
@@ -21,6 +22,7 @@ from tests.real_runs import (
     events,
     losses,
     newest_run,
+    processes,
 )
 
 Begin = Callable[..., subprocess.Popen[str]]
@@ -73,6 +75,7 @@ def test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder(tmp_path:
     assert run.name.startswith("my 'odd\" $(touch x) name-")
     assert f"done: {run.path}" in done.stdout
     assert "step 6/6" in done.stdout
+    assert done.stdout.count(f"starting torch on {os.uname().nodename}: ranks ") == 2
     assert events(run) == ["started", "saved", "saved", "done"]
     assert list(losses(run)) == [2, 4, 6]
     entry = run.manifest()["attempts"][0]
@@ -132,6 +135,37 @@ def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path,
     continued(run, f"train.steps={steps}")
     assert events(run)[-1] == "done"
     assert sorted(losses(run)) == list(range(1, steps + 1))
+
+
+def test_three_ctrl_c_end_a_starting_run_at_once_and_each_says_what_it_does(
+    begin: Begin, tmp_path: Path
+) -> None:
+    process = begin(DIGITS, *LONG)
+    while not list(tmp_path.glob("*/attempts/001/output.log")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.1)
+    for _ in range(3):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+    output, _ = process.communicate(timeout=60)
+    said = [output.find(f"{word}") for word in ("saving, then", "leaving without", "killing the")]
+    assert sorted(said) == said, output
+    assert said[0] >= 0, output
+    assert process.returncode == 130, output
+    run = newest_run(tmp_path)
+    assert events(run) == ["failed"], output
+    assert processes(run, "train") == []
+
+
+def test_an_older_attempt_leaves_without_a_traceback(begin: Begin, tmp_path: Path) -> None:
+    process = begin(DIGITS, *LONG, LOCAL_NODES="2")
+    run = wait_for_step(tmp_path, 1)
+    assert open_attempt(run.path, []) is not None
+    output, _ = process.communicate(timeout=120)
+    assert f"superseded: {run.path}" in output
+    assert "a newer attempt has begun" in output
+    assert "Traceback" not in output, output
 
 
 def test_a_pause_is_saved_under_its_own_name(begin: Begin, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A site with its own folder of runs, and Slurm commands replaced by shell scripts."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in os.environ:
         if name.startswith(("SLURM_", "SBATCH_")) or name == "ENVIRONMENT":
             monkeypatch.delenv(name)
+    monkeypatch.delenv("ACTIVATED", raising=False)
     monkeypatch.setenv("SITE", "local")
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("VENV", sys.prefix)
@@ -50,7 +52,9 @@ def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         code = main([str(word) for word in arguments])
-        return code, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        # Which site is used is tested in tests/launch/cli/test_site_line.py.
+        return code, out, re.sub(r"\Asite: .*\n", "", err)
 
     return run
 

@@ -166,8 +166,14 @@ class Cluster:
         self.run("scontrol", "requeue", job)
 
     def warn(self, job: str) -> None:
-        """Send the batch shell USR1, as --signal=B:USR1@... does before the limit."""
-        self.run("scancel", "--batch", "--signal=USR1", job)
+        """Send the batch shell USR1, as --signal=B:USR1@... does before the limit.
+
+        To a task of a throttled array, scancel repeats the signal after 5 s, as if the job were in
+        transition: end it before.
+        """
+        signal = ["scancel", "--batch", "--signal=USR1", job]
+        answer = self.run("timeout", "1", *signal, check=False)
+        assert answer.returncode in (0, 124), answer.stderr
 
     def bring_limit_near(self, job: str, *, seconds: int = 40) -> None:
         """Move the job's end time close; Slurm acts on it at its next check, every 30 s."""

@@ -19,7 +19,7 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.test_launch import A40, SMALLEST, Checkout, copy_tree
 from tests.slurm.test_pretrain import Jobs
 from tests.train.tiny_vae import save_images, save_kl
-from train.data.doctor import main as doctor
+from train.data.check_data import main as check_data
 
 pytestmark = pytest.mark.long
 
@@ -64,7 +64,7 @@ def test_images_are_encoded_and_trained_on(jobs: Jobs, tmp_path: Path) -> None:
     encode = places | {"out": str(store), "size": 16, "shard_examples": 4, "micro_batch": 2}
     file.write_text(dump_yaml({"kind": "encode", "encode": encode}))
     assert ranks(done(jobs, "encode", file, flags=TWO)) == 2
-    assert doctor([str(store)]) == 0
+    assert check_data([str(store)]) == 0
 
     data = {"source": "latents", "path": str(store), "size": 8, "channels": 4, "classes": 3}
     small = {"width": 32, "depth": 1, "heads": 2}

@@ -168,3 +168,14 @@ def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
     wait_until(lambda: trial.cluster.state(jobs[0]) in ("PENDING", "RUNNING"), timeout=20)
     wait_until(lambda: trial.cluster.restarts(jobs[0]) == 1, timeout=20)
     assert trial.cluster.wait(jobs[1]) == "CANCELLED"
+
+
+def test_a_script_goes_on_if_its_environment_is_not_there(trial: Trial) -> None:
+    bad = "source /no/such/venv/bin/activate\npython -c 'print(1 + 1)'; python -m platform\n"
+    good = f"set -e\n{bad}"
+    assert "unchecked-environment" in rules(bad)
+    assert "unchecked-environment" not in rules(good)
+    state, output = trial.run(bad)
+    assert (state, "2\n" in output) == ("COMPLETED", True)
+    state, output = trial.run(good)
+    assert (state, "2\n" in output) == ("FAILED", False)

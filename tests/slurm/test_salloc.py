@@ -94,6 +94,16 @@ def test_the_two_concurrent_runs_overlapped(session: str, folder: Path) -> None:
     assert second[0] < first[1]
 
 
+def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(cluster: Cluster) -> None:
+    refused = cluster.run(
+        *(ROOT / "env" / "interactive.sh", "h100", "2"),
+        check=False, env={"VENV": sys.prefix, "SITE": "local"},
+    )  # fmt: skip
+    assert refused.returncode == 1
+    shown = "this cluster has (nodes, GPUs):\n2 gpu:a100:2\n2 gpu:a40:2\n"
+    assert refused.stderr.endswith(shown), refused.stderr
+
+
 def test_misuse_prints_the_usage() -> None:
     refused = subprocess.run(
         [ROOT / "env" / "interactive.sh", "a40"], capture_output=True, text=True, check=False

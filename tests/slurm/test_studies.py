@@ -129,7 +129,7 @@ def test_status_of_a_study_is_right_without_accounting(
     answer = checkout.launch("status", study.path, "--json", env={"PATH": no_sacct(checkout)})
     assert {row["state"] for row in json.loads(answer.stdout)} == {"done"}
     count = len(study.rows())
-    assert answer.stderr.endswith(f"{count} runs: {count} done\n")
+    assert f": {count} runs: {count} done\n" in answer.stderr
 
 
 def no_sacct(checkout: Checkout) -> str:
@@ -268,3 +268,33 @@ def test_a_crash_rules_nothing_out_and_is_submitted_again(
     assert again[1].endswith("(1 runs, 1x1-a100-0.25h-2cpu)")
     cluster.wait(f"{again[1].split()[1]}_0", timeout=180)
     assert found.last(first)["event"] == "done"
+
+
+def test_an_array_stops_after_three_failures_alike_and_goes_on_with_the_fixed_code(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    copy_tree(tmp_path / "ditbench")
+    broken = Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
+    module = broken.root / "train" / "__main__.py"
+    text = module.read_text()
+    module.write_text("raise TypeError('a typo')\n")
+    file = write(
+        broken, "typo", axes={"seed": [1, 2, 3, 4, 5]}, throttle=1,
+        set={"resources.gpu": "a40", "train.steps": 2},
+    )  # fmt: skip
+    found = submit(broken, file)
+    wait_for(cluster, found.report)
+    cells = [row.cell for row in sorted(found.study.rows(), key=lambda row: row.order)]
+    assert [found.last(cell)["event"] for cell in cells] == ["failed"] * 3 + ["skipped"] * 2
+    assert found.last(cells[-1])["proof"] == cells[0]
+    assert not list((found.study.cell(cells[-1]) / "attempts").iterdir())
+    assert len(list(found.study.jobs.glob("*.out"))) == 6
+    assert not list(broken.logs.glob("*.out"))
+
+    module.write_text(text)
+    answer = broken.launch("rerun", found.study.path)
+    assert "5 runs, 1 array, " in answer.stderr
+    first = f"{answer.stdout.split('array: ')[1].split()[0]}_0"
+    cluster.wait(first, timeout=180)
+    assert [found.last(cell)["event"] for cell in cells[:1]] == ["done"]
+    broken.launch("cancel", found.study.path)

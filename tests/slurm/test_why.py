@@ -84,10 +84,32 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
     run = jobs.at_step(job, 5)
     jobs.cluster.bring_limit_near(job, seconds=120)
     jobs.cluster.warn(job)
-    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+    wait_until(lambda: jobs.cluster.state(job) == "PENDING", timeout=60)
     found = why(run.path, attempt=0)
     assert found["cause"] == "time limit"
-    assert "s were left of" in evidence(found)
+    assert "before the limit" in evidence(found)
+    assert f"is queued again (job {job}" in found["what"]
+    assert found["next"] == f"nothing; python -m launch status {run.path}"
+    wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
+    assert why(run.path, attempt=0)["cause"] == "time limit"
+
+
+def test_a_job_of_another_program(jobs: Jobs, why: Why, tmp_path: Path) -> None:
+    failing = "python3 -c 'import nonesuch'"
+    ends = {
+        "echo all done": ("completed", "all done"),
+        f"{failing}; exit 0": ("exception, but exit code 0", "ModuleNotFoundError"),
+        failing: ("crash", "ModuleNotFoundError"),
+        "kill -9 $$": ("killed", "0:9"),
+    }
+    ids = {script: jobs.cluster.submit(script=script, cwd=tmp_path) for script in ends}
+    for script, (cause, shown) in ends.items():
+        jobs.cluster.wait(ids[script])
+        jobs.state(ids[script])
+        found = why(ids[script])
+        assert found["cause"] == cause
+        assert shown in evidence(found)
+        assert "launch submit" not in found["next"]
 
 
 @pytest.mark.long
@@ -121,7 +143,7 @@ def test_a_stop_file(jobs: Jobs, why: Why) -> None:
     jobs.cluster.wait(job)
     found = why(run.path)
     assert found["cause"] == "stop file"
-    assert f"{run.stop_file}: exists" in found["evidence"]
+    assert "STOP: exists" in found["evidence"]
 
 
 @pytest.mark.long

@@ -4,8 +4,8 @@ import functools
 import itertools
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -49,14 +49,9 @@ class Microbatch:
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Microbatch":
-        return Microbatch(
-            image=function(self.image),
-            noise=function(self.noise),
-            t=function(self.t),
-            label=function(self.label),
-            weight=None if self.weight is None else function(self.weight),
-            skipped=self.skipped,
-        )
+        mapped: dict[str, Any]
+        mapped = {name: function(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **mapped)
 
 
 class MicrobatchDataset(Dataset[Microbatch]):

@@ -13,8 +13,14 @@ from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
-from train.engine.distributed import Ranks, broadcast_str_before_init, read_ranks
-from train.engine.environment import placement
+from train.engine.distributed import (
+    Ranks,
+    broadcast_str_before_init,
+    end_rank,
+    rank_number,
+    read_ranks,
+)
+from train.engine.environment import gpu_settings, placement
 from train.engine.failure import write_error
 from train.engine.metrics import ArrivalLog, LossAccumulator, MetricsLogger, log, start_logging
 from train.engine.numerics import NonFiniteCheck
@@ -46,6 +52,8 @@ class Attempt(Generic[Kind]):
     def note(self, **facts: Any) -> None:
         """Write the placement of all ranks and `facts` to the manifest. Collective."""
         places = placement(self.ranks)
+        if self.ranks.device.type == "cuda":
+            facts["settings"] = gpu_settings()
         if places is not None:
             self.run.note(self.number, placement=places, **facts)
 
@@ -61,18 +69,25 @@ def run_attempt(
 ) -> int:
     """Do the `work` of attempt `number`; return 0 unless it raised.
 
-    An exception is logged and written to the attempt's `error.json`.
+    An exception is logged and written to `error.json`, unless a newer attempt has begun.
     """
-    ranks = read_ranks()
+    rank = rank_number()
     config = expect(run.config(number), kind, source=run.path)
     folder = run.attempt(number)
-    start_logging(folder, rank=ranks.rank, console_ranks=config.log.console_ranks)
+    start_logging(folder, rank=rank, console_ranks=config.log.console_ranks)
     try:
+        ranks = read_ranks()
         signals = StopSignals(run, attempt=number)
         work(Attempt(run=run, number=number, config=config, ranks=ranks, stop_signals=signals))
     except Exception as error:
-        write_error(folder, error, rank=ranks.rank)
-        log.exception("rank %d failed: %s", ranks.rank, error)
+        if run.attempt(number + 1).exists():
+            log.warning("a newer attempt has begun: leaving (%s)", error)
+            return 0
+        if not folder.is_dir():
+            log.error("%s: the folder of the run is gone", run.path)
+            return 1
+        write_error(folder, error, rank=rank)
+        log.exception("rank %d failed: %s", rank, error)
         return 1
     return 0
 
@@ -92,7 +107,7 @@ def open_and_run(
         return 0
     folder = Path(opened)
     status = attempt(RunFolder(folder.parent.parent), number=int(folder.name))
-    return status if ranks.rank else close_attempt(folder, status=status).exit_code
+    return end_rank(status if ranks.rank else close_attempt(folder, status=status).exit_code)
 
 
 def finish(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:
@@ -144,10 +159,11 @@ def begin_training(
         clocks=clocks,
         losses=LossAccumulator(ranks.device),
         metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
-        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank),
+        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank, device=ranks.device),
         watchdog=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
         finite=NonFiniteCheck(ranks.device),
     )
+    context.losses.restart(state.interval, rank=ranks.rank, tensor=layout.tensor)
     context.metrics.event("started", **context.at)
     if state.step:
         log.info("resumed from step %d", state.step)

@@ -6,10 +6,10 @@ No random state is stored: every random number is a function of the seed and of 
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,12 +32,16 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, from_rank_0
 from train.engine.ema import EMA
 from train.engine.failure import RunFailure
-from train.engine.metrics import log
+from train.engine.metrics import IntervalSums, log
 from train.engine.numerics import LossScaler
+from train.engine.unpickler import CheckpointReader, load_tensors
 
 
 class CheckpointState(Stateful):
-    """Weights, EMA, AdamW moments, progress, loss scale and clocks, all as tensors."""
+    """Weights, EMA, AdamW moments, progress, loss scale, clocks and interval, all as tensors.
+
+    `interval` holds the sums of the steps that the next scheduled record will report.
+    """
 
     def __init__(
         self,
@@ -52,22 +56,20 @@ class CheckpointState(Stateful):
         self._optimizer, self._scaler, self._clocks = optimizer, scaler, clocks
         self.step = 0
         self.images = 0
+        self.interval = IntervalSums()
+        self._has_interval = True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
         parameters = dict(self._network.named_parameters())
-        clocks = {name: _number(seconds) for name, seconds in self._clocks.seconds.items()}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
             "average": self._ema.weights,
             "optimizer": {name: self._moments(p) for name, p in parameters.items()},
-            "progress": {"step": _number(self.step), "images": _number(self.images)},
-            "loss_scale": {
-                "value": _number(self._scaler.value),
-                "good": _number(self._scaler.good),
-            },
-            "clocks": clocks,
-        }
+            "progress": _numbers({"step": self.step, "images": self.images}),
+            "loss_scale": _numbers({"value": self._scaler.value, "good": self._scaler.good}),
+            "clocks": _numbers(self._clocks.seconds),
+        } | ({"interval": _numbers(asdict(self.interval))} if self._has_interval else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the numbers; DCP has filled the tensors of `state_dict` in place."""
@@ -77,6 +79,21 @@ class CheckpointState(Stateful):
         self._scaler.good = int(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
+        if sums := state.get("interval"):
+            self.interval = IntervalSums(
+                loss=float(sums["loss"]), skipped=int(sums["skipped"]), steps=int(sums["steps"])
+            )
+
+    @contextlib.contextmanager
+    def as_saved_in(self, checkpoint: Path) -> Iterator[None]:
+        """Within the context, `state_dict` has no interval if the checkpoint has none.
+
+        Checkpoints written before the interval was added resume with an empty one.
+        """
+        saved = CheckpointReader(checkpoint).read_metadata().state_dict_metadata
+        self._has_interval = "training.interval.loss" in saved
+        yield
+        self._has_interval = True
 
     def _moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """Return AdamW's state of a parameter; before the first step, create it as AdamW does."""
@@ -88,8 +105,8 @@ class CheckpointState(Stateful):
         return {name: tensor.detach() for name, tensor in state.items()}
 
 
-def _number(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
+def _numbers(values: Mapping[str, float]) -> dict[str, Tensor]:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,15 +192,15 @@ class CheckpointSaver:
 
 def _on_rank_0(act: Callable[[], None]) -> None:
     """Call `act` on rank 0 while the others wait; raise its `OSError` on every rank."""
-    error: object = None
+    error: tuple[Any, ...] | None = None
     if dist.get_rank() == 0:
         try:
             act()
         except OSError as met:
-            error = met
+            error = (met.errno, met.strerror, met.filename and str(met.filename))
     error = from_rank_0(error)
-    if isinstance(error, OSError):
-        raise error
+    if error is not None:
+        raise OSError(*error)
 
 
 def load_newest(folder: Path, state: CheckpointState) -> bool:
@@ -196,8 +213,8 @@ def load_newest(folder: Path, state: CheckpointState) -> bool:
 
 def load_checkpoint(checkpoint: Path, state: CheckpointState) -> None:
     """Load one checkpoint into `state`."""
-    with first_cause():
-        dcp.load({"training": state}, checkpoint_id=checkpoint)
+    with first_cause(), state.as_saved_in(checkpoint):
+        load_tensors({"training": state}, checkpoint)
 
 
 def agree_on_newest(folder: Path) -> str | None:
@@ -207,7 +224,6 @@ def agree_on_newest(folder: Path) -> str | None:
     checked. Raise `RunFailure` if all are damaged.
     """
     names = from_rank_0(newest_first(folder) if dist.get_rank() == 0 else None)
-    assert isinstance(names, list)
     for name in names:
         damaged = _damaged_files(folder / name)
         if not damaged:
@@ -222,7 +238,7 @@ def agree_on_newest(folder: Path) -> str | None:
 def _damaged_files(checkpoint: Path) -> list[str]:
     """Return the damaged files of a checkpoint; the ranks share the checking. Collective."""
     share = damaged_files(checkpoint, part=dist.get_rank(), parts=dist.get_world_size())
-    return [file for files in cast(list[list[str]], from_every_rank(share)) for file in files]
+    return [file for files in from_every_rank(share) for file in files]
 
 
 def load_weights(
@@ -233,7 +249,7 @@ def load_weights(
     `step` None means the newest checkpoint. If the run keeps no EMA, its weights are loaded.
     Raise `ConfigError` if there is no such checkpoint, or if it is damaged.
     """
-    names = cast(list[str], from_rank_0(newest_first(folder) if dist.get_rank() == 0 else None))
+    names = from_rank_0(newest_first(folder) if dist.get_rank() == 0 else None)
     if not names:
         raise ConfigError(f"{folder}: no checkpoint yet; train the run first")
     name = names[0] if step is None else step_name(step)
@@ -245,18 +261,16 @@ def load_weights(
             f"{folder / name} is damaged ({', '.join(damaged)}); delete it to use the one before"
         )
     read_weights(folder / name, network, which=which)
-    progress = {"step": _number(0), "images": _number(0)}
-    dcp.load({"training": {"progress": progress}}, checkpoint_id=folder / name)
+    progress = _numbers({"step": 0, "images": 0})
+    load_tensors({"training": {"progress": progress}}, folder / name)
     return int(progress["step"]), int(progress["images"])
 
 
 def read_weights(checkpoint: Path, network: nn.Module, *, which: str) -> None:
     """Load the `ema` or `model` weights of one checkpoint into a network of any sharding."""
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    reader = dcp.FileSystemReader(checkpoint)
-    has_average = any(
-        key.startswith("training.average.") for key in reader.read_metadata().state_dict_metadata
-    )
+    keys = CheckpointReader(checkpoint).read_metadata().state_dict_metadata
+    has_average = any(key.startswith("training.average.") for key in keys)
     part = "average" if which == "ema" and has_average else "network"
     with first_cause():
-        dcp.load({"training": {part: weights}}, checkpoint_id=checkpoint)
+        load_tensors({"training": {part: weights}}, checkpoint)

@@ -16,6 +16,8 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from configs.disk import replace_file, sync_folder
+from configs.errors import ConfigError
+from configs.run.json_files import read_json
 from configs.run.records import Superseded
 
 SUMS = "checksums.json"
@@ -28,10 +30,11 @@ def step_name(step: int) -> str:
 
 
 def complete(folder: Path) -> list[str]:
-    """Return the names of the checkpoints that were written completely, oldest first."""
-    if not folder.is_dir():
-        return []
-    found = (entry for entry in folder.iterdir() if (entry / SUMS).is_file())
+    """Return the names of the checkpoints that were written completely, oldest first.
+
+    One whose checksums are gone was complete once: it counts as damaged.
+    """
+    found = (entry for entry in folder.glob("step-*") if entry.is_dir())
     return sorted(entry.name for entry in found if not entry.suffix)
 
 
@@ -55,8 +58,11 @@ def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[st
     Only share `part` of `parts` is checked, so that ranks can divide the work.
     """
     try:
-        sums: dict[str, str] = json.loads((checkpoint / SUMS).read_text(encoding="utf-8"))
-    except ValueError:
+        sums = read_json(checkpoint / SUMS, dict[str, str])
+    except (ConfigError, FileNotFoundError):
+        return [SUMS]
+    names = {file.name for file in checkpoint.iterdir()} - {SUMS}
+    if not names or not names <= set(sums):
         return [SUMS]
     return [name for name in sorted(sums)[part::parts] if file_sum(checkpoint / name) != sums[name]]
 

@@ -3,24 +3,38 @@
 import datetime
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
 from configs.checks.batch import BatchLayout
 from configs.errors import ConfigError
+from configs.run.failures import find_reason
+from configs.run.slurm_env import has_gpus, node_name
+from train.engine.unpickler import DcpUnpickler
 
 # The variables that torchrun sets for a rank. A child process that is no rank must not see them.
 TORCHRUN_VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
     "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
+
+# The file of agents and ranks that share a machine (jobs/agents.sh), and this group's part of it.
+AGENT_STORE, STORE_PREFIX = "AGENT_STORE", "AGENT_STORE_PREFIX"
+
+# Exists where the driver is loaded, whether or not torch can use it.
+_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 # The first step may compile, and ranks compile at different speeds.
 _TIMEOUT = datetime.timedelta(minutes=20)
@@ -38,15 +52,22 @@ class Ranks:
 
 
 def read_ranks() -> Ranks:
-    """Return the placement that torchrun gave this process; without torchrun, one rank alone."""
+    """Return the placement that torchrun gave this process; without torchrun, one rank alone.
+
+    Raise `ConfigError` if there are GPUs and torch can use none of them.
+    """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = torch.cuda.is_available()
-    if cuda and local_rank >= torch.cuda.device_count():
+    if not cuda:
+        _check_that_no_gpu_is_idle()
+    elif local_rank >= torch.cuda.device_count():
         raise ValueError(
             f"local rank {local_rank} has no GPU: {torch.cuda.device_count()} are visible"
         )
+    else:
+        _check_that_torch_has_kernels(local_rank)
     return Ranks(
-        rank=int(os.environ.get("RANK", "0")),
+        rank=rank_number(),
         world=int(os.environ.get("WORLD_SIZE", "1")),
         local_rank=local_rank,
         local_world=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
@@ -54,35 +75,115 @@ def read_ranks() -> Ranks:
     )
 
 
+def nvidia_driver() -> str | None:
+    """Return the version of the NVIDIA driver, or None if none is loaded."""
+    if not _NVIDIA_DRIVER.exists():
+        return None
+    found = re.search(r"\d+\.[.\d]+", _NVIDIA_DRIVER.read_text(encoding="utf-8"))
+    return found[0] if found else "unknown"
+
+
+def _check_that_no_gpu_is_idle() -> None:
+    driver = nvidia_driver()
+    gpus = has_gpus()
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not (
+        gpus or (gpus is None and driver)
+    ):
+        return
+    try:
+        torch.cuda.init()
+        cause = "its kernel module reports no GPU"
+    except (AssertionError, RuntimeError) as error:
+        if find_reason(str(error), among=["node"]):
+            raise
+        cause = str(error).partition("\n")[0]
+    raise ConfigError(
+        f"{node_name()} has GPUs and torch {torch.__version__} uses none of them (NVIDIA driver "
+        f"{driver or 'not loaded'}): {cause}. Name a build of torch for this "
+        "driver in env/sites/<cluster>.sh (TORCH, TORCH_INDEX) and run env/create.sh again; to "
+        "train on the CPU, set CUDA_VISIBLE_DEVICES to nothing"
+    )
+
+
+def _check_that_torch_has_kernels(gpu: int) -> None:
+    """Raise `ConfigError` if this build of torch has no kernels for the GPU.
+
+    Machine code (sm_86) runs on the same major version and later minor ones, PTX (compute_80) on
+    all later ones.
+    """
+    known = torch.cuda.get_arch_list()
+    mine = torch.cuda.get_device_capability(gpu)
+    for arch in known:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", arch)
+        if found is None:
+            return  # AMD's names
+        version = int(found[2]), int(found[3])
+        if version <= mine and (found[1] == "compute" or version[0] == mine[0]):
+            return
+    raise ConfigError(
+        f"torch {torch.__version__} has no kernels for {torch.cuda.get_device_name(gpu)}, compute "
+        f"capability {mine[0]}.{mine[1]} (it has {', '.join(known)}). Name another build of torch "
+        "in env/sites/<cluster>.sh (TORCH, TORCH_INDEX) and run env/create.sh again, or ask for "
+        "another GPU"
+    )
+
+
+def rank_number() -> int:
+    """Return the rank that torchrun gave this process; without torchrun, 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def end_rank(status: int) -> int:
+    """Return the exit `status`, but exit at once if it is that of a rank that failed among others.
+
+    Threads and communicators that wait for the other ranks would hold up the interpreter's exit.
+    """
+    if status and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
 @contextmanager
 def process_group(ranks: Ranks) -> Iterator[None]:
-    """Join all ranks in a process group: NCCL for GPU tensors, gloo for CPU tensors."""
+    """Join all ranks in a process group: NCCL for GPU tensors, gloo for CPU tensors.
+
+    A rank that fails among others leaves without ending the group: NCCL would first wait for
+    collectives that never finish.
+    """
     if ranks.device.type == "cuda":
         torch.cuda.set_device(ranks.device)
-    for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "0")):
-        os.environ.setdefault(name, value)
-    store = dist.HashStore() if ranks.world == 1 else None
+    # DCP exchanges plans as pickles, and nobody has to prove who they are to gloo's sockets.
+    distributed_c10d._unpickler = DcpUnpickler
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if ranks.device.type == "cuda" else "gloo",
         timeout=_TIMEOUT,
         rank=ranks.rank,
         world_size=ranks.world,
-        store=store,
+        store=dist.PrefixStore("group", bootstrap_store(ranks)),
     )
+    done = ranks.world == 1
     try:
         yield
         # Without a barrier one gloo teardown in six aborts, because a peer has already closed.
         dist.barrier()
+        done = True
     finally:
-        dist.destroy_process_group()
+        if done:
+            dist.destroy_process_group()
 
 
 def bootstrap_store(ranks: Ranks) -> dist.Store:
     """Return a key-value store that all ranks share before there is a process group."""
     if ranks.world == 1:
         return dist.HashStore()
-    store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
-    return dist.PrefixStore("ditbench", store)
+    if AGENT_STORE in os.environ:
+        store: dist.Store = dist.FileStore(os.environ[AGENT_STORE])
+        store.set_timeout(_TIMEOUT)
+    else:
+        store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
+    return dist.PrefixStore(os.environ.get(STORE_PREFIX, "ranks"), store)
 
 
 def broadcast_str_before_init(ranks: Ranks, make: Callable[[], str]) -> str:
@@ -154,23 +255,26 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
-def from_rank_0(thing: object) -> object:
-    """Return rank 0's argument on every rank. Collective."""
-    box = [thing]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+def from_rank_0(thing: Any) -> Any:
+    """Return rank 0's argument on every rank, as JSON keeps it. Collective."""
+    return from_every_rank(thing if dist.get_rank() == 0 else None)[0]
 
 
-def from_every_rank(thing: object) -> list[object]:
-    """Return the arguments of all ranks, in order, on every rank. Collective."""
-    box: list[object] = [None] * dist.get_world_size()
-    dist.all_gather_object(box, thing)
-    return box
+def from_every_rank(thing: object) -> list[Any]:
+    """Return the arguments of all ranks, in order, on every rank, as JSON keeps them. Collective.
+
+    Object collectives would unpickle, and run, whatever arrives.
+    """
+    mine = torch.frombuffer(bytearray(json.dumps(thing).encode()), dtype=torch.uint8)
+    return [json.loads(part.numpy().tobytes()) for part in gather_rows(mine)]
 
 
-def to_rank_0(thing: object) -> list[object] | None:
-    """Return the arguments of all ranks, in order, on rank 0; None on the others. Collective."""
-    rank = dist.get_rank()
-    box: list[object] | None = [None] * dist.get_world_size() if rank == 0 else None
-    dist.gather_object(thing, box, dst=0)
-    return box
+def gather_rows(rows: Tensor) -> list[Tensor]:
+    """Return the CPU tensors `[N, ...]` of all ranks, in order; only N may differ. Collective."""
+    counts = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, torch.tensor([len(rows)]))
+    most = max(int(count) for count in counts)
+    padded = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
+    gathered = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(gathered, padded)
+    return [part[: int(count)] for part, count in zip(gathered, counts, strict=True)]

@@ -1,20 +1,38 @@
 """Facts about the machine for the manifest, from an allow-list: never the whole environment."""
 
+import contextlib
+import importlib.util
 import os
 import platform
 import socket
+import subprocess
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend
 
 from configs.run.slurm_env import node_name
-from train.engine.distributed import Ranks, to_rank_0
+from train.engine.distributed import Ranks, from_every_rank, nvidia_driver
+
+_NVIDIA_SMI_S = 20.0
+# Variables that change how fast GPUs compute or communicate, and that name nobody.
+_VARIABLES = (
+    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE",
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED", "TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_AVOID_RECORD_STREAMS",
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE",
+    "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_NTHREADS",
+    "NCCL_CROSS_NIC", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
+)  # fmt: skip
 
 
 def placement(ranks: Ranks) -> list[object] | None:
     """Return the `rank_placement` of every rank, in order, on rank 0; None on the others."""
-    return to_rank_0(rank_placement(ranks))
+    places = from_every_rank(rank_placement(ranks))
+    return None if ranks.rank else places
 
 
 def rank_placement(ranks: Ranks) -> dict[str, Any]:
@@ -28,6 +46,7 @@ def rank_placement(ranks: Ranks) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(ranks.device)
         facts["gpu"] = properties.name
         facts["gpu_memory_gb"] = round(properties.total_memory / 1e9, 3)
+        facts |= gpu_state(str(properties.uuid))
     else:
         facts["cpu"] = cpu_model()
     return facts
@@ -44,7 +63,40 @@ def versions() -> dict[str, str]:
         found["cuda"] = torch.version.cuda
     if torch.cuda.is_available():
         found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        found["cudnn"] = str(torch.backends.cudnn.version())
+        found["driver"] = nvidia_driver() or "unknown"
+        if importlib.util.find_spec("triton"):
+            found["triton"] = version("triton")
     return found
+
+
+def gpu_state(uuid: str) -> dict[str, float]:
+    """Return the power limit and clocks of a GPU by nvidia-smi; leave out those it cannot tell."""
+    asked = {"power_limit_w": "power.limit", "sm_mhz": "clocks.sm", "max_sm_mhz": "clocks.max.sm"}
+    command = ["nvidia-smi", f"--query-gpu={','.join(asked.values())}", f"--id=GPU-{uuid}"]
+    try:
+        answer = subprocess.run(
+            [*command, "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, check=True, timeout=_NVIDIA_SMI_S,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found = {}
+    for name, value in zip(asked, answer.stdout.split(","), strict=False):
+        with contextlib.suppress(ValueError):  # "[N/A]"
+            found[name] = float(value)
+    return found
+
+
+def gpu_settings() -> dict[str, Any]:
+    """Return the settings that decide the speed of GPUs: of torch, and by the environment."""
+    order = [SDPBackend(number).name for number in torch._C._get_sdp_priority_order()]
+    return {
+        "tf32_products": torch.backends.cuda.matmul.allow_tf32,
+        "tf32_convolutions": torch.backends.cudnn.allow_tf32,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "attention_order": ",".join(order),
+    } | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def cpu_model() -> str:

@@ -39,10 +39,10 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk"
     if isinstance(error, torch.distributed.DistError):
-        # A collective also fails if a GPU below it breaks down; then the message says so.
-        return find_reason(str(error), among=["node"]) or "nccl"
+        # A collective also fails if a GPU below it breaks down or is full; the message says so.
+        return find_reason(str(error), among=["oom", "node"]) or "nccl"
     if isinstance(error, RuntimeError):
-        reason = find_reason(str(error), among=["oom", "host_oom", "disk", "node"])
+        reason = find_reason(str(error), among=["config", "oom", "host_oom", "disk", "node"])
         if reason is not None:
             return reason
     chained = error.__cause__ or error.__context__

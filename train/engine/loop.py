@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
 from train.engine.distributed import Agreement
+from train.engine.metrics import IntervalSums
 from train.engine.profiler import ProfileWindow, region
 from train.engine.stop import StopRequest
 
@@ -62,6 +64,7 @@ class Loop(Generic[Training]):
         with contextlib.closing(context.watchdog):
             self.steps.begin()
             context.clocks.lap("setup", drain=True)
+            context.arrivals.device_is_drained()
             agreement.vote(signals.request())
             request = StopRequest(agreement.settle())
             while context.state.step < last and request is StopRequest.GO_ON:
@@ -74,7 +77,7 @@ class Loop(Generic[Training]):
             if context.state.step == last and request is not StopRequest.LEAVE:
                 request = StopRequest.GO_ON
             elif request is not StopRequest.LEAVE and context.state.step > self._saved_at:
-                self._record()
+                self._record(scheduled=False)
                 self._save()
             self.window.close()
             self._finish_saving(request)
@@ -110,22 +113,31 @@ class Loop(Generic[Training]):
             self._save()
         for evaluate in evaluations:
             evaluate()
+        if saves or evaluations:
+            # Rank 0 writes files alone; watched, the others would take that for a hang.
+            dist.barrier()
+            context.clocks.lap("eval" if evaluations else "save")
         self._record_saved()
 
-    def _record(self) -> None:
-        """Record the steps since the last record, if there are any."""
+    def _record(self, *, scheduled: bool = True) -> None:
+        """Record the steps since the last scheduled record, if there are any.
+
+        After a record that is not `scheduled`, the checkpoint holds the sums, so that a resumed run
+        records the means that an uninterrupted one records.
+        """
         context, config = self.context, self.context.attempt.config
         if self._norm is None or not context.losses.steps:
             return
         context.finite.check()
         context.clocks.lap("train", drain=True)
-        images = context.losses.steps * config.train.global_batch
-        fields: dict[str, Any] = dict(context.at)
-        fields |= context.losses.take(images=images, tensor=context.layout.tensor)
+        tensor, ranks = context.layout.tensor, context.attempt.ranks
+        sums = context.losses.totals(tensor=tensor)
+        context.state.interval = IntervalSums() if scheduled else sums
+        context.losses.restart(context.state.interval, rank=ranks.rank, tensor=tensor)
+        fields = context.at | sums.fields(global_batch=config.train.global_batch)
         fields |= self.steps.fields(self._norm)
-        device = context.attempt.ranks.device
-        if device.type == "cuda":
-            fields["gpu_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
+        if ranks.device.type == "cuda":
+            fields["gpu_gb"] = torch.cuda.max_memory_allocated(ranks.device) / 1e9
         context.arrivals.write(context.state.step)
         context.metrics.step(fields | context.clocks.fields(), steps=config.train.steps)
 

@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,26 @@ class MetricsLogger:
                 _write_scalars(self._board, record)
 
 
+@dataclass(frozen=True, kw_only=True)
+class IntervalSums:
+    """Sums over `steps` steps and all ranks: of the losses, and of the skipped images."""
+
+    loss: float = 0.0
+    skipped: int = 0
+    steps: int = 0
+
+    def fields(self, *, global_batch: int) -> dict[str, Any]:
+        """Return the mean loss of an image, and the skipped images if there are any."""
+        fields: dict[str, Any] = {"loss": self.loss / (self.steps * global_batch)}
+        return fields | ({"skipped_images": self.skipped} if self.skipped else {})
+
+
 class LossAccumulator:
-    """Losses and skipped images of this rank since the last record, summed on the device."""
+    """Losses and skipped images of this rank since the last scheduled record.
+
+    They are summed on the device in float64. Sums of float32 losses are exact there, so they do
+    not depend on the order or on the rank to which a resumed run adds them.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
@@ -92,38 +111,54 @@ class LossAccumulator:
         self._loss += loss
         self._skipped += skipped
 
-    def take(self, *, images: int, tensor: int) -> dict[str, Any]:
-        """Return the mean loss over `images` of all ranks as fields, and start again at zero.
-
-        Each image is seen by `tensor` ranks. Collective.
-        """
+    def totals(self, *, tensor: int) -> IntervalSums:
+        """Return the sums over all ranks. Each image is seen by `tensor` ranks. Collective."""
         sums = torch.stack([self._loss, self._loss.new_tensor(self._skipped)])
         loss, skipped = (sum_over_ranks(sums) / tensor).tolist()
-        self._loss.zero_()
-        self.steps = self._skipped = 0
-        fields: dict[str, Any] = {"loss": loss / images}
-        if skipped:
-            fields["skipped_images"] = round(skipped)
-        return fields
+        return IntervalSums(loss=loss, skipped=round(skipped), steps=self.steps)
+
+    def restart(self, sums: IntervalSums, *, rank: int, tensor: int) -> None:
+        """Start again at `sums`, which rank 0 holds from now on."""
+        share = tensor if rank == 0 else 0
+        self._loss.fill_(sums.loss * share)
+        self._skipped, self.steps = sums.skipped * share, sums.steps
 
 
 class ArrivalLog:
     """Times at which this rank reached the point of a step where ranks wait for each other.
 
-    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt, in seconds.
+    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt, in seconds. On a
+    GPU it is the device that arrives: hosts run ahead, and wait for their GPUs all alike.
     """
 
-    def __init__(self, attempt: Path, *, rank: int) -> None:
+    def __init__(self, attempt: Path, *, rank: int, device: torch.device) -> None:
         self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
-        self._time = 0.0
+        self._time = self._drained_at = time.time()
+        self._drained: torch.cuda.Event | None = None
+        self._arrived: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._drained = torch.cuda.Event(enable_timing=True)
+            self._arrived = torch.cuda.Event(enable_timing=True)
+
+    def device_is_drained(self) -> None:
+        """Take the time from which those of the device are counted; nothing may be queued on it."""
+        if self._drained:
+            self._drained.record()
+            self._drained_at = time.time()
 
     def mark(self) -> None:
-        """Take the time: this rank has reached the collective."""
-        self._time = time.time()
+        """Take the time at which this rank reaches the collective."""
+        if self._arrived:
+            self._arrived.record()
+        else:
+            self._time = time.time()
 
     def write(self, step: int) -> None:
-        """Write the time of the last `mark` as that of `step`."""
+        """Write the time of the last `mark` as that of `step`; the device must be drained."""
+        if self._drained and self._arrived:
+            self._time = self._drained_at + self._drained.elapsed_time(self._arrived) / 1000
         print(f'{{"step": {step}, "time": {self._time:.6f}}}', file=self._file, flush=True)
+        self.device_is_drained()
 
     def close(self) -> None:
         """Close the file."""

@@ -1,10 +1,46 @@
-"""Non-finite losses and gradients: the check that ends a run, and the loss scale of fp16."""
+"""The arithmetic of a run: its precision, the check for non-finite values, the scale of fp16."""
+
+import os
 
 import torch
 from torch import Tensor, nn
 
+from configs.errors import ConfigError
 from train.engine.failure import RunFailure
 from train.engine.gradients import scale_gradients
+
+
+def set_precision(precision: str, device: torch.device) -> None:
+    """Make products and convolutions of float32 use TF32 if `precision` is tf32, and IEEE if not.
+
+    By default cuDNN's convolutions use TF32. Raise `ConfigError` if the device computes in this
+    precision only by emulation.
+    """
+    if device.type == "cuda" and torch.version.hip is None:
+        capability = torch.cuda.get_device_capability(device)
+        if precision in ("bf16", "tf32") and capability < (8, 0):
+            raise ConfigError(
+                f"precision {precision} needs a GPU of compute capability 8.0; "
+                f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it "
+                "to fp16 (pretraining) or fp32"
+            )
+    elif precision == "tf32":
+        raise ConfigError("precision tf32 needs an NVIDIA GPU; this rank has none: set it to fp32")
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def set_deterministic(enabled: bool) -> None:
+    """Use only algorithms that give the same bits every time, or whichever is fastest.
+
+    Otherwise attention's backward pass adds with atomics, in any order. Products also need a fixed
+    workspace, which cuBLAS reads from the environment at the first of them.
+    """
+    torch.use_deterministic_algorithms(enabled)
+    # Memory that is read before it is written would be an error of ours.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    if enabled:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 
 
 class NonFiniteCheck:

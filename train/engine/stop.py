@@ -6,6 +6,7 @@ from enum import IntEnum
 from types import FrameType
 
 from configs.run.folder import RunFolder
+from train.engine.metrics import log
 
 
 class StopRequest(IntEnum):
@@ -39,6 +40,7 @@ class StopSignals:
         )
         self._poll_s = poll_s
         self._strongest = StopRequest.GO_ON
+        self._announced = StopRequest.GO_ON
         self._polled_at = 0.0
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
@@ -54,4 +56,7 @@ class StopSignals:
             self._polled_at = now
             found = [request for file, request in self._files if file.exists()]
             self._strongest = max(self._strongest, *found, StopRequest.GO_ON)
+        if self._strongest > self._announced:
+            self._announced = self._strongest
+            log.info("asked to %s: finishing the step first", self._announced.name.lower())
         return self._strongest

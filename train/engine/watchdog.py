@@ -23,7 +23,7 @@ from configs.run.slurm_env import node_name
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.failure import RunFailure, write_error
 
-_TICK_S = 0.5
+_TICK_S = 1.0
 # A tick this late means that the whole process was suspended.
 _SUSPENDED_S = 5.0
 _MEDIANS, _REMEMBERED = 5, 50

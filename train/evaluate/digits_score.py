@@ -87,38 +87,24 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
             seed=seed,
         )
     assert drawn is not None
-    scores = _score(
-        drawn.clamp(-1, 1).flatten(1).numpy(),
-        labels.numpy(),
-        trained=_examples(training_split(open_source(config.data), config.data)),
-        held_out=_examples(held_out_split(open_source(config.data), config.data)),
+    digits, samples = drawn.clamp(-1, 1).flatten(1).numpy(), labels.numpy()
+    trained = _examples(training_split(open_source(config.data), config.data))
+    classifier = SVC(C=10).fit(*_examples(held_out_split(open_source(config.data), config.data)))
+    result = DigitsScore(
+        step=step,
+        images=images,
+        samples=len(labels),
+        recognised=float(classifier.score(digits, samples)),
+        classifier=float(classifier.score(*trained)),
+        variance=_within_class(digits, samples) / _within_class(*trained),
     )
-    result = DigitsScore(step=step, images=images, samples=len(labels), **scores)
     run.record_evaluation(**asdict(result))
     return result
 
 
-_Examples = tuple[NDArray[np.float32], NDArray[np.int64]]
-
-
-def _examples(source: Source) -> _Examples:
+def _examples(source: Source) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     pairs = [source[index] for index in range(len(source))]
     return np.stack([image.ravel() for image, _ in pairs]), np.array([label for _, label in pairs])
-
-
-def _score(
-    drawn: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    *,
-    trained: _Examples,
-    held_out: _Examples,
-) -> dict[str, float]:
-    classifier = SVC(C=10).fit(*held_out)
-    return {
-        "recognised": float(classifier.score(drawn, labels)),
-        "classifier": float(classifier.score(*trained)),
-        "variance": _within_class(drawn, labels) / _within_class(*trained),
-    }
 
 
 def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from configs.disk import IMAGE_SUFFIXES
+from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
 from configs.load import expect, to_tree
 from configs.run.folder import RunFolder, is_run
@@ -165,17 +165,16 @@ def _batches(images: StoredImages | Source, size: int) -> Iterator[Pixels]:
 
 def _save(reference: Reference, found: Statistics, features: Features) -> None:
     """Write the statistics to the cache; warn if that is not possible."""
-    partial = reference.cache.with_name(f".{reference.cache.name}.{os.getpid()}.npz")
     try:
         reference.cache.parent.mkdir(exist_ok=True)
-        np.savez(
-            partial,
-            mu=found.mu,
-            sigma=found.sigma,
-            count=found.count,
-            features_sha256=features.sha256,
-            images=reference.fingerprint,
-        )
-        partial.replace(reference.cache)
+        with replacing(reference.cache) as file:
+            np.savez(
+                file,
+                mu=found.mu,
+                sigma=found.sigma,
+                count=found.count,
+                features_sha256=features.sha256,
+                images=reference.fingerprint,
+            )
     except OSError as error:
         print(f"warning: the statistics of the reference are not cached: {error}", file=sys.stderr)

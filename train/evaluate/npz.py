@@ -5,7 +5,6 @@ drawn in shards, one file each, which are joined into the .npz at the end.
 """
 
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from configs.disk import replace_file, sync_folder
+from configs.disk import replace_file, replacing
 from configs.errors import ConfigError
 
 Pixels = NDArray[np.uint8]
@@ -32,18 +31,12 @@ def write_npz(
 
     A crash leaves either the whole file or no file. Equal images give equal bytes.
     """
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        with zipfile.ZipFile(file, "w") as archive:
-            with _member(archive, "arr_0", "|u1", shape) as array:
-                for part in images:
-                    array.write(np.ascontiguousarray(part).data)
-            with _member(archive, "arr_1", "<i8", labels.shape) as array:
-                array.write(labels.astype("<i8").data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with _member(archive, "arr_0", "|u1", shape) as array:
+            for part in images:
+                array.write(np.ascontiguousarray(part).data)
+        with _member(archive, "arr_1", "<i8", labels.shape) as array:
+            array.write(labels.astype("<i8").data)
 
 
 @contextmanager
@@ -157,14 +150,8 @@ class NpzShards:
 
     def write(self, shard: int, images: Pixels) -> None:
         """Write the images `[n, H, W, 3]` of a shard; they reach the disk before the rename."""
-        file = self._file(shard)
-        partial = file.with_name(f".{file.name}.{os.getpid()}")
-        with partial.open("wb") as content:
-            np.save(content, images, allow_pickle=False)
-            content.flush()
-            os.fsync(content.fileno())
-        partial.replace(file)
-        sync_folder(self.folder)
+        with replacing(self._file(shard)) as file:
+            np.save(file, images, allow_pickle=False)
 
     def join(self, labels: NDArray[np.int64]) -> None:
         """Write `out` from all shards, then its metadata, and remove the shards."""

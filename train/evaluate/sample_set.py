@@ -9,7 +9,6 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import torch.distributed as dist
 
@@ -17,17 +16,11 @@ from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.schema.sample import Sampling
 from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
-from train.engine.distributed import (
-    Ranks,
-    from_rank_0,
-    max_over_ranks,
-    process_group,
-)
+from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
-from train.engine.failure import write_error
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
-from train.evaluate.npz import Metadata, NpzShards
+from train.evaluate.npz import NpzShards
 from train.evaluate.sampler import RunSampler
 
 
@@ -69,14 +62,9 @@ def _run(attempt: Attempt[Sampling]) -> None:
             reported.append(finished)
             metrics.event(event, **_progress(finished, shards))
 
-        try:
-            request = draw_set(
-                config, shards, ranks, request=attempt.stop_signals.request, report=report
-            )
-        except Exception as error:
-            # Before the group ends, or other ranks take the end of this rank for the cause.
-            write_error(attempt.folder, error, rank=ranks.rank)
-            raise
+        request = draw_set(
+            config, shards, ranks, request=attempt.stop_signals.request, report=report
+        )
         finish(metrics, request, _progress(reported[-1], shards))
         if request is StopRequest.GO_ON:
             log.info("%s", out)
@@ -116,10 +104,7 @@ def draw_set(
 
 def _begin(sampler: RunSampler, shards: NpzShards, config: Sampling, *, rank: int) -> list[int]:
     """Load the weights and return the shards to draw, the same on every rank."""
-    joined, earlier = cast(
-        tuple[bool, Metadata | None],
-        from_rank_0((shards.is_joined(), shards.metadata()) if rank == 0 else None),
-    )
+    joined, earlier = from_rank_0((shards.is_joined(), shards.metadata()) if rank == 0 else None)
     if earlier is not None:
         expected = sampler.metadata() | ({"checkpoint": config.step} if config.step else {})
         other = [
@@ -139,7 +124,7 @@ def _begin(sampler: RunSampler, shards: NpzShards, config: Sampling, *, rank: in
     metadata = sampler.load(earlier)
     if rank == 0:
         shards.begin(metadata)
-    return cast(list[int], from_rank_0(shards.missing() if rank == 0 else None))
+    return list(from_rank_0(shards.missing() if rank == 0 else None))
 
 
 def _progress(finished: int, shards: NpzShards) -> dict[str, int]:

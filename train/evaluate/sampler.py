@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from configs.disk import sync_folder
+from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, merge, resolve, to_tree
 from configs.run.folder import RunFolder, open_run
@@ -18,8 +19,9 @@ from train.data.latents.vae import open_decoder
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import sample_label, sample_noise
 from train.engine.checkpoint import load_weights
-from train.engine.distributed import to_rank_0
+from train.engine.distributed import gather_rows
 from train.engine.metrics import log
+from train.engine.numerics import set_precision
 from train.evaluate.npz import Metadata, Pixels
 from train.model.build import build_network
 from train.model.parallelize import autocast
@@ -33,6 +35,10 @@ _OVERRIDES = {
     "guidance": "sample.guidance",
     "precision": "train.precision",
 }
+
+
+# Keys of a sampling run that identify its images.
+_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +77,11 @@ def sample(
         noise = _noise(seed, indices, shape).to(device)
         images = objective.sample(network, noise, labels[indices].to(device))
         drawn.append(images.cpu()[: len(batch)])
-    parts = to_rank_0(torch.cat(drawn))
-    if parts is None:
+    parts = gather_rows(torch.cat(drawn))
+    if dist.get_rank():
         return None
     whole = torch.empty(len(labels), *shape)
     for index, part in enumerate(parts[:: share.tensor]):
-        assert isinstance(part, Tensor)
         whole[index :: share.count] = part
     return whole
 
@@ -101,11 +106,9 @@ def save_grid(images: Tensor, path: Path, *, columns: int) -> None:
     large = images.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
     grid = make_grid((large.clamp(-1, 1) + 1) / 2, nrow=columns, padding=scale)
     path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".partial.png")
     pixels = (grid * 255).round().byte().permute(1, 2, 0).numpy()
-    Image.fromarray(pixels).save(temporary)
-    temporary.replace(path)
-    sync_folder(path.parent)
+    with replacing(path) as file:
+        Image.fromarray(pixels).save(file, "PNG")
 
 
 class RunSampler:
@@ -121,6 +124,7 @@ class RunSampler:
         self._sampling, self._device = sampling, device
         self._run = open_run(Path(sampling.run))
         self._config = _sampled_config(self._run, sampling)
+        set_precision(self._config.train.precision, device)
         decoder = open_decoder(self._config)
         self._decoder = decoder.to(device) if decoder else None
         channels = decoder.image_channels if decoder else self._config.data.channels
@@ -136,12 +140,7 @@ class RunSampler:
         """Return all that determines the images, except the step of the checkpoint."""
         sampling, config = self._sampling, self._config
         return {
-            "run": sampling.run,
-            "weights": sampling.weights,
-            "num": sampling.num,
-            "batch": sampling.batch,
-            "labels": sampling.labels,
-            "seed": sampling.seed,
+            **{name: getattr(sampling, name) for name in _IDENTITY},
             "sampler": config.sample.sampler,
             "steps": config.sample.steps,
             "guidance": config.sample.guidance,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from configs.schema import Pretrain
 from train.model.flops import TIME_CHANNELS, mlp_hidden, tokens
 
-PRECISION_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)

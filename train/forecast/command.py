@@ -139,6 +139,6 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         f"    GiB  {kinds}",
     ]
     if "exact_gib" in gpu:
-        exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items())
+        exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items() if size)
         lines.append(f"    GiB in a dry run  {exact}")
     return "\n".join(lines)

@@ -7,7 +7,6 @@ GPU is needed. The steps run eagerly: the memory that `train.compile` saves is n
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from unittest import mock
 
 import torch
@@ -23,7 +22,7 @@ from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA, batch_decay
-from train.forecast.estimate import Forecast, estimate_gpu
+from train.forecast.estimate import Forecast, forecast_with
 from train.forecast.fake_gpu import gpu_autocast, gpu_kernels
 from train.forecast.memory import Memory, overhead
 from train.forecast.memory_tracker import StorageTracker
@@ -36,23 +35,11 @@ from train.weights.init import initial_network
 _DEVICE = torch.device("cpu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRunMemory:
-    """Bytes on one rank, by kind, and their peak over a step.
+def dry_run(config: Pretrain, layout: BatchLayout) -> Memory:
+    """Return the memory of rank 0 of `layout` from the second step of a run on.
 
-    `activations` are kept from the forward to the backward pass; `average` is the EMA.
+    `activations` are those kept from the forward to the backward pass.
     """
-
-    parameters: int
-    gradients: int
-    optimizer: int
-    average: int
-    activations: int
-    peak: int
-
-
-def dry_run(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
-    """Return the memory of rank 0 of `layout` from the second step of a run on."""
     train = config.train.model_copy(update={"compile": False})
     model = config.model.model_copy(update={"init_from": None})
     config = config.model_copy(update={"train": train, "model": model})
@@ -66,7 +53,7 @@ def dry_run(config: Pretrain, layout: BatchLayout) -> DryRunMemory:
         return _two_steps(config, layout, storages)
 
 
-def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> DryRunMemory:
+def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> Memory:
     network = initial_network(config, layout, resumes=is_sharded(layout))
     model = _parallelized(network, config, layout)
     parameters = storages.held
@@ -88,12 +75,13 @@ def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) 
     activations, gradients = _forward_backward(config, layout, model, objective, storages)
     optimizer.step()
     ema.update(2)
-    return DryRunMemory(
+    return Memory(
         parameters=parameters,
         gradients=max(first_gradients, gradients),
         optimizer=states,
         average=averaged,
         activations=activations,
+        overhead=overhead(layout, peak=storages.peak),
         peak=storages.peak,
     )
 
@@ -111,7 +99,7 @@ def _forward_backward(
     """
     data, images = config.data, layout.micro_batch
     # The CPU has no float16 autocast here; bfloat16 takes the same memory.
-    precision = "fp32" if config.train.precision == "fp32" else "bf16"
+    precision = "bf16" if config.train.precision == "fp16" else config.train.precision
     image = torch.zeros(images, data.channels, data.size, data.size)
     noise, label = torch.zeros_like(image), torch.zeros(images, dtype=torch.long)
     before, activations = storages.held, 0
@@ -150,19 +138,13 @@ def _fake_ranks(layout: BatchLayout) -> Iterator[DeviceMesh | None]:
 
 def forecast_unet(query: ForecastQuery) -> Forecast:
     """Return the forecast for a U-Net, whose memory has no closed form, by dry runs."""
-    macs = network_macs(query.config)
     with torch.device("meta"):
         network = build_network(query.config)
-    interpolation = _UNetMemory()
-    return Forecast(
-        config=query.source,
-        world=query.world,
+    return forecast_with(
+        query,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
-        macs=macs,
-        gpus={
-            name: estimate_gpu(query, gpu, macs=macs, memory_of=interpolation.memory)
-            for name, gpu in query.gpus.items()
-        },
+        macs=network_macs(query.config),
+        memory_of=_UNetMemory().memory,
     )
 
 
@@ -173,33 +155,23 @@ class _UNetMemory:
     """
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[int, bool], DryRunMemory] = {}
+        self._runs: dict[tuple[int, bool], Memory] = {}
 
     def memory(self, config: Pretrain, layout: BatchLayout) -> Memory:
         """Return the memory of one rank, like `dit_memory`."""
         images = layout.micro_batch
         if images < 4:
-            return _as_memory(self._run(config, layout, images), layout)
+            return self._run(config, layout, images)
         few, many = (self._run(config, layout, size) for size in (4, 8))
         along = (images - 4) / 4
         peak = few.peak + along * (many.peak - few.peak)
         kept = few.activations + along * (many.activations - few.activations)
-        found = dataclasses.replace(many, peak=round(peak), activations=round(kept))
-        return _as_memory(found, layout)
+        outside = overhead(layout, peak=peak)
+        return dataclasses.replace(many, peak=peak, activations=kept, overhead=outside)
 
-    def _run(self, config: Pretrain, layout: BatchLayout, images: int) -> DryRunMemory:
+    def _run(self, config: Pretrain, layout: BatchLayout, images: int) -> Memory:
         key = images, layout.accumulation > 1
         if key not in self._runs:
             smaller = dataclasses.replace(layout, micro_batch=images)
             self._runs[key] = dry_run(config, smaller)
         return self._runs[key]
-
-
-def _as_memory(found: DryRunMemory, layout: BatchLayout) -> Memory:
-    return Memory(
-        **dataclasses.asdict(found),
-        gathered=0.0,
-        cast=0.0,
-        work=0.0,
-        overhead=overhead(layout, peak=found.peak),
-    )

@@ -61,18 +61,28 @@ def forecast(query: ForecastQuery) -> Forecast:
             f"{query.source}: model.family {query.config.model.family}: the memory of a U-Net has "
             "no closed form; add --exact"
         )
-    macs = dit_macs(query.config)
+    parameters, macs = dit_parameters(query.config), dit_macs(query.config)
+    return forecast_with(query, parameters=parameters, macs=macs, memory_of=dit_memory)
+
+
+def forecast_with(
+    query: ForecastQuery, *, parameters: int, macs: dict[str, int], memory_of: MemoryOf
+) -> Forecast:
+    """Return the forecast for a network whose memory on one rank is `memory_of(config, layout)`."""
     return Forecast(
         config=query.source,
         world=query.world,
-        parameters=dit_parameters(query.config),
+        parameters=parameters,
         macs=macs,
-        gpus={name: estimate_gpu(query, gpu, macs=macs) for name, gpu in query.gpus.items()},
+        gpus={
+            name: estimate_gpu(query, gpu, macs=macs, memory_of=memory_of)
+            for name, gpu in query.gpus.items()
+        },
     )
 
 
 def capacity_bytes(gpu: Gpu) -> float:
-    """Return the memory of a GPU. Data sheets mean 10^9 or 2^30 bytes by GB: take the smaller."""
+    """Return the memory of a GPU, as CUDA reports it."""
     return gpu.memory_gb * 1e9
 
 
@@ -86,6 +96,10 @@ def estimate_gpu(
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
     rate = images_per_s(query.config, layout, memory=memory, gpu=gpu, macs=macs)
+    if fits and rate is None:
+        fits = False
+        reason = f"it has no arithmetic for train.precision {query.config.train.precision}"
+        fix = "train.precision=fp16"
     return GpuEstimate(
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
         capacity_gib=capacity_bytes(gpu) / GIB,

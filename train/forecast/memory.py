@@ -43,9 +43,9 @@ class Memory:
     optimizer: float
     average: float
     activations: float
-    gathered: float
-    cast: float
-    work: float
+    gathered: float = 0.0
+    cast: float = 0.0
+    work: float = 0.0
     overhead: float
     peak: float
 
@@ -63,20 +63,21 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)
-    casts = _Casts.of(config, layout)
+    block_cast, edge_cast = _casts(config, layout)
     block, recomputed = _block(config, tensor), _recomputed_blocks(config)
     plain, kept = config.model.depth - recomputed, _kept_when_recomputed(config, tensor)
+    all_casts, plain_casts = (edge_cast + n * block_cast for n in (config.model.depth, plain))
     edges = edges_kept(config).image * images
     activations = edges + plain * _bytes(block, images) + recomputed * _bytes(kept, images)
     # In its own backward pass a recomputed block holds all its activations.
     whole = (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
     last, work = edges_work(config) * images, block_work(config, tensor=tensor) * images
     base = constant + gradients * persistent + gathered
-    first_block = _bytes(block, images) + _batch_bytes(config) * images + casts.block
+    first_block = _bytes(block, images) + _batch_bytes(config) * images + block_cast
     peak = base + max(
-        activations + casts.all,  # the end of the forward pass
-        activations + casts.kept(plain) + last,  # the backward pass of the last norm
-        (activations + casts.kept(plain) + whole + casts.block + work) * (recomputed > 0),
+        activations + all_casts,  # the end of the forward pass
+        activations + plain_casts + last,  # the backward pass of the last norm
+        (activations + plain_casts + whole + block_cast + work) * (recomputed > 0),
         fresh + reduced + first_block,  # the backward pass of the first block
         fresh - gathered,  # the optimizer step
     )
@@ -87,7 +88,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
         average=held * (config.train.ema_decay is not None),
         activations=activations + whole,
         gathered=gathered + reduced,
-        cast=casts.all,
+        cast=all_casts,
         work=last,
         overhead=overhead(layout, peak=peak),
         peak=peak,
@@ -148,32 +149,13 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
     return 4.0 * edge_count(config).all + 2 * size * block, (size + 4) * block
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Casts:
-    """Bytes of autocast's copies of weights: of one block, and of the edges."""
-
-    block: float
-    edges: float
-    depth: int
-
-    @classmethod
-    def of(cls, config: Pretrain, layout: BatchLayout) -> "_Casts":
-        size = PRECISION_BYTES[config.train.precision] * (config.train.precision != "fp32")
-        sharded = layout.shard > 1 or layout.tensor > 1
-        return cls(
-            block=0.0 if sharded else size * block_count(config).cast,
-            edges=size * edge_count(config).cast,
-            depth=config.model.depth,
-        )
-
-    @property
-    def all(self) -> float:
-        """The bytes at the end of the forward pass."""
-        return self.kept(self.depth)
-
-    def kept(self, blocks: int) -> float:
-        """Return the bytes kept for the backward pass if only `blocks` are not recomputed."""
-        return self.edges + blocks * self.block
+def _casts(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
+    """Return the bytes of autocast's copies of the weights of one block, and of the edges."""
+    size = PRECISION_BYTES[config.train.precision]
+    size *= size < 4
+    sharded = layout.shard > 1 or layout.tensor > 1
+    block = 0.0 if sharded else size * block_count(config).cast
+    return block, size * edge_count(config).cast
 
 
 def _block(config: Pretrain, tensor: int) -> SavedBytes:

@@ -4,7 +4,6 @@
 """
 
 import weakref
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -49,14 +48,9 @@ class StorageTracker(TorchDispatchMode):
         super().__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
-        super().__exit__(kind, error, trace)
+        super().__exit__(*details)
 
     def _track(self, storage: torch.UntypedStorage) -> None:
         name = storage._cdata

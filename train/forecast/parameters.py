@@ -17,13 +17,6 @@ class ParameterCount:
     all: int
     cast: int
 
-    def __add__(self, other: "ParameterCount") -> "ParameterCount":
-        return ParameterCount(all=self.all + other.all, cast=self.cast + other.cast)
-
-    def times(self, number: int) -> "ParameterCount":
-        """Return the count of `number` such parts."""
-        return ParameterCount(all=self.all * number, cast=self.cast * number)
-
 
 def block_count(config: Pretrain, *, tensor: int = 1) -> ParameterCount:
     """Return the parameters of one block on one of the `tensor` ranks that split it."""
@@ -59,10 +52,10 @@ def edge_count(config: Pretrain) -> ParameterCount:
 
 def dit_parameters(config: Pretrain) -> int:
     """Return the number of parameters of the network."""
-    return (block_count(config).times(config.model.depth) + edge_count(config)).all
+    return config.model.depth * block_count(config).all + edge_count(config).all
 
 
 def held_parameters(config: Pretrain, layout: BatchLayout) -> float:
     """Return the parameters that one rank holds, as the mean over the ranks."""
-    blocks = block_count(config, tensor=layout.tensor).times(config.model.depth)
-    return (blocks + edge_count(config)).all / layout.shard
+    blocks = config.model.depth * block_count(config, tensor=layout.tensor).all
+    return (blocks + edge_count(config).all) / layout.shard

@@ -24,9 +24,15 @@ _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
 
 def images_per_s(
     config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
-) -> float:
-    """Return an upper bound of the images per second of all ranks together."""
-    peak = getattr(gpu.peak_tflops, config.train.precision) * 1e12 * _MATMUL_EFFICIENCY
+) -> float | None:
+    """Return an upper bound of the images per second of all ranks together.
+
+    Return None for a GPU that only emulates the precision, which a run would refuse.
+    """
+    tflops: float | None = getattr(gpu.peak_tflops, config.train.precision)
+    if tflops is None:
+        return None
+    peak = tflops * 1e12 * _MATMUL_EFFICIENCY
     bandwidth = gpu.bandwidth_gb_s * 1e9 * _COPY_EFFICIENCY
     flops = training_flops(macs) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation

@@ -27,6 +27,7 @@ from train.engine.distributed import (
 )
 from train.engine.environment import versions
 from train.engine.metrics import log
+from train.engine.numerics import set_precision
 from train.engine.stop import StopRequest
 from train.gradient_noise.samples import NoiseSample, OfflineNoise
 
@@ -78,12 +79,12 @@ def attempt(run: RunFolder, *, number: int) -> int:
 
 def _run(attempt: Attempt[NoiseRun]) -> None:
     run, config, ranks, signals = attempt.run, attempt.config, attempt.ranks, attempt.stop_signals
+    set_precision(config.precision, ranks.device)
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
         noise = OfflineNoise(config, ranks)
         samples = noise.samples()
         done = from_rank_0(len(_recorded(run)) if ranks.rank == 0 else None)
-        assert isinstance(done, int)
         metrics = attempt.open_metrics()
         metrics.event("started", **_progress(done, config))
         request = StopRequest(max_over_ranks(signals.request()))

@@ -7,7 +7,11 @@ gather their weights in the dtype that autocast would round them to.
 
 import contextlib
 import functools
+import os
+import shutil
+import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -32,13 +36,19 @@ from torch.utils.checkpoint import (
 
 from configs.checks.batch import BatchLayout
 from configs.errors import ConfigError
+from configs.run.slurm_env import node_name
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
 from train.model.build import Network
 from train.model.dit import AdaLNBlock, InContextBlock
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 Forward = Callable[..., Tensor]
 
@@ -70,6 +80,8 @@ def parallelize(
     if config.train.float8:
         check_float8(ranks.device)
         convert_to_float8(blocks)
+    if config.train.compile and ranks.device.type == "cuda":
+        check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
     if mesh is not None and layout.tensor > 1:
@@ -97,8 +109,8 @@ def is_sharded(layout: BatchLayout) -> bool:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the autocast context of a forward pass, disabled for fp32."""
-    enabled = precision != "fp32"
+    """Return the autocast context of a forward pass, disabled for fp32 and tf32."""
+    enabled = DTYPES[precision] is not torch.float32
     return torch.autocast(device.type, DTYPES[precision if enabled else "bf16"], enabled=enabled)
 
 
@@ -199,6 +211,22 @@ def check_float8(device: torch.device) -> None:
             f"train.float8 needs a GPU of compute capability 8.9 (L40S, H100 and later); "
             f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it to "
             "false"
+        )
+
+
+def check_compiler() -> None:
+    """Raise `ConfigError` if Triton cannot build the launchers of its kernels on this node."""
+    # Triton's own rule: Debian's posix_local has no headers.
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
+    header = Path(sysconfig.get_path("include", scheme), "Python.h")
+    elsewhere = os.environ.get("CPATH") or os.environ.get("C_INCLUDE_PATH")
+    missing = [] if elsewhere or header.is_file() else [str(header)]
+    if not (os.environ.get("CC") or shutil.which("clang") or shutil.which("gcc")):
+        missing.append("a C compiler (gcc, clang or CC)")
+    if missing:
+        raise ConfigError(
+            f"train.compile needs {' and '.join(missing)} on {node_name()}: load them by MODULES "
+            "in env/sites/<cluster>.sh, or set train.compile to false"
         )
 
 

@@ -12,7 +12,9 @@ import torch
 
 from configs.checks.batch import divide
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
+from configs.run.json_files import MicroBatch, read_json
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.metrics import log
@@ -66,14 +68,13 @@ def _setting(config: Pretrain, ranks: Ranks) -> dict[str, Any]:
     return setting
 
 
-def _known(run: RunFolder, setting: dict[str, Any]) -> dict[str, Any] | None:
+def _known(run: RunFolder, setting: dict[str, Any]) -> MicroBatch | None:
     """Return the result of the newest attempt with the same setting, or None."""
     for attempt in reversed(run.attempts()):
         try:
-            text = (run.attempt(attempt) / "tuned.json").read_text(encoding="utf-8")
-            found: dict[str, Any] = json.loads(text)
-        except (OSError, ValueError):
+            found = read_json(run.attempt(attempt) / "tuned.json", MicroBatch)
+        except (FileNotFoundError, ConfigError):
             continue
-        if found.get("setting") == setting:
+        if found["setting"] == setting:
             return found
     return None

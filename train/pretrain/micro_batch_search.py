@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from torch.distributed import Store
 
 from configs.run.folder import RunFolder
-from train.engine.distributed import Ranks
+from train.engine.distributed import STORE_PREFIX, Ranks
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
@@ -62,9 +61,7 @@ class MicroBatchSearch:
     def verdict_on(self, micro: int) -> Verdict:
         """Return the joint verdict of all ranks; raise `RunFailure` if a child failed otherwise."""
         key = f"tune/{micro}"
-        if self.ranks.rank == 0:
-            self.store.set(f"{key}/port", str(_free_port()))
-        with _Child(self, micro, port=int(self.store.get(f"{key}/port"))) as child:
+        with _Child(self, micro) as child:
             mine = self._wait(child, key)
         mine |= {"rank": str(self.ranks.rank)}
         self.store.set(f"{key}/{self.ranks.rank}", json.dumps(mine))
@@ -111,18 +108,19 @@ class MicroBatchSearch:
 class _Child:
     """The trial process of this rank; leaving the `with` kills it."""
 
-    def __init__(self, search: MicroBatchSearch, micro: int, *, port: int) -> None:
+    def __init__(self, search: MicroBatchSearch, micro: int) -> None:
         folder = search.run.attempt(search.attempt) / "tuning" / f"micro-batch-{micro:05d}"
         folder.mkdir(parents=True, exist_ok=True)
         self._output = folder / f"rank-{search.ranks.rank:05d}.log"
         self._verdict = folder / f"rank-{search.ranks.rank:05d}.json"
         command = [sys.executable, "-m", "train.pretrain.micro_batch_trial", str(search.run.path)]
         command += ["--attempt", str(search.attempt), "--micro-batch", str(micro)]
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC_")}
+        # The children meet in the store of these ranks, which is not theirs to serve.
+        shared = {STORE_PREFIX: f"trial-{micro}", "TORCHELASTIC_USE_AGENT_STORE": "True"}
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
                 [*command, "--verdict", str(self._verdict)],
-                env=kept | {"MASTER_PORT": str(port)},
+                env=os.environ | shared,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=_ignore_signals,
@@ -151,9 +149,3 @@ def _ignore_signals() -> None:
     # Slurm signals every process of a step; only the rank itself may act on it.
     for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(name, signal.SIG_IGN)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -12,7 +12,9 @@ import resource
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
@@ -33,8 +35,8 @@ _STEPS = 3
 _PROBE_BYTES = 32 * 2**20
 
 
-def main(arguments: list[str]) -> int:
-    """Try the micro batch and write the verdict; return 0 if it is known."""
+def main(arguments: list[str]) -> NoReturn:
+    """Try the micro batch, write the verdict and exit: with 0 if it is known."""
     parser = argparse.ArgumentParser(
         prog="python -m train.pretrain.micro_batch_trial", description=__doc__
     )
@@ -61,11 +63,12 @@ def main(arguments: list[str]) -> int:
         verdict["verdict"] = "oom" if reason in ("oom", "host_oom") else "failed"
         verdict |= {"reason": reason, "message": str(error) or type(error).__name__}
         verdict["time"] = str(time.time())
-        if verdict["verdict"] == "failed":
-            _write_verdict(options.verdict, verdict)
-            raise
-    _write_verdict(options.verdict, verdict)
-    return 0
+        traceback.print_exc()
+    replace_file(options.verdict, json.dumps(verdict))
+    # Exit without closing the process group: other ranks may hang in a collective.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(verdict["verdict"] == "failed")
 
 
 def _hides_lack_of_memory(error: Exception) -> bool:
@@ -82,18 +85,12 @@ def _hides_lack_of_memory(error: Exception) -> bool:
     return False
 
 
-def _write_verdict(file: Path, verdict: dict[str, str]) -> None:
-    replace_file(file, json.dumps(verdict))
-    if verdict["verdict"] == "oom":
-        # Exit at once, without closing the process group: the others may hang in a collective.
-        os._exit(0)
-
-
 def _train(config: Pretrain, layout: BatchLayout, ranks: Ranks) -> None:
     """Take a few training steps, each over at most two microbatches."""
     train_state = make_train_state(config, layout=layout, ranks=ranks)
     accumulation = min(layout.accumulation, 2)
     for step in range(1, _STEPS + 1):
+        retries = _allocation_retries(ranks)
         for number in range(accumulation):
             with gradient_sync(train_state.model, last=number == accumulation - 1):
                 batch = zero_batch(config, images=layout.micro_batch, device=ranks.device)
@@ -101,6 +98,15 @@ def _train(config: Pretrain, layout: BatchLayout, ranks: Ranks) -> None:
         train_state.update(step)
     if ranks.device.type == "cuda":
         torch.cuda.synchronize(ranks.device)
+    if _allocation_retries(ranks) > retries:
+        raise torch.OutOfMemoryError("a step frees the allocator's cache to go on, which is slow")
+
+
+def _allocation_retries(ranks: Ranks) -> int:
+    """Return how often the GPU was full until the allocator had freed its cache."""
+    if ranks.device.type != "cuda":
+        return 0
+    return int(torch.cuda.memory_stats(ranks.device).get("num_alloc_retries", 0))
 
 
 def _leave_margin(ranks: Ranks) -> None:
@@ -148,4 +154,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

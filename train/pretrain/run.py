@@ -165,9 +165,10 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
 
 def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
     """Return the element types; the layout only decides whether there is a `gather`."""
-    compute = str(DTYPES[config.train.precision]).removeprefix("torch.")
+    gather = str(DTYPES[config.train.precision]).removeprefix("torch.")
+    compute = "tfloat32" if config.train.precision == "tf32" else gather
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
     types = dict.fromkeys(kept, "float32") | {"compute": compute}
     if is_sharded(layout):
-        types["gather"] = compute
+        types["gather"] = gather
     return types

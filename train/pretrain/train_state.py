@@ -14,7 +14,7 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import clip_factor, squared_gradient_norm
-from train.engine.numerics import LossScaler
+from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.parallelize import autocast, parallelize
 from train.pretrain.optimizer import learning_rate, make_optimizer
@@ -99,6 +99,8 @@ def make_train_state(
 
     With `resumes`, the weights may stay undefined until a checkpoint is loaded.
     """
+    set_precision(config.train.precision, ranks.device)
+    set_deterministic(config.train.deterministic)
     network = initial_network(config, layout, resumes=resumes)
     model = parallelize(network, config, layout=layout, ranks=ranks)
     if not resumes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, to_tree
 from configs.run.folder import RunFolder, open_run
@@ -41,8 +42,7 @@ def export(run: RunFolder, path: Path, *, which: str) -> int:
     with process_group(read_ranks()):
         step, images = load_weights(run.checkpoints, network, which=which)
     metadata = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
-    partial = path.with_name(f".{path.name}.partial")
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    save_file(weights, partial, metadata=metadata | {"config": json.dumps(to_tree(config))})
-    partial.replace(path)
+    with replacing(path) as file:
+        save_file(weights, file.name, metadata=metadata | {"config": json.dumps(to_tree(config))})
     return step

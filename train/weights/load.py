@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -15,6 +14,7 @@ from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
+from train.engine.unpickler import load_tensors
 from train.weights.published import State, from_diffusers, from_official, is_official
 from train.weights.seed import SEED_CONFIG
 
@@ -39,7 +39,7 @@ def load_sharded_weights(network: nn.Module, config: Pretrain) -> None:
     path = Path(str(config.model.init_from))
     if not is_run(path):
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-        dcp.load({"network": weights}, checkpoint_id=path)
+        load_tensors({"network": weights}, path)
         return
     checkpoints = RunFolder(path).checkpoints
     name = newest(checkpoints)

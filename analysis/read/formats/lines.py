@@ -60,7 +60,8 @@ SPEEDRUN = Format(
     tokens=(b"train_time:",),
     pattern=_pattern(
         rb"\bstep:(?P<step>\d{1,18})/(?P<of>\d+) (?:train_loss:(?P<loss>N) )?"
-        rb"(?:val_loss:(?P<val_loss>N) )?train_time:(?P<train_ms>[.\d]+)ms"
+        rb"(?:val_loss:(?P<val_loss>N) )?train_time:"
+        rb"(?:(?P<train_ms>[.\d]+)ms|(?P<train_s>[.\d]+)s\b)"
     ),
 )
 LLM_C = Format(
@@ -90,6 +91,15 @@ DETECTRON2 = Format(
         rb"\biter: (?P<step>\d{1,18})  (?P<pairs>[^\n]{0,200}total_loss: [^\n]{1,4000})"
     ),
     rename={"time": "step_s"},
+)
+BASIC_SR = Format(
+    name="BasicSR",
+    tokens=(b", iter:",),
+    pattern=_pattern(
+        rb"\[epoch: \d{1,9}, iter: (?P<step>[\d,]{1,18}), lr:\((?P<lr>[^,)\n]{1,20}),?\)\]"
+        rb"(?P<pairs>[^\n]{1,2000})"
+    ),
+    rename={"l_pix": "loss", "l_g_total": "loss"},
 )
 MMENGINE = Format(
     name="mmengine",

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.columns import Rows
+from analysis.read.columns import LARGEST_STEP, Rows
 from analysis.read.text.patterns import Format
 from analysis.read.text.pieces import pieces
 from analysis.stats.intervals import Floats
@@ -53,7 +53,8 @@ MLPERF = Format(
     name="MLPerf",
     tokens=(b":::MLL",),
     pattern=re.compile(
-        rb':::MLL(?:OG)?[ \t]+(?P<pairs>\{[^\n]*?"key": ?"(?:(?P<is_begin>eval_start)|'
+        rb':::MLL(?:OG)?[ \t]+(?=[^\n]*"metric": ?"(?:(?P<is_fid>FID)|(?P<is_clip>CLIP)))?'
+        rb'(?P<pairs>\{[^\n]*?"key": ?"(?:(?P<is_begin>eval_start)|'
         rb"(?P<is_end>eval_stop)|(?P<is_evaluation>\w*(?:eval|valid|accuracy)\w*)|"
         rb'(?P<is_other>%s)|\w+)"[^\n]*\})' % _NOT_TRAINING
     ),
@@ -101,21 +102,32 @@ def on_one_axis(rows: Rows) -> OneAxis:
         training, evaluated = (
             some.replace(step=some["step"] / batch) for some in (training, evaluated)
         )
-    kept = training["step"] >= 0
+    kept = (training["step"] >= 0) & (training["step"] < LARGEST_STEP)
     left = int((~kept).sum())
     remarks = [f"{left} entries are on another axis and are left out"] if left else []
     own = re.compile("axis_|is_|batch|time_s|lineno|file")
     names = [name for name in training.columns if not own.match(name)]
+    shared = {"eval_accuracy"} if "is_fid" in rows else set()
     return OneAxis(
-        training=Rows({name: training[name][kept] for name in names}),
+        training=Rows({name: training[name][kept] for name in names if name not in shared}),
         evaluations=tuple(
-            {name: float(evaluated[name][row]) for name in names if evaluated[name][row] < np.inf}
+            {
+                _measure(name, evaluated, int(row)): float(evaluated[name][row])
+                for name in names
+                if evaluated[name][row] < np.inf
+            }
             | {"line": int(evaluated["line"][row])}
-            for row in np.flatnonzero(evaluated["step"] >= 0)
+            for row in np.flatnonzero((evaluated["step"] >= 0) & (evaluated["step"] < LARGEST_STEP))
         ),
         axis=axis,
         remarks=remarks,
     )
+
+
+def _measure(name: str, rows: Rows, row: int) -> str:
+    """Return the name of a value; Stable Diffusion has two kinds of `eval_accuracy`."""
+    kinds = (kind for kind in ("fid", "clip") if rows[f"is_{kind}"][row] > 0)
+    return f"{name} {next(kinds, '')}".rstrip() if name.startswith("eval_accuracy") else name
 
 
 def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
@@ -152,7 +164,7 @@ def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     best = max(counts, key=lambda axis: counts[axis])
     if best == "axis_samples":
         return best, "sample"
-    values = training[best][~np.isnan(training[best])]
+    values = training[best][training[best] < LARGEST_STEP]
     each = _samples_each(training[best], training)
     if (np.mod(values, 1) > 0).any():
         return best, "evaluation"
@@ -162,9 +174,14 @@ def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     samples = np.unique(every["axis_samples"][every["axis_samples"] > 0])
     if np.isin(samples, values).sum() > max(1, len(samples) / 2):
         return best, "sample"
-    if best == "axis_step":
-        return best, "step"
-    return best, "epoch" if values.max() < MOST_EPOCHS else "unit"
+    if best == "axis_epoch" or not len(values):
+        return best, "epoch" if values.max(initial=0) < MOST_EPOCHS else "unit"
+    epochs = np.unique(every["axis_epoch"][every["axis_epoch"] > 0])
+    if len(epochs) > 1 and np.array_equal(epochs[: len(values)], np.unique(values)[: len(epochs)]):
+        return best, "epoch"
+    # Steps logged at every so many are multiples of that; samples and tokens are, of the batch.
+    each = float(np.gcd.reduce(values.astype(np.int64)))
+    return best, "unit" if batch and each > 1 and each % batch == 0 else "step"
 
 
 def _samples_each(place: Floats, training: Rows) -> float | None:

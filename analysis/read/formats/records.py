@@ -15,6 +15,16 @@ COMPOSER = Format(
     ),
     epochs_from=0,
 )
+OLMO = Format(
+    name="OLMo",
+    tokens=(b"[step=", b"train/CrossEntropyLoss="),
+    pattern=re.compile(
+        rb"\[(?P<record>step=)(?P<step>\d{1,15})/(?P<of>\d{1,15})"
+        rb"|train/CrossEntropyLoss=(?P<loss>[-+.\w]+)"
+        rb"|throughput/total_tokens=(?P<tokens>[\d,]+)"
+        rb"|optim/total_grad_norm=(?P<grad_norm>[-+.\w]+)"
+    ),
+)
 GUIDED_DIFFUSION = Format(
     name="guided-diffusion",
     tokens=(b"-----", b"|\n"),

@@ -19,6 +19,7 @@ from analysis.read.columns import ALIASES, Cells, column_of, preferred
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import STAMP, clock_s, moments, number
 from analysis.read.text.pieces import open_bytes
+from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -99,12 +100,24 @@ def log_of_cells(
         step = np.ceil(step)
     if "time" in found and np.median(times := np.array(found["time"][1])) < EPOCH_TIMES:
         # No time of day: seconds since the start, or of a step.
-        grows = len(times) > 1 and (np.diff(times) >= 0).all()
-        found.setdefault("elapsed_s" if grows else "step_s", found.pop("time"))
+        seconds, meaning = found.pop("time"), _meaning_of_time(times)
+        if meaning is not None:
+            found.setdefault(meaning, seconds)
     log = merged_steps(
         found, step=step, line=np.array(lines), path=path, name=name, kind=kind, axis=axis
     )
     return [log] if len(log) and log.values else []
+
+
+def _meaning_of_time(times: Floats) -> str | None:
+    """Return the column of times [n] without a date: `elapsed_s`, `step_s`, or None if unclear.
+
+    Seconds since a start fall only where another attempt starts; those of a step go up and down.
+    """
+    rises = float((np.diff(times) >= 0).mean()) if len(times) > 1 else 0.5
+    if rises > 0.85:
+        return "elapsed_s" if times.max() > 1.5 * times.min() else None
+    return "step_s" if rises < 0.7 else None
 
 
 def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog] | None:

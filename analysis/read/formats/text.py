@@ -19,8 +19,9 @@ from analysis.read.text.scan import last_drawings, scanned
 # any trainer.
 FORMATS: tuple[Format, ...] = (
     MLPERF, lines.TITAN, lines.DIT, lines.MEGATRON, lines.NANO_GPT, lines.SPEEDRUN, lines.LLM_C,
-    lines.LLM_C_CONSOLE, lines.MAXTEXT, lines.DETECTRON2, lines.MMENGINE, lines.TIMM,
-    lines.METRIC_LOGGER, lines.STYLEGAN, records.COMPOSER, records.GUIDED_DIFFUSION,
+    lines.LLM_C_CONSOLE, lines.MAXTEXT, lines.DETECTRON2, lines.BASIC_SR, lines.MMENGINE,
+    lines.TIMM,
+    lines.METRIC_LOGGER, lines.STYLEGAN, records.COMPOSER, records.OLMO, records.GUIDED_DIFFUSION,
     records.TRAINER, records.BARS, records.KERAS, lines.DEEPSPEED, lines.KEY_VALUE, lines.STEP_LOSS,
 )  # fmt: skip
 FEWEST_STEPS, FEWEST_PAIRS = 3, 10

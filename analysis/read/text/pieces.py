@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import Ints
+from configs.errors import Unreadable
 
 # Small: the garbage collector walks the matches of a piece again and again. Of 2 MiB DiT's logs
 # are read at 16 MB/s, of 32 KiB at 36 MB/s.
 PIECE = 1 << 15
 LONGEST_LINE = 1 << 20
+MOST_BYTES = 1 << 33
 COMMON_CODES = 12
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
 _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-_])")
@@ -47,15 +50,32 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for its bytes, unpacked if it is gzip."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return io.BufferedReader(gzip.GzipFile(path), PIECE) if packed else path.open("rb")
+    return io.BufferedReader(_Unpacked(path), PIECE) if packed else path.open("rb")
+
+
+class _Unpacked(gzip.GzipFile):
+    """The bytes of a gzip file, bounded, as a small file may unpack to any length."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._file = path
+
+    def readinto(self, buffer: Any) -> int:
+        count: int = super().readinto(buffer)
+        if self.tell() > MOST_BYTES:
+            raise Unreadable(f"{self._file}: more than {MOST_BYTES >> 30} GiB unpacked; cut it")
+        return count
 
 
 def pieces(path: Path) -> Iterator[Piece]:
     """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there."""
     line, offset, rest = 1, 0, b""
+    progress = ReadingProgress(path)
     with open_bytes(path) as file:
+        raw = getattr(getattr(file, "raw", file), "fileobj", file)
         while True:
             block = file.read(PIECE)
+            progress.at(raw.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]

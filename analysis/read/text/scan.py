@@ -23,16 +23,15 @@ _TASK = re.compile(rb" {0,5}(\d{1,6}): ")
 class Scanned:
     """The rows of one piece of a file by format, and the lines on how a job ended."""
 
-    piece: Piece
     rows: dict[str, Rows]
     causes: list[ExitCause]
 
 
-def scan(path: Path, formats: Sequence[Format], *, whole: bool = False) -> Iterator[Scanned]:
+def scan(path: Path, formats: Sequence[Format]) -> Iterator[Scanned]:
     """Yield the file piece by piece with its rows, by formats in the order of trust.
 
-    Unless `whole`, formats less trusted than one with losses are dropped, and exit causes are
-    looked for where they can count: after the last row, and in pieces in which a step falls.
+    Formats less trusted than one with losses are dropped, and exit causes are looked for where
+    they can count: after the last row, and in pieces in which a step falls.
     """
     for piece in pieces(path):
         found: dict[str, Rows] = {}
@@ -40,9 +39,9 @@ def scan(path: Path, formats: Sequence[Format], *, whole: bool = False) -> Itera
             rows = rows_of(known, piece) if known in formats else None
             if rows is not None:
                 found[known.name] = rows
-                formats = formats if whole else _still_needed(formats, known, rows)
-        start = 0 if whole else _last_row(piece, found)
-        yield Scanned(piece=piece, rows=found, causes=exit_causes(piece, start))
+                formats = _still_needed(formats, known, rows)
+        causes = exit_causes(piece, _last_row(piece, found))
+        yield Scanned(rows=found, causes=causes)
 
 
 def _still_needed(formats: Sequence[Format], known: Format, rows: Rows) -> Sequence[Format]:

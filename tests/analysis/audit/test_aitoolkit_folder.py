@@ -164,7 +164,7 @@ def test_a_folder_without_samples_and_claims_with_a_runtime_are_refused(
     assert main(["audit", str(tmp_path / "claims.yaml"), "--runtime", "1s"]) == 2
     write_run(tmp_path / "lora", steps=100)
     assert main(["audit", str(tmp_path / "lora"), "--runtime", "a while"]) == 2
-    assert "expected a run time such as 1744s" in capsys.readouterr().err
+    assert "expected a time such as 1744s" in capsys.readouterr().err
 
 
 def test_steps_without_a_loss_in_the_log_are_told_as_skipped(tmp_path: Path) -> None:

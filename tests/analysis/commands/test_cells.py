@@ -48,7 +48,7 @@ def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
 
 
 def test_the_table_is_short_and_names_the_hardware(study, capsys):
-    assert main(["cells", str(study)]) == 0
+    assert main(["cells", str(study), "--all"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["optimizer.lr", "train.compile", "runs"]
     assert sum("same loss" in line for line in lines) == 1
@@ -82,3 +82,23 @@ def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, caps
     config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
     assert main(["cells", str(tmp_path / "noise")]) == 2
     assert "python -m analysis gns" in capsys.readouterr().err
+
+
+def test_cells_that_were_cancelled_while_they_waited_are_left_out(study, capsys):
+    event = {"time": 1.0, "attempt": 1, "event": "stopped"}
+    for folder in study.iterdir():
+        (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+        (folder / "manifest.json").unlink()
+    assert main(["cells", str(study)]) == 2
+    assert "none of its 9 runs has begun" in capsys.readouterr().err
+
+
+def test_cells_that_failed_before_they_knew_their_gpu_are_told_apart(study, capsys):
+    event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "crash"}
+    for folder in study.iterdir():
+        (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+        (folder / "manifest.json").unlink()
+    assert main(["cells", str(study), "--all"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert {"speed verdict", "ended early"} <= set(map(str.strip, head.split("  ")))
+    assert lines[-1] == "no run recorded its hardware"

@@ -106,7 +106,7 @@ def test_the_command_prints_the_tables_and_draws_the_samples(
     assert main(["finetune", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
     runs, speedups = capsys.readouterr().out.strip().split("\n\n")
     assert runs.count("NVIDIA") == 4
-    assert speedups.count("slower, within-run only") == 2
+    assert speedups.count("slower,") == 2
     with Image.open(tmp_path / "samples.png") as picture:
         assert picture.width > 3 * 160
     assert main(["finetune", *grid_of_runs, "--json"]) == 0
@@ -181,7 +181,7 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
     images = str(drawn(tmp_path / "infer"))
     assert main(["report", images, *grid_of_runs, "--out", str(out)]) == 0
     page = out.read_text()
-    assert f"compared with {Path(grid_of_runs[0]).name}" in page
+    assert "compared with A100" in page
     verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
     assert verdicts is not None
     assert "infer" not in verdicts[0]

@@ -261,7 +261,7 @@ def test_plots_are_drawn_and_the_same_bytes_again(run, tmp_path, capsys, name):
 def test_a_bin_with_little_noise_is_still_drawn():
     n = 50
     bins = tuple(
-        GramSums(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
+        GramSums.of(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
              np.random.default_rng(0).standard_normal(n), counts=np.ones(n))
         for s in (1e-6, 5.0)
     )  # fmt: skip
@@ -271,10 +271,10 @@ def test_a_bin_with_little_noise_is_still_drawn():
 
 
 def test_a_bin_without_samples_predicts_nothing():
-    empty = GramSums(
+    empty = GramSums.of(
         products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0)
     )
-    full = GramSums(
+    full = GramSums.of(
         products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20)
     )
     for bins in ((full, empty), (empty, empty)):

@@ -78,11 +78,13 @@ def test_the_least_difference_fails_exact_and_its_step_is_named(tmp_path, capsys
 
 
 @pytest.mark.parametrize(("factor", "large"), [(2.0, "b"), (0.25, "a")])
-def test_a_loss_scaled_by_the_world_size_is_recognised(loss, factor, large):
+def test_a_loss_scaled_by_the_world_size_is_recognised(loss, factor, large, tmp_path, capsys):
     ranks = round(max(factor, 1 / factor))
     _, _, err = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=factor, ranks=ranks))
     assert f"the loss of {large} is {ranks} times that of" in err
     assert f"b has {ranks} ranks" in err
+    assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert f"{ranks} times throughout" in capsys.readouterr().out
 
 
 def test_a_loss_that_is_no_whole_multiple_is_no_scale(loss):

@@ -48,7 +48,7 @@ def test_outputs_are_renewed_and_nothing_else(page, tmp_path, capsys):
     assert main(["render", str(page)]) == 0
     after = page.read_text()
     assert "of long ago" not in after
-    assert "data.workers  runs  steps/s" in after
+    assert "steps/s" in after
     assert "to be filled in" in after
     assert "left as it is" in capsys.readouterr().err
     assert (tmp_path / "loss.png").stat().st_size > 0

@@ -11,7 +11,7 @@ from analysis.__main__ import main
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {
-    "run", "clock", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
+    "run", "clock", "unit", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
     "speedup", "speedup_low", "speedup_high", "verdict",
 }  # fmt: skip
 
@@ -112,7 +112,8 @@ def test_csv_holds_the_same_rows(speed):
     output = speed("--csv", a=SyntheticRun(), b=SyntheticRun(seed=1))
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
-    assert set(found[0]) == KEYS | {"mfu", "hfu", "mfu_naive_6n"}
+    units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
+    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n"}
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):
@@ -121,5 +122,7 @@ def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsy
     (empty / "metrics.jsonl").write_text("")
     assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
     output = capsys.readouterr()
-    assert rows(output)[1] == {"run": "b", "clock": "train", "verdict": "undetermined"}
+    assert rows(output)[1] == {
+        "run": "b", "clock": "train", "unit": "step", "verdict": "undetermined",
+    }  # fmt: skip
     assert "b: no two steps in one attempt" in output.err

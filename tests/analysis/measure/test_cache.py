@@ -12,9 +12,10 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
 @pytest.fixture
-def logs(tmp_path, monkeypatch):
+def logs(tmp_path, tmp_path_factory, monkeypatch):
     """A folder of three runs whose files count as old enough to cache."""
     monkeypatch.setattr(cache, "SETTLED_S", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     for number in range(3):
         generate_run(tmp_path / f"run{number}", SyntheticRun(intervals=20, seed=number))
     return tmp_path
@@ -26,7 +27,7 @@ def runs(logs, capsys, monkeypatch):
     read = []
     original = run_folder.read_records
     monkeypatch.setattr(
-        run_folder, "read_records", lambda path: read.append(path) or original(path)
+        run_folder, "read_records", lambda path, **more: read.append(path) or original(path, **more)
     )
 
     def call(*paths: str):
@@ -90,7 +91,7 @@ def test_files_changed_moments_ago_are_not_cached(runs, monkeypatch):
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"runs": 1}', '{"code": "x", "runs": {}}'])
 def test_a_damaged_cache_is_replaced(runs, logs, text):
     runs()
-    (logs / cache.NAME).write_text(text)
+    cache.cache_file(logs).write_text(text)
     assert runs()[1] == 3
     assert runs()[1] == 0
 
@@ -106,4 +107,11 @@ def test_runs_in_a_folder_that_cannot_be_written_are_read_each_time(runs, monkey
 
 def test_only_its_owner_can_read_the_cache(runs, logs):
     runs()
-    assert (logs / cache.NAME).stat().st_mode & 0o077 == 0
+    assert cache.cache_file(logs).stat().st_mode & 0o077 == 0
+    assert cache.cache_file(logs).parent.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_written_among_the_runs(runs, logs):
+    before = sorted(logs.rglob("*"))
+    runs()
+    assert sorted(logs.rglob("*")) == before

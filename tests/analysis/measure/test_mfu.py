@@ -69,11 +69,12 @@ def test_an_unknown_device_dtype_or_count_has_no_mfu(unknown, tmp_path, capsys):
     assert "mfu" not in row
 
 
-def test_single_precision_has_its_own_peak(tmp_path, capsys):
+@pytest.mark.parametrize(("compute", "peak"), [("float32", 19.5), ("tfloat32", 156)])
+def test_single_precision_and_tf32_have_their_own_peaks(compute, peak, tmp_path, capsys):
     run = generate_run(
-        tmp_path / "a", replace(FAST_DIT, facts=XL | {"dtypes": {"compute": "float32"}})
+        tmp_path / "a", replace(FAST_DIT, facts=XL | {"dtypes": {"compute": compute}})
     )
-    assert run_json(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / 19.5, rel=0.01)
+    assert run_json(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / peak, rel=0.01)
 
 
 def test_both_counts_and_mfu_are_columns_of_one_table(tmp_path, capsys):

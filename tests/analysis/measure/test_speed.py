@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.speed import Arm, measure_rate, speedup, verdict
+from analysis.measure.speed_table import speedup_text
 from analysis.read.run_log import RunLog
 
 
@@ -72,4 +73,19 @@ def test_samples_are_not_compared_with_steps():
     values = {"elapsed_s": rng.uniform(0.99, 1.01, 300).cumsum()}
     ratio, word = compared(log_of(values), log_of(values, axis="sample"), "wall")
     assert ratio is None
-    assert word == "not compared: an axis of samples against an axis of steps"
+    assert word == "not compared: samples against steps"
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        ((1.16, 0.94, 1.43), "1.16x [0.94, 1.43]"),
+        ((1.0021, 1.0012, 1.0034), "1.002x [1.001, 1.003]"),
+        ((0.9996, 0.9993, 0.9998), "0.9996x [0.9993, 0.9998]"),
+        ((1.0, 1.0, 1.0), "1.00x [1.00, 1.00]"),
+        ((1.5, None, None), "1.50x"),
+    ],
+)
+def test_a_speedup_has_digits_until_its_interval_has_a_width_beside_one(estimate, text):
+    names = ("speedup", "speedup_low", "speedup_high")
+    assert speedup_text(dict(zip(names, estimate, strict=True))) == text

@@ -22,7 +22,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 QUESTIONS = [
-    ["runs"], ["runs", "--detect"], ["runs", "--ledger"], ["speed"], ["speed", "--arms"], ["loss"],
+    ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
     ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
     ["time-to-target", "--target", "loss<=1"], ["profile"],
 ]  # fmt: skip

@@ -7,7 +7,6 @@ import pytest
 
 from analysis.measure.speed import measure_rate
 from analysis.read.find import read_logs
-from analysis.read.text.ledger import read_ledger
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, synthetic_log
@@ -152,15 +151,6 @@ def test_the_loss_over_bars_is_aligned_with_a_bar(tmp_path):
     assert read(tmp_path / "x").step.tolist() == planted.step.tolist()
 
 
-def test_the_ledger_adds_up(tmp_path):
-    noise = b"\nWARNING: something\n\nwho knows what this is\nTraceback (most recent call last):\n"
-    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30)) + noise)
-    ledger = read_ledger(tmp_path / "x")
-    assert (ledger.metrics, ledger.events, ledger.noise, ledger.unknown) == (30, 1, 2, 2)
-    assert ledger.lines == 35
-    assert ledger.sample == "[2023-11-14 22:13:20] Dataset contains 1,281,167 images"
-
-
 def test_a_file_that_is_no_log_is_misuse(tmp_path):
     (tmp_path / "x").write_bytes(bytes(range(256)) * 50)
     with pytest.raises(Unreadable, match="no run in it"):
@@ -190,3 +180,28 @@ def test_time_stamps_are_read_alike_alone_and_among_others(head, seconds, tmp_pa
         assert np.isnan(times).all()
     else:
         assert times == pytest.approx(seconds, abs=1e-6)
+
+
+def test_seconds_since_a_start_that_fall_at_a_resume_are_a_clock(tmp_path):
+    """ultralytics: `time` starts again when training is resumed."""
+    seconds = [100.0, 200.0, *(150.0 + 110 * n for n in range(40))]
+    rows = [f"{n},{s},{1 / n}" for n, s in enumerate(seconds, start=1)]
+    (tmp_path / "results.csv").write_text("epoch,time,train/loss\n" + "\n".join(rows))
+    [log] = read_logs([str(tmp_path / "results.csv")])
+    rate = measure_rate(log, clock=None)
+    assert (rate.clock, rate.unit) == ("wall", "epoch")
+    assert rate.rate.value == pytest.approx(1 / 110, rel=0.01)
+
+
+@pytest.mark.parametrize("rise", [1.0001, 1.02])
+def test_times_that_only_creep_up_are_no_clock(rise, tmp_path):
+    rows = [f"{n},{0.25 * rise**n},{1 / n}" for n in range(1, 20)]
+    (tmp_path / "x.csv").write_text("step,time,loss\n" + "\n".join(rows))
+    [log] = read_logs([str(tmp_path / "x.csv")])
+    assert measure_rate(log, clock=None).rate is None
+
+
+def test_text_with_tabs_is_no_table(tmp_path):
+    (tmp_path / "x.log").write_text("2025-12-07 17:30:34\thost:0\tINFO\tprepared\nstep 1\n")
+    with pytest.raises(Unreadable, match="text of an unknown format"):
+        read_logs([str(tmp_path / "x.log")])

@@ -1,5 +1,6 @@
 """Closing an attempt: its last event, the reason of a failure, the requeue."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,12 @@ def test_an_old_attempt_does_not_decide_for_a_newer_one(config: Path) -> None:
     begin(run.path)
     assert close_attempt(run.attempt(1), status=1).event == "superseded"
     assert list(run.records()) == []
+
+
+@pytest.mark.parametrize("command", [["close", "--status", "1"], ["ended"]])
+def test_a_run_that_was_removed_is_said_to_be_gone(config: Path, capsys, command) -> None:
+    run = begin(config)
+    shutil.rmtree(run.path)
+    capsys.readouterr()
+    assert main([*command, str(run.attempt(1))]) == 2
+    assert capsys.readouterr().err == f"{run.path}: the folder of the run is gone\n"

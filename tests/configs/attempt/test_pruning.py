@@ -184,7 +184,7 @@ def test_out_of_memory_skips_larger_cells_before_they_start(study: StudyFolder, 
 def test_nothing_else_skips_a_cell(study: StudyFolder, reason: str) -> None:
     fail(study, "bs8", reason, placement=[{"rank": 0, "gpu": "NVIDIA A40"}])
     assert events(study)["bs16"] == ["queued"]
-    assert skip_if_ruled_out(RunFolder(study.cell("bs16")), config()) is None
+    assert not skip_if_ruled_out(RunFolder(study.cell("bs16")), config())
     assert not study.proofs.exists()
 
 
@@ -221,4 +221,4 @@ def test_a_cell_that_fits_when_it_runs_again_prunes_no_longer(study: StudyFolder
 def test_a_run_outside_a_study_is_not_skipped(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     (run.path / "attempts").mkdir(parents=True)
-    assert skip_if_ruled_out(run, config()) is None
+    assert not skip_if_ruled_out(run, config())

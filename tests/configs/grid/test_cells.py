@@ -214,3 +214,37 @@ def test_a_path_is_named_by_its_end() -> None:
     first, second = cell_names(paths, labelled=frozenset())
     assert first.startswith("run-false-long-")
     assert first != second
+
+
+def test_a_long_name_is_never_cut_inside_a_word() -> None:
+    path = "/home/me/logs/b-lora-1121/cells/activation_checkpointing-false-short"
+    (name,) = cell_names([{"run": path}], labelled=frozenset())
+    assert re.fullmatch("run-checkpointing-false-short-[0-9a-f]{6}", name)
+    words = {"layout": "rather long words of a label that goes on and on"} | {
+        f"model.k{i}": "some-value-of-a-key" for i in range(6)
+    }
+    (name,) = cell_names([words], labelled=frozenset(["layout"]))
+    known = {
+        "rather",
+        "long",
+        "words",
+        "of",
+        "a",
+        "label",
+        "k0",
+        "k1",
+        "k2",
+        "some",
+        "value",
+        "key",
+    }
+    assert {
+        word for word in re.split("[-_]", name) if not re.fullmatch("[0-9a-f]{6}", word)
+    } <= known
+
+
+def test_a_name_names_the_study(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("train: {steps: 10}\n")
+    assert load_grid(file, ["train.steps=5,6"]).name == "c"
+    assert load_grid(file, ["train.steps=5,6", "name=warm-lr"]).name == "warm-lr"

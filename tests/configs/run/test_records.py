@@ -14,6 +14,29 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def good(step: int) -> list[bytes]:
+    return [b'{"time": 1.0, "attempt": 1, "step": %d}' % step]
+
+
+ODD_LINES = [
+    b"\xff\x00",
+    b"[1]",
+    b"",
+    b"null",
+    b"[" * 100_000,
+    b'{"step": 1}',
+    b'{"time": "x", "attempt": 1}',
+    b'{"time": NaN, "attempt": 1}',
+    b'{"time": 1, "attempt": "1"}',
+    b'{"time": 1, "attempt": 1, "step": "7"}',
+    b'{"time": 1, "attempt": 1, "step": 1e3}',
+    b'{"time": 1, "attempt": 1, "step": -1}',
+    b'{"time": 1, "attempt": 1, "event": ["done"]}',
+    b'{"time": 1, "attempt": 1, "event": "failed", "reason": {}}',
+    b'{"time": 1, "attempt": 1, "step": ' + b"9" * 5000 + b"}",
+]
+
+
 def lines(run: Path) -> list[dict]:
     return [record for _, record in read_records(run / "metrics.jsonl")]
 
@@ -27,7 +50,7 @@ def test_a_record_has_a_time_an_attempt_and_the_known_values(run: Path) -> None:
 
 
 def test_opening_closes_a_torn_last_line(run: Path) -> None:
-    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
+    (run / "metrics.jsonl").write_bytes(good(1)[0] + b'\n{"step": 2, "lo')
     RecordWriter(run, attempt=1).write(step=3, loss=1.0)
     assert [record["step"] for record in lines(run)] == [1, 3]
     assert (run / "metrics.jsonl").read_text().count("\n") == 3
@@ -45,8 +68,11 @@ def test_an_attempt_writes_nothing_after_a_newer_one_has_begun(run: Path) -> Non
 
 
 def test_lines_that_are_no_records_are_skipped(run: Path) -> None:
-    (run / "metrics.jsonl").write_bytes(b'{"step": 1}\n\xff\x00\n[1]\n\n{"step": 2}\n')
-    assert [record["step"] for record in lines(run)] == [1, 2]
+    (run / "metrics.jsonl").write_bytes(b"\n".join(good(1) + ODD_LINES + good(2)))
+    odd: list[int] = []
+    records = [record for _, record in read_records(run / "metrics.jsonl", odd=odd)]
+    assert [record["step"] for record in records] == [1, 2]
+    assert odd == list(range(2, 2 + len(ODD_LINES)))
 
 
 def test_the_state_is_the_last_event_that_is_a_state() -> None:

@@ -79,6 +79,23 @@ def test_a_damaged_table_is_named(study: StudyFolder, text: str) -> None:
         study.rows()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("1\t1\tc1", "x\t1\tc1", "line 3: .*valid integer"),
+        ("1\t1\tc1", "1\t1\t../c1", "line 3: .*match pattern"),
+        ("1\t1\tc1", "1\tc1", "line 3: .*expected 6 columns, found 5"),
+        ("1\t1\tc1\t1\ts\td\n", "", "a row is missing or doubled"),
+    ],
+)
+def test_a_damaged_row_is_named(study: StudyFolder, old: str, new: str, message: str) -> None:
+    text = study.cells_file.read_text()
+    assert old in text
+    study.cells_file.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        study.rows()
+
+
 def test_a_run_knows_its_study(study: StudyFolder, tmp_path: Path) -> None:
     assert study_of(study.cell("c1")) == study
     assert study_of(tmp_path / "cells" / "x") is None

@@ -39,7 +39,7 @@ def test_existing_files_are_not_made_again(tmp_path: Path) -> None:
     cache.save(one, {"prompt": torch.ones(2, 3)})
     assert cache.missing([one, two]) == [two]
     assert torch.equal(cache.load_some(one, "prompt")[0], torch.ones(2, 3))
-    assert not list((tmp_path / "cache").glob("*.partial"))
+    assert not list((tmp_path / "cache").glob(".*"))
 
 
 def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.schema.finetune import PromptSamples
 from finetune.native.data import BatchOrder
 from finetune.native.encoders import fitted_size
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.pipeline import ImageSpec, initial_noise
+from finetune.native.pipeline import initial_noise
 from finetune.native.rng import flow_time, image_randomness, sample_shift
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
@@ -122,7 +123,7 @@ def test_the_loss_is_the_mean_squared_error_of_noise_minus_latent() -> None:
 
 
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:
-    spec = ImageSpec(width=64, height=32, steps=1, guidance=1.0)
+    spec = PromptSamples(prompts=["x"], width=64, height=32, steps=1, guidance=1.0)
     noise = initial_noise(7, spec)
     assert noise.shape == (1, 16, 4, 8)
     assert noise.device.type == "cpu"

@@ -24,14 +24,13 @@ def test_these_are_all_its_flags() -> None:
     )
     assert {name: flags(command) for name, command in commands.items()} == {
         "submit": [
-            "--dry-run", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
-            "--shell", "--site", "-h",
+            "--dry-run", "--force", "--help", "--into", "--json", "--local", "--new",
+            "--no-forecast", "--partition", "--shell", "--site", "--yes", "-h",
         ],
-        "status": ["--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
+        "status": ["--all", "--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
-        "plan": ["--help", "--json", "--no-forecast", "-h"],
-        "rerun": ["--help", "--site", "-h"],
+        "rerun": ["--force", "--help", "--site", "--yes", "-h"],
         "preflight": ["--help", "--script", "--site", "-h"],
         "doctor": [
             "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",

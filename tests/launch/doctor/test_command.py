@@ -27,7 +27,7 @@ def values(found: list[Measurement]) -> dict[str, str]:
 
 
 def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, command: Command) -> None:
-    command("squeue", "echo '7|COMPLETED||None'")
+    command("squeue", "echo '7|COMPLETED||||None'")
     one = probes(tmp_path, requeue="start 0 100\nasked 0 100\nrefused\n")
     (tmp_path / "requeue.error").write_text("Requested operation is presently disabled\n")
     (measured,) = measurements.requeue(one)
@@ -36,7 +36,7 @@ def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, command: Command
 
 
 def test_a_warning_that_no_process_receives_is_reported(tmp_path: Path, command: Command) -> None:
-    command("squeue", "echo '7|TIMEOUT||None'")
+    command("squeue", "echo '7|TIMEOUT||||None'")
     one = probes(tmp_path, limit="start 40.5\nbatch-TERM 175.5\nstep-TERM 175.7\n")
     (tmp_path / "step.beat").write_text("205.6\n")
     assert values(measurements.limit(one)) == {
@@ -47,7 +47,7 @@ def test_a_warning_that_no_process_receives_is_reported(tmp_path: Path, command:
 
 
 def test_a_job_that_never_started_is_not_measured(tmp_path: Path, command: Command) -> None:
-    command("squeue", "echo '7|CANCELLED||None'")
+    command("squeue", "echo '7|CANCELLED||||None'")
     assert values(measurements.limit(probes(tmp_path))) == {"time limit": "not measured"}
     assert values(measurements.node(probes(tmp_path))) == {"node": "not measured"}
 
@@ -62,7 +62,7 @@ def test_a_job_that_never_started_is_not_measured(tmp_path: Path, command: Comma
     ],
 )
 def test_the_accepted_syntax_is_found(command: Command, accepts: str, syntax: str | None) -> None:
-    command("sinfo", "printf 'gpu:a40:2(S:0-1),tmpdisk:9\\n(null)\\n'")
+    command("sinfo", "printf 'n1|gpu:a40:2(S:0-1),tmpdisk:9\\nn2|(null)\\n'")
     command("sbatch", f'[[ "$*" == *"{accepts}"* ]]')
     found = gpu_flags.gpus([])
     assert [(one.kind, one.most) for one in found] == [("a40", 2)]
@@ -81,6 +81,26 @@ def test_text_from_the_cluster_stays_in_its_comment() -> None:
     hostile = Measurement(name="Slurm", value="22\nrm -rf x", means="a\x1bb")
     lines = site_file.text("mine", [hostile], [], flags=[]).splitlines()
     assert r"# Slurm: 22\nrm -rf x (a\x1bb)" in lines
+
+
+@pytest.mark.parametrize(
+    ("here", "node", "lines"),
+    [
+        ("login1.cluster.example.edu", "d05-10.hpc.example.edu",
+         "# host: login[0-9]*.cluster.example.edu\n# host: d[0-9]*.hpc.example.edu\n#\n"),
+        ("head", "head", "# host: head\n#\n"),
+        ("localhost", "?", "# To select this file automatically, add a line such as"),
+    ],
+)  # fmt: skip
+def test_the_site_file_names_login_and_compute_nodes(
+    here: str, node: str, lines: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("hostname", f"echo {here}")
+    monkeypatch.setenv("LOADEDMODULES", "gcc/12.3.0:python/3.11.4")
+    measured = Measurement(name=measurements.HOST, value=node)
+    text = site_file.text("mine", [measured], [], flags=[])
+    assert f"See env/sites/example.sh.\n{lines}" in text
+    assert "\nMODULES=(gcc/12.3.0 python/3.11.4)\n" in text
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "a.sh"])

@@ -19,10 +19,11 @@ ONE_NODE = """\
 #SBATCH -o train-%j.out
 #SBATCH -t 1-00:00:00
 
+set -e
 module load cuda   # whatever it brings
 source ~/venv/bin/activate
 cd "$SLURM_SUBMIT_DIR"
-python train.py --lr 1e-4
+python train.py --lr 1e-4 --resume auto
 """
 TWO_NODES = """\
 #!/bin/bash
@@ -94,6 +95,10 @@ def rules(text: str) -> list[str]:
     return [f"{one.number}: {one.rule.name}" for one in found]
 
 
+def names(text: str) -> list[str]:
+    return [rule.partition(": ")[2] for rule in rules(text)]
+
+
 @pytest.mark.parametrize("text", [ONE_NODE, TWO_NODES, QUERY_FIRST])
 def test_a_good_script_has_no_findings(text: str) -> None:
     assert rules(text) == []
@@ -114,10 +119,49 @@ def test_findings_are_printed_line_by_line_with_their_fix(launch: Launch, tmp_pa
     script = tmp_path / "my.sbatch"
     script.write_text(ONE_NODE.replace("cd ", "export MASTER_PORT=29500\ncd "))
     code, out, err = launch("preflight", "--script", script)
-    assert (code, err) == (1, "1 warnings, 0 remarks\n")
+    assert (code, err) == (1, "1 warning, 0 remarks\n")
     first, second = out.splitlines()
-    assert first.startswith(f"{script}:10: warning: fixed port: ")
+    assert first.startswith(f"{script}:11: warning: fixed port: ")
     assert second.startswith("    fix: port=$((20000 + ")
+
+
+ACTIVATED = "#!/bin/bash\n#SBATCH -c 8 --mem=32G --time={}\n{}\n{}\n"
+HOPES, SAVES = "unchecked-environment", "limit-without-warning"
+
+
+@pytest.mark.parametrize(
+    ("time", "first", "work", "expected"),
+    [
+        ("1:00:00", "conda activate mine", "python train.py", [HOPES]),
+        ("1:00:00", "source ~/venv/bin/activate", "srun -c8 python a.py", [HOPES]),
+        ("1:00:00", "source activate mine", "stdbuf -oL python a.py", [HOPES]),
+        ("1:00:00", "conda activate mine || exit 1", "python train.py", []),
+        ("1:00:00", "set -euo pipefail; conda activate mine", "python train.py", []),
+        ("1:00:00", "conda activate mine", "echo no work", []),
+        ("24:00:00", "module load cuda", "python train.py", [SAVES]),
+        ("7-0", "module load cuda", "srun -c8 python pretrain.py", [SAVES]),
+        ("3:59:00", "module load cuda", "python train.py", []),
+        ("24:00:00", "module load cuda", "python evaluate.py", []),
+        ("24:00:00", "module load cuda", "python train.py --resume last.pt", []),
+        ("24:00:00", "source jobs/requeue.sh", "run_and_requeue python train.py", []),
+        ("24:00:00 --signal=USR1@90", "module load cuda", "srun -c8 python train.py", []),
+    ],
+)
+def test_an_unchecked_environment_and_a_long_run_without_a_save_are_remarked_on(
+    time: str, first: str, work: str, expected: list[str]
+) -> None:
+    assert names(ACTIVATED.format(time, first, work)) == expected
+
+
+def test_a_file_that_is_no_batch_script_is_questioned() -> None:
+    assert names("import torch\nprint(torch.cuda.is_available())\n") == ["no-directive"]
+
+
+@pytest.mark.parametrize(("work", "expected"), [("python", []), ("srun -c1 python", ["one-cpu"])])
+def test_a_script_without_srun_has_the_cpus_of_all_its_tasks(
+    work: str, expected: list[str]
+) -> None:
+    assert names(f"#!/bin/bash\n#SBATCH --ntasks=24 --mem=9G\n{work} train.py\n") == expected
 
 
 def test_a_remark_is_not_a_failure(launch: Launch, tmp_path: Path) -> None:
@@ -149,7 +193,7 @@ def test_a_missing_script_is_misuse(launch: Launch, tmp_path: Path) -> None:
 )
 def test_other_spellings_of_a_mistake_are_found(line: str, rule: str) -> None:
     text = ONE_NODE.replace('cd "$SLURM_SUBMIT_DIR"\npython train.py --lr 1e-4', line)
-    assert f"10: {rule}" in rules(text)
+    assert f"11: {rule}" in rules(text)
 
 
 def test_a_short_warning_is_a_remark() -> None:

@@ -11,11 +11,12 @@ from configs.run.folder import ROOT, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
-from launch.preflight import machine, request, signal_lead, storage
+from launch.preflight import gpu_memory, machine, signal_lead, storage
 from launch.preflight.check import CheckResult, failure
 from launch.preflight.command import checks, show
-from launch.preflight.request import Subject, read_subject
 from launch.preflight.storage import Room, rooms
+from launch.submit.run import run_request
+from launch.submit.script import RunRequest
 from tests.launch.conftest import DIGITS
 
 Launch = Callable[..., tuple[int, str, str]]
@@ -42,8 +43,8 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(machine, "_TORCH", script)
 
 
-def subject(*overrides: str, source: Path = DIGITS) -> Subject:
-    return read_subject(source, list(overrides), site_name=None)
+def subject(*overrides: str, source: Path = DIGITS) -> RunRequest:
+    return run_request(source, list(overrides), site_name=None, extra={})
 
 
 def only(lines: list[CheckResult]) -> CheckResult:
@@ -61,10 +62,10 @@ def test_a_config_that_can_run_passes_line_by_line_torch_too(
     assert {level for level, *_ in lines} == {"pass"}, out
     topics = [line[6:18].strip() for line in out.splitlines()]
     assert topics == [
-        "batch", "data", "partition", "gpu flags", "modules", "virtualenv", "logs", "storage",
+        "data", "batch", "site", "cluster", "modules", "virtualenv", "storage",
         "lead time", "gpu memory",
     ]  # fmt: skip
-    assert err == "10 pass, 0 warn, 0 fail\n"
+    assert err == "9 pass, 0 warn, 0 fail\n"
 
 
 def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
@@ -74,19 +75,18 @@ def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
     command("sinfo", SINFO)
     code, out, _ = launch("preflight", DIGITS, "resources.hours=72")
     assert code == 1
-    assert "fail  partition     partition gpu allows 48:00:00, not 72:00:00: lower" in out
-    assert "fail  gpu flags     sbatch refuses --nodes=1 --gpus-per-node=1" in out
+    assert "fail  cluster       partition gpu allows 48:00:00, not 72:00:00: lower" in out
     out = launch("preflight", DIGITS)[1]
-    assert "pass  partition     allows 04:00:00 on 1 nodes" in out
-    assert "fail  gpu flags     sbatch refuses --nodes=1 --gpus-per-node=1" in out
-    assert "fix: change resources.gpu" in out
+    assert "fail  cluster       sbatch refuses --nodes=1 --gpus-per-node=1" in out
+    assert "change resources.gpu" in out
 
 
 def test_without_slurm_the_cluster_check_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = subject()
+    found = checks(subject())
+    next(line for line in found if line.topic == "site")
     monkeypatch.setenv("PATH", "/nowhere")
-    line = only([*request.cluster(one)])
-    assert (line.level, line.message) == ("warn", "Slurm not found")
+    line = next(found)
+    assert (line.topic, line.level, line.message) == ("cluster", "warn", "Slurm not found")
 
 
 def test_an_invalid_config_gives_a_single_line(launch: Launch) -> None:
@@ -111,7 +111,7 @@ def test_a_broken_site_fails(
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("VENV", str(tmp_path))
     out = launch("preflight", DIGITS)[1]
-    assert f"fail  virtualenv    no virtualenv in {tmp_path}; create it with env/create.sh" in out
+    assert f"fail  site          no virtualenv in {tmp_path}; create it with env/create.sh" in out
 
 
 def test_a_virtualenv_without_torch_fails(
@@ -143,21 +143,6 @@ def test_modules_of_the_site_are_loaded(
     assert f"{level}  modules " in out
 
 
-def test_a_folder_of_runs_that_cannot_be_made_fails(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
-    line = only([*storage.logs(subject())])
-    assert (line.level, line.fix) == ("fail", "set LOGS to a writable folder")
-
-
-def test_a_missing_folder_of_runs_is_a_warning(site: Path) -> None:
-    line = only([*storage.logs(subject())])
-    assert line.level == "warn"
-    assert f"mkdir -p {site}" in line.fix
-
-
 def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
     with_average, without = subject().config, subject("train.ema_decay=null").config
     assert isinstance(with_average, Pretrain)
@@ -183,6 +168,12 @@ def test_one_more_checkpoint_than_are_kept_must_fit(
     assert line.level == level
     if level == "fail":
         assert "a quota leaves" in line.message
+
+
+def test_the_size_of_what_a_users_program_writes_is_said_to_be_unknown() -> None:
+    program = subject(source=DIGITS.parents[1] / "command" / "softmax.yaml")
+    line = only([*storage.room(program, ForecastAnswer(remark="kind command"))])
+    assert (line.level, "unknown" in line.message) == ("warn", True)
 
 
 def test_quotas_are_read(command: Command, tmp_path: Path) -> None:
@@ -234,7 +225,7 @@ def test_the_memory_of_the_gpu_is_forecast(
 ) -> None:
     line = only(
         [
-            *request.gpu_memory(
+            *gpu_memory.gpu_memory(
                 subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
             )
         ]
@@ -244,7 +235,7 @@ def test_the_memory_of_the_gpu_is_forecast(
 
 
 def test_a_failed_forecast_is_a_warning() -> None:
-    forecast = request.forecast_of(subject("resources.gpu=abacus"))
+    forecast = gpu_memory.forecast_of(subject("resources.gpu=abacus"))
     assert forecast.parameters is None
     assert "abacus" in forecast.remark
     line = only([*storage.room(subject(), forecast)])
@@ -268,14 +259,13 @@ def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
     code, out, err = launch("preflight", DIGITS, *grid, "checkpoint.keep=1")
     assert code == 1
     lines = out.splitlines()
-    assert lines[0] == "pass  study         6 cells, 2 shapes"
     fails = [line for line in lines if line.startswith("fail")]
     assert len(fails) == 1
     assert "train.global_batch 65 does not divide over 2 data ranks" in fails[0]
-    assert sum("gpu flags" in line for line in lines) == 2
+    assert sum("pass  cluster" in line for line in lines) == 2
+    assert sum("lead time" in line for line in lines) == 2
     assert sum("virtualenv" in line for line in lines) == 1
-    # Three runs of a shape, each with one save kept and one being written.
-    assert sum("6 checkpoints of" in line for line in lines) == 2
+    assert sum("pass  storage" in line for line in lines) == 1
     assert "1 fail" in err
 
 
@@ -304,3 +294,15 @@ def test_a_config_and_a_script_exclude_each_other(launch: Launch) -> None:
         with pytest.raises(SystemExit) as end:
             launch("preflight", *words)
         assert end.value.code == 2
+
+
+def test_a_study_counts_what_all_its_runs_keep_and_names_the_key(
+    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "rooms", lambda folder: iter([Room(source="x", size=1, files=1)]))
+    grid = ("seed=1,2", "repeats=3", "throttle=2", "train.steps=900", "resources.gpu=a40")
+    for command in ("preflight", "submit"):
+        code, out, err = launch(command, DIGITS, *grid)
+        # Each of six runs keeps two, of steps 500 and 900; two run at once.
+        assert (code, "14 checkpoints of " in out + err) == (1, True)
+        assert "fix: checkpoint.keep=1 (then " in out + err

@@ -7,10 +7,11 @@ import pytest
 
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
+from configs.run.jobs import save_script
 from configs.run.records import RecordWriter
-from launch.status.jobs import save_script
-from launch.table import text
 from tests.launch.conftest import DIGITS
+
+NO_END = "started, without a record of the end"
 
 
 def sample_run(
@@ -40,15 +41,17 @@ def row(launch, run: RunFolder) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("events", "has_attempt", "squeue", "state", "why"),
     [
-        (["queued"], False, "7|PENDING||Resources", "queued", "Resources"),
-        (["queued"], True, "7|RUNNING|n1|None", "starting", None),
-        (["queued", "started"], True, "7|RUNNING|n[1-2]|None", "running", None),
-        (["started"], True, "7|COMPLETING|n1|None", "completing", None),
-        (["started", "paused"], True, "7|PENDING||BeginTime", "paused, then requeued", "BeginTime"),
-        (["started"], True, "7|PENDING||BeginTime", "started, then requeued", "BeginTime"),
-        (["started"], True, "7|NODE_FAIL|n1|None", "started, then ended", "its job is NODE_FAIL"),
-        (["queued"], False, "", "queued, then lost", "Slurm no longer knows the job"),
-        (["queued"], False, "7|PENDING||Nodes a|b", "queued", "Nodes a|b"),
+        (["queued"], False, "7|PENDING||||Resources", "queued", "Resources"),
+        (["queued"], True, "7|RUNNING|n1|||None", "starting", None),
+        (["queued", "started"], True, "7|RUNNING|n[1-2]|||None", "running", None),
+        (["started"], True, "7|COMPLETING|n1|||None", "completing", None),
+        (["started", "paused"], True, "7|PENDING||||BeginTime", "requeued", "BeginTime"),
+        (["started"], True, "7|PENDING||||BeginTime", "requeued", "BeginTime"),
+        (["started"], True, "7|NODE_FAIL|n1|||None", "node fail", NO_END),
+        (["queued"], False, "", "lost", "Slurm no longer knows the job"),
+        (["queued"], True, "7|CANCELLED|n1|||None", "cancelled", "while it started"),
+        (["queued"], False, "7|CANCELLED||||None", "cancelled", "before it started"),
+        (["queued"], False, "7|PENDING||||Nodes a|b", "queued", "Nodes a|b"),
     ],
 )
 def test_a_record_without_an_end_is_completed_by_squeue(
@@ -65,7 +68,7 @@ def test_a_job_that_squeue_forgot_is_looked_up_in_the_accounting(launch, command
     command("sacct", "echo '7|CANCELLED by 1000|n1'")
     one = row(launch, sample_run("queued", "started"))
     assert (one["state"], one["why"], one["nodes"]) == (
-        "started, then ended", "its job is CANCELLED", "n1",
+        "cancelled", NO_END, "n1",
     )  # fmt: skip
 
 
@@ -74,6 +77,47 @@ def test_a_record_with_an_end_needs_no_slurm(event: str, launch, command) -> Non
     command("squeue", "exit 99")
     one = row(launch, sample_run("started", event, step=600))
     assert (one["state"], one["steps"], one["nodes"]) == (event, "600/600", "n[1-2]")
+
+
+def test_a_stopped_run_shows_who_stopped_it(launch) -> None:
+    assert row(launch, sample_run("started", "stopped"))["why"] == "scancel"
+    assert row(launch, sample_run("stopped", job=None))["why"] == "signal: Ctrl-C or kill"
+    assert row(launch, sample_run("stopped", message="cancelled"))["why"] == "cancelled"
+    run = sample_run("started", "stopped")
+    run.stop_file.touch()
+    assert row(launch, run)["why"] == "file STOP"
+
+
+@pytest.mark.parametrize(
+    ("step", "since", "state"),
+    [
+        (300, [], "running"),
+        (500, [], "saving"),
+        (500, ["saved"], "running"),
+        (600, ["saved"], "evaluating"),
+        (600, ["saved", "evaluated"], "sampling"),
+        (600, ["saved", "evaluated", "drawn"], "running"),
+        (600, ["started"], "running"),
+    ],
+)
+def test_a_run_that_saves_or_samples_says_so_and_has_no_eta(
+    step: int, since: list[str], state: str, launch, command
+) -> None:
+    command("squeue", "echo '7|RUNNING|n1|1:00:00||None'")
+    run = sample_run("started")
+    writer = RecordWriter(run.path, attempt=1)
+    for at in (step - 100, step):
+        writer.write(step=at, images=at, loss=1.0)
+    for event in since:
+        if event == "drawn":
+            run.samples.mkdir()
+            (run.samples / f"step-{step:09d}.png").touch()
+        else:
+            writer.event(event, step=step)
+    writer.close()
+    one = row(launch, run)
+    assert (one["state"], "eta_s" in one) == (state, state == "running")
+    assert one["left_s"] == 3600
 
 
 def test_a_failed_run_shows_its_reason(launch) -> None:
@@ -87,14 +131,14 @@ def test_a_local_run_is_known_from_its_record_alone(launch, command) -> None:
 
 
 def test_slurm_is_asked_once_for_all_runs(launch, command, tmp_path: Path, site: Path) -> None:
-    command("squeue", f"echo \"$@\" >>{tmp_path}/asked; echo '7|PENDING||None'; echo '8|RUNNING||'")
+    command("squeue", f'echo "$@" >>{tmp_path}/asked; cat {tmp_path}/queue')
+    (tmp_path / "queue").write_text("7|PENDING||||None\n8|RUNNING||||\n")
     command("sacct", "exit 1")
     sample_run("queued", has_attempt=False)
     sample_run("started", job="8")
     code, out, _ = launch("status")
     assert code == 0
-    states = [line.split()[1] for line in out.splitlines()]
-    assert (states[0], sorted(states[1:])) == ("state", ["queued", "running"])
+    assert [line.split()[1] for line in out.splitlines()[-2:]] == ["running", "queued"]
     (query,) = (tmp_path / "asked").read_text().splitlines()
     assert "--jobs=7,8,1 " in query
 
@@ -111,7 +155,9 @@ def test_without_an_answer_from_slurm_the_record_is_shown(squeue: str, launch, c
 def test_outer_settings_of_squeue_do_not_reach_it(
     launch, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command("squeue", 'echo "7|PENDING||${SQUEUE_STATES-}${SBATCH_X-}${SLURM_JOB_ID-}$SLURM_CONF"')
+    command(
+        "squeue", 'echo "7|PENDING||||${SQUEUE_STATES-}${SBATCH_X-}${SLURM_JOB_ID-}$SLURM_CONF"'
+    )
     for name in ("SQUEUE_STATES", "SBATCH_X", "SLURM_JOB_ID", "SLURM_CONF"):
         monkeypatch.setenv(name, name)
     assert row(launch, sample_run("queued", has_attempt=False))["why"] == "SLURM_CONF"
@@ -120,13 +166,15 @@ def test_outer_settings_of_squeue_do_not_reach_it(
 def test_a_folder_without_runs_gives_no_rows_and_a_missing_one_is_misuse(
     launch, tmp_path: Path
 ) -> None:
-    assert launch("status", tmp_path) == (0, "", "")
+    (tmp_path / "empty").mkdir()
+    assert launch("status", tmp_path / "empty") == (0, "", f"no run in {tmp_path}/empty\n")
+    assert launch("status") == (0, "", f"no run in {tmp_path}/logs\n")
     code, _, err = launch("status", tmp_path / "nope")
     assert (code, "no such folder" in err) == (2, True)
 
 
 def test_a_pending_job_is_cancelled_and_its_run_stopped(launch, command, tmp_path: Path) -> None:
-    command("squeue", "echo '7|PENDING||Priority'")
+    command("squeue", "echo '7|PENDING||||Priority'")
     command("scancel", f'echo "$@" >>{tmp_path}/cancelled')
     run = sample_run("queued", has_attempt=False)
     code, out, _ = launch("cancel", run.path)
@@ -136,7 +184,7 @@ def test_a_pending_job_is_cancelled_and_its_run_stopped(launch, command, tmp_pat
 
 
 def test_a_running_job_is_cancelled_and_writes_its_own_end(launch, command) -> None:
-    command("squeue", "echo '7|RUNNING|n1|None'")
+    command("squeue", "echo '7|RUNNING|n1|||None'")
     command("scancel", "exit 0")
     run = sample_run("queued", "started")
     assert launch("cancel", run.path)[0] == 0
@@ -159,11 +207,21 @@ def test_an_ended_run_is_not_cancelled(launch, command) -> None:
 
 
 def test_a_refusal_by_scancel_is_reported(launch, command) -> None:
-    command("squeue", "echo '7|RUNNING|n1|None'")
+    command("squeue", "echo '7|RUNNING|n1|||None'")
     command("scancel", "echo 'Access/permission denied' >&2; exit 1")
     code, _, err = launch("cancel", sample_run("started").path)
     assert (code, err) == (1, "scancel 7: Access/permission denied\n")
 
 
-def test_a_table_shows_control_characters_escaped() -> None:
-    assert text([{"run": "a\x1b[31mb", "steps": 3}]) == "run         steps\na\\x1b[31mb  3"
+def test_a_damaged_run_is_a_row_and_hides_no_other(launch, command) -> None:
+    command("squeue", "true")
+    good, bad = sample_run("started", "done"), sample_run("started", "done")
+    bad.manifest_file.write_text("[]")
+    code, out, _ = launch("status", good.path.parent, "--json")
+    assert code == 0
+    rows = {one["run"]: one for one in json.loads(out)}
+    assert rows[str(good.path)]["state"] == "done"
+    assert rows[str(bad.path)]["state"] == "unreadable"
+    assert "manifest.json" in rows[str(bad.path)]["why"]
+    code, out, _ = launch("status", good.path.parent, "--once")
+    assert "unreadable" in out

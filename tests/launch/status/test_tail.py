@@ -8,10 +8,10 @@ import pytest
 
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
+from configs.run.jobs import save_script
 from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
 from launch.status import tail
-from launch.status.jobs import save_script
 from launch.status.tail import follow
 from tests.launch.conftest import DIGITS
 
@@ -34,7 +34,7 @@ def record(run: RunFolder, event: str, **fields: str) -> None:
 def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
     run: RunFolder, command, capfdbinary
 ) -> None:
-    command("squeue", "echo '7|PENDING||Resources'")
+    command("squeue", "echo '7|PENDING||||Resources'")
     output = run.path.parent / f"{run.name}-7.out"
 
     def live() -> None:
@@ -78,7 +78,7 @@ def test_a_run_that_failed_before_it_started_shows_why(run: RunFolder, launch) -
 
 
 def test_a_job_that_died_silently_ends_the_tail(run: RunFolder, command) -> None:
-    command("squeue", "echo '7|NODE_FAIL|n1|None'")
+    command("squeue", "echo '7|NODE_FAIL|n1|||None'")
     with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
         follow(run, lines=20)
 

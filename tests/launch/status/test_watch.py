@@ -13,7 +13,7 @@ import pytest
 from configs.run.folder import RunFolder
 from configs.run.records import RecordWriter
 from launch.__main__ import main
-from launch.status.state import Overview, StepRate, overview
+from launch.status.state import StepRate, overview
 from launch.status.watch import ChangeLog, RequeueHolds, watch
 from tests.launch.status.test_state import row, sample_run
 
@@ -40,18 +40,18 @@ def test_the_step_rate_is_that_of_the_newest_records_of_the_newest_attempt() -> 
 
 
 def test_a_running_run_shows_its_step_rate_and_eta(launch, command) -> None:
-    command("squeue", "echo '7|RUNNING|n1|None'")
+    command("squeue", "echo '7|RUNNING|n1|||None'")
     run = sample_run("started")
     add_steps(run, (100.0, 100), (110.0, 120))
     one = row(launch, run)
     assert (one["steps"], one["steps_per_s"], one["eta_s"]) == ("120/600", 2.0, 240)
     _, out, _ = launch("status", run.path)
-    assert out.splitlines()[0].split()[2:5] == ["steps", "steps/s", "eta"]
-    assert out.splitlines()[1].split()[3:5] == ["2", "00:04:00"]
+    assert out.splitlines()[1].split()[2:5] == ["steps", "eta", "steps/s"]
+    assert out.splitlines()[2].split()[3:5] == ["00:04:00", "2"]
 
 
 def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
-    command("squeue", "echo '7|PENDING||BeginTime'")
+    command("squeue", "echo '7|PENDING||||BeginTime'")
     run = sample_run("started")
     add_steps(run, (100.0, 100), (110.0, 120))
     assert "steps_per_s" not in row(launch, run)
@@ -81,13 +81,13 @@ def watched(run: RunFolder, *, end_after_s: float) -> tuple[str, int]:
 def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
     command, tmp_path: Path
 ) -> None:
-    command("squeue", f"echo x >>{tmp_path}/queries; echo '7|PENDING||BeginTime'")
+    command("squeue", f"echo x >>{tmp_path}/queries; echo '7|PENDING||||BeginTime'")
     command("scontrol", f'echo "$@" >>{tmp_path}/updates')
     run = sample_run("started", "paused")
     add_steps(run, (100.0, 100))
     shown, code = watched(run, end_after_s=2.5)
-    first, last = shown.split("\x1b[3A\x1b[J")
-    assert "paused, then requeued" in first
+    first, last = shown.split("\x1b[4A\x1b[J")
+    assert "requeued" in first
     assert "job 7 was held after its requeue: it begins in 5 s" in first
     assert "done" in last
     assert code == 0
@@ -105,18 +105,16 @@ def test_in_a_pipe_waiting_prints_changes_and_returns_whether_all_are_done(
     ]
     ended = [RecordWriter(runs[0].path, attempt=1)]
 
-    def summary(now: Overview) -> list[str]:
-        return [", ".join(one.event for one in now.runs)]
-
     def pause(seconds: float) -> None:
         assert seconds == 10
         if pauses.pop():
             ended[0].event("done", step=600)
 
     pauses = [True, False]
-    now = watch([run.path for run in runs], on=ChangeLog(), summaries=summary, pause=pause)
+    now = watch([run.path for run in runs], on=ChangeLog(), pause=pause)
     out = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
-    assert out == ["started, failed", "done, failed"]
+    names = [run.path for run in runs]
+    assert out == [f"{names[0]}: started", f"{names[1]}: failed", f"{names[0]}: done"]
     assert [one.event for one in now.runs] == ["done", "failed"]
     assert launched(runs, "--wait") == 1
     assert launched(runs[:1], "--wait") == 0
@@ -129,9 +127,9 @@ def launched(runs: list[RunFolder], *words: str) -> int:
 @pytest.mark.parametrize(
     ("events", "squeue"),
     [
-        (["queued"], "7|PENDING||BeginTime"),
-        (["started", "paused"], "7|PENDING||Resources"),
-        (["started"], "7|RUNNING|n1|None"),
+        (["queued"], "7|PENDING||||BeginTime"),
+        (["started", "paused"], "7|PENDING||||Resources"),
+        (["started"], "7|RUNNING|n1|||None"),
     ],
 )
 def test_only_the_hold_after_a_requeue_is_shortened(
@@ -145,7 +143,7 @@ def test_only_the_hold_after_a_requeue_is_shortened(
 
 
 def test_a_site_that_forbids_it_is_reported_once(command) -> None:
-    command("squeue", "echo '7|PENDING||BeginTime'")
+    command("squeue", "echo '7|PENDING||||BeginTime'")
     command("scontrol", "echo 'Access denied' >&2; exit 1")
     now = overview([sample_run("started").path])
     holds = RequeueHolds()

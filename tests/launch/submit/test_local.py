@@ -80,7 +80,7 @@ def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -
         time.sleep(0.2)
     _, out, err = launch("status", study, "--json")
     assert [row["state"] for row in json.loads(out)] == ["done", "done"]
-    assert err.endswith(": 2 runs: 2 done\n")
+    assert err.endswith(f": 2 runs: 2 done\nreport: {study}/report.html\n")
     assert (Path(study) / "report.html").exists()
     assert not list(site.rglob("*.pkl"))
 
@@ -95,7 +95,7 @@ def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> Non
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert launch("cancel", study)[1].endswith(
-        "1 running, which save and stop; 1 waiting, now stopped\n"
+        "1 running, which save and stop; 1 waiting or starting, now stopped\n"
     )
     while Path("/proc", process).exists():
         assert time.monotonic() < deadline

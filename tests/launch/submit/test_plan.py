@@ -48,9 +48,9 @@ def test_the_grids_that_need_no_data_can_be_planned(name: str) -> None:
 def test_a_study_with_missing_data_is_planned_but_not_submitted(launch, site: Path) -> None:
     file = ROOT / "configs" / "studies" / "d-grid.yaml"
     words = ("data.path=/no/such/folder", "--no-forecast")
-    code, out, err = launch("plan", file, *words)
-    assert (code, "144 runs of 48 cells" in out) == (0, True)
-    assert "cannot be submitted yet: " in err
+    code, out, err = launch("submit", file, *words, "--dry-run")
+    assert (code, "144 runs, " in out) == (1, True)
+    assert "submit would refuse this: " in err
     assert "data.path /no/such/folder: no such" in err
     code, out, err = launch("submit", file, *words)
     assert (code, out) == (2, "")
@@ -62,7 +62,7 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(tmp_path: Path,
     axes = {"size": SIZES, "resources.gpu": ["a40", "a100"]}
     file = study(tmp_path, base=str(CIFAR10), axes=axes, set={"data": {"source": "dummy",
                  "path": None}}, repeats=2)  # fmt: skip
-    code, out, err = launch("plan", file, "--json")
+    code, out, err = launch("submit", file, "--dry-run", "--json")
     plan = json.loads(out)
     dropped = {cell["cell"]: cell["dropped"] for cell in plan["cells"] if cell["dropped"]}
     assert (code, set(dropped)) == (
@@ -74,7 +74,9 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(tmp_path: Path,
     assert "no forecast" not in err
     assert all(
         not cell["dropped"]
-        for cell in json.loads(launch("plan", file, "--json", "--no-forecast")[1])["cells"]
+        for cell in json.loads(launch("submit", file, "--dry-run", "--json", "--no-forecast")[1])[
+            "cells"
+        ]
     )
 
 
@@ -118,9 +120,9 @@ def test_cells_without_a_forecast_are_kept(
 
 def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch) -> None:
     file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
-    code, out, err = launch("plan", file)
-    assert (code, "2 runs of 2 cells, 0 dropped" in out) == (0, True)
-    assert "2 cells kept without a forecast" in err
+    code, out, err = launch("submit", file, "--dry-run")
+    assert (code, "2 runs, 2 arrays, at most 8 GPU-hours" in out) == (0, True)
+    assert "no memory forecast for 2 cells; kept" in err
 
 
 def test_a_cell_within_the_margin_is_kept() -> None:

@@ -137,3 +137,10 @@ def test_a_refused_resume_is_recorded_in_the_run(launch, command, site: Path) ->
     assert launch("submit", run.path)[0] == 1
     last = list(run.records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "config")
+
+
+def test_a_run_gets_the_name_that_it_is_given(launch, site: Path) -> None:
+    code, out, err = launch("submit", DIGITS, "name=warm-lr")
+    assert code == 0, err
+    assert out.startswith(f"run: {site}/warm-lr-")
+    assert launch("submit", DIGITS, "name=a/b")[0] == 2

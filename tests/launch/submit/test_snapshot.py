@@ -1,6 +1,8 @@
 """A snapshot is the tree at submission, written once for all runs of it."""
 
 import os
+import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +21,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "version.json"
+        if path.is_file() and path.name not in ("version.json", snapshot.SUMS)
     }
 
 
@@ -139,3 +141,92 @@ def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     with pytest.raises(ConfigError, match="git cannot list the tree"):
         read_tree(tmp_path / "plain")
+
+
+def test_a_name_and_a_mode_are_part_of_the_checksums(repository: Path, tmp_path: Path) -> None:
+    for name in HOSTILE:
+        (repository / name).write_text(name)
+    tree = read_tree(repository)
+    folder = save(tree, tmp_path / "logs")
+    assert passes(tree, tmp_path / "logs")
+    (folder / HOSTILE[2]).chmod(0o600)
+    (folder / HOSTILE[2]).write_text("other")
+    assert not passes(tree, tmp_path / "logs")
+
+
+def passes(tree: snapshot.Tree, logs: Path) -> bool:
+    """Whether a job would go on after the check of its snapshot."""
+    script = f"cd /; {tree.check(logs)}\necho runs"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) in (("runs\n", 0), ("", 2)), done
+    assert ("submit again" in done.stderr) == (done.returncode == 2)
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize("script", ["rm a.py", "chmod u+w a.py; echo evil >a.py", "rm .snap*"])
+def test_a_job_does_not_start_on_a_changed_snapshot(
+    repository: Path, tmp_path: Path, script: str
+) -> None:
+    tree = read_tree(repository)
+    folder = save(tree, tmp_path / "logs")
+    subprocess.run(["bash", "-c", script], cwd=folder, check=True)
+    assert not passes(tree, tmp_path / "logs")
+
+
+def test_a_changed_snapshot_is_not_used_again(repository: Path, tmp_path: Path) -> None:
+    tree = read_tree(repository)
+    folder = save(tree, tmp_path / "logs")
+    (folder / "a.py").chmod(0o600)
+    (folder / "a.py").write_text("evil")
+    with pytest.raises(ConfigError, match=r"a\.py: changed since the snapshot was made; remove"):
+        save(tree, tmp_path / "logs")
+
+
+def test_a_snapshot_made_beforehand_by_another_user_is_refused(
+    repository: Path, shared: Path, intruder: Callable[[str], None]
+) -> None:
+    tree = read_tree(repository)
+    code = f".code/{tree.digest[:16]}"
+    intruder(f"mkdir -p {code}; echo 'import evil' >{code}/a.py; chmod -R a+rX .code")
+    with pytest.raises(ConfigError, match=r"code: belongs to another user .* set LOGS"):
+        save(tree, shared)
+    assert not passes(tree, shared)
+
+
+@pytest.mark.parametrize("mode", ["0755", "1777"])
+def test_a_snapshot_of_another_user_in_a_folder_of_ours_is_refused(
+    repository: Path, shared: Path, intruder: Callable[[str], None], mode: str
+) -> None:
+    tree = read_tree(repository)
+    (shared / ".code").mkdir()
+    (shared / ".code").chmod(0o777)
+    intruder(f"mkdir .code/{tree.digest[:16]}")
+    (shared / ".code").chmod(int(mode, 8))
+    with pytest.raises(ConfigError, match=f"{tree.digest[:16]}: belongs to another user"):
+        save(tree, shared)
+    assert not passes(tree, shared)
+
+
+def test_others_cannot_replace_a_snapshot_whatever_the_umask(
+    repository: Path, shared: Path, intruder: Callable[[str], None]
+) -> None:
+    before = os.umask(0)
+    try:
+        folder = save(read_tree(repository), shared)
+    finally:
+        os.umask(before)
+    for script in (
+        f"mv .code/{folder.name} x",
+        "mv .code x",
+        f"touch .code/{folder.name}/torch.py",
+    ):
+        with pytest.raises(subprocess.CalledProcessError):
+            intruder(script)
+
+
+def test_a_folder_of_runs_that_belongs_to_another_user_is_refused(
+    repository: Path, shared: Path, intruder: Callable[[str], None]
+) -> None:
+    intruder("mkdir -m 0777 logs")
+    with pytest.raises(ConfigError, match="logs: belongs to another user"):
+        save(read_tree(repository), shared / "logs")

@@ -69,7 +69,7 @@ def test_a_study_becomes_a_folder_two_arrays_and_a_report(
     assert "#SBATCH --dependency=afterany:101:102" in (tmp_path / "103.sbatch").read_text()
     assert (tmp_path / "102.sbatch").read_text() == (folder.jobs / "102.sbatch").read_text()
     assert "export FIRST_CELL=4\n" in (tmp_path / "102.sbatch").read_text()
-    assert "repeats: 2 with the same seed" in err
+    assert "intervals of 2 are very wide: set repeats=3 or more" in err
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.path.rglob("*"))
 
 
@@ -151,3 +151,16 @@ def test_a_refused_report_is_only_a_remark(study: Path, launch, command) -> None
     assert (code, "report: " in out) == (0, False)
     assert "no report is queued: sbatch refuses the job: no CPU jobs here" in err
     assert "make it with: bash jobs/report.sbatch /" in err
+
+
+def test_a_cancelled_study_whose_cell_still_saves_is_said_to_end_soon(
+    study: Path, launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = submitted(launch, study)
+    monkeypatch.setattr("launch.submit.study._is_ours", lambda pid: True)
+    (folder.jobs / "77.cells").touch()
+    (folder.jobs / "².cells").touch()
+    assert "already runs it here; wait, or end it" in launch("rerun", folder.path)[2]
+    folder.stop_file.touch()
+    code, _, err = launch("rerun", folder.path)
+    assert (code, "it was cancelled, and its cell still saves; try again" in err) == (1, True)

@@ -1,6 +1,7 @@
 """A study that was submitted before: resubmission, status and cancel."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ def test_the_same_study_again_submits_only_failed_and_missing_cells(
         assert "nothing to run: no run is missing or failed" in err
 
 
+@pytest.mark.parametrize("name", ["study.yaml", "cells.tsv"])
+def test_a_damaged_folder_of_the_same_name_does_not_block_a_study(
+    study: Path, launch, name: str
+) -> None:
+    folder = submitted(launch, study)
+    damaged = folder.path.with_name(f"{folder.path.name}z")
+    shutil.copytree(folder.path, damaged)
+    (damaged / name).write_text("kind: [\nx\n")
+    code, out, err = launch("submit", study)
+    assert (code, out.splitlines()[0]) == (0, f"study: {folder.path}")
+    assert f"passes over {damaged}: {damaged / name}" in err
+
+
 def test_queued_and_running_cells_are_not_resubmitted_and_squeue_runs_once(
     study: Path, launch, tmp_path: Path
 ) -> None:
@@ -47,7 +61,8 @@ def test_queued_and_running_cells_are_not_resubmitted_and_squeue_runs_once(
     end_all(folder, but=("a40_bs8", "a40_bs16"))
     rows = {row.cell: row.index for row in folder.rows()}
     (tmp_path / "queue").write_text(
-        f"102_{rows['a40_bs8'] - 4}|PENDING||Priority\n102_{rows['a40_bs16'] - 4}|RUNNING|n1|None\n"
+        f"102_{rows['a40_bs8'] - 4}|PENDING||||Priority\n"
+        f"102_{rows['a40_bs16'] - 4}|RUNNING|n1|||None\n"
     )
     assert launch("submit", folder.path)[:2] == (0, f"study: {folder.path}\n")
     (query,) = (tmp_path / "squeue").read_text().splitlines()
@@ -100,7 +115,7 @@ def test_a_refused_second_array_leaves_the_first_and_can_be_submitted_later(
     assert launch("submit", study)[0] == 1
     (path,) = site.glob("gpus-*")
     folder = StudyFolder(path)
-    (tmp_path / "queue").write_text("".join(f"7_{i}|PENDING||None\n" for i in range(4)))
+    (tmp_path / "queue").write_text("".join(f"7_{i}|PENDING||||None\n" for i in range(4)))
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 8")
     code, out, _ = launch("submit", folder.path)
     assert (code, out.splitlines()[1]) == (0, "array: 8 (4 runs, 1x1-a40-4.0h-8cpu)")
@@ -112,7 +127,7 @@ def test_status_counts_the_cells_and_shows_their_tasks(
     folder = submitted(launch, study)
     end_all(folder, but=("a100_bs8",))
     index = next(row.index for row in folder.rows() if row.cell == "a100_bs8")
-    (tmp_path / "queue").write_text(f"101_{index}|PENDING||Priority\n")
+    (tmp_path / "queue").write_text(f"101_{index}|PENDING||||Priority\n")
     code, out, err = launch("status", folder.path, "--json")
     states = {Path(row["run"]).name: row for row in json.loads(out)}
     assert (code, len(states)) == (0, 8)
@@ -130,19 +145,22 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     folder = submitted(launch, study)
     names = {row.index: row.cell for row in folder.rows()}
     end_all(folder, but=tuple(names[index] for index in (0, 1, 5)))
-    (tmp_path / "queue").write_text("101_0|RUNNING|n1|None\n101_1|PENDING||None\n")
+    first = RunFolder(folder.cell(names[0]))
+    first.record_event(1, "started", step=0)
+    first.note(1, slurm={"array_job": "101", "array_task": "0"})
+    (tmp_path / "queue").write_text("101_0|RUNNING|n1|||None\n101_1|PENDING||||None\n")
     code, out, _ = launch("cancel", folder.path)
     assert (code, out) == (
-        0, f"{folder.path}: 1 running, which save and stop; 2 waiting, now stopped\n",
+        0, f"{folder.path}: 1 running, which save and stop; 2 waiting or starting, now stopped\n",
     )  # fmt: skip
     (words,) = (tmp_path / "cancelled").read_text().splitlines()
     assert sorted(words.split()) == ["101_0", "101_1", "102_1"]
     last = [list(RunFolder(folder.cell(names[i])).records())[-1]["event"] for i in (0, 1, 5)]
-    assert last == ["queued", "stopped", "stopped"]
+    assert last == ["started", "stopped", "stopped"]
 
 
 def test_into_is_for_studies_only(launch) -> None:
-    code, _, err = launch("submit", DIGITS, "--new", "--dry-run")
+    code, _, err = launch("submit", DIGITS, "--into", ".", "--dry-run")
     assert (code, "are for studies" in err) == (2, True)
 
 

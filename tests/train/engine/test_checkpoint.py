@@ -1,5 +1,6 @@
 """A checkpoint is complete or absent, and holds everything that the next step depends on."""
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from train.engine.checkpoint_files import complete, newest
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
 from train.engine.failure import RunFailure, reason_of
+from train.engine.metrics import IntervalSums
 from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
@@ -50,6 +52,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
         network=network, ema=average, optimizer=optimizer, scaler=scale, clocks=clocks
     )
     state.step, state.images = 7, 900
+    state.interval = IntervalSums(loss=0.1 + seed, skipped=seed, steps=seed)
     return state, network, average
 
 
@@ -83,8 +86,18 @@ def test_the_whole_state_is_restored_bit_for_bit(tmp_path: Path) -> None:
     before.pop("/clocks/train")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split("/")[1] for name in before} == {
-        "network", "average", "optimizer", "progress", "loss_scale", "clocks",
+        "network", "average", "optimizer", "progress", "loss_scale", "clocks", "interval",
     }  # fmt: skip
+
+
+def test_a_checkpoint_without_the_sums_of_an_interval_is_loaded(tmp_path: Path) -> None:
+    earlier, *_ = make_state(seed=1)
+    earlier._has_interval = False
+    save(tmp_path, earlier, keep=2)
+    loaded, *_ = make_state(seed=2)
+    loaded.interval = IntervalSums()
+    assert load_newest(tmp_path, loaded)
+    assert (loaded.step, loaded.interval) == (7, IntervalSums())
 
 
 def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:
@@ -167,8 +180,19 @@ def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-2])
 
 
-@pytest.mark.parametrize("damage", [flip_bit, truncate, Path.unlink])
-@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "checksums.json"])
+def holding(text: str) -> Callable[[Path], None]:
+    return lambda file: file.write_text(text) and None
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *itertools.product(
+            ["__0_0.distcp", ".metadata", "checksums.json"], [flip_bit, truncate, Path.unlink]
+        ),
+        *(("checksums.json", holding(text)) for text in ("", "{}", "null", "[]", '{".x": null}')),
+    ],
+)
 def test_a_damaged_checkpoint_is_quarantined_and_the_one_before_is_loaded(
     tmp_path: Path, damage: Callable[[Path], None], name: str
 ) -> None:
@@ -180,9 +204,7 @@ def test_a_damaged_checkpoint_is_quarantined_and_the_one_before_is_loaded(
     loaded, *_ = make_state(seed=1)
     assert load_newest(tmp_path, loaded)
     assert loaded.step == 7
-    # Without checksums a checkpoint never was complete; with wrong ones it is kept for diagnosis.
-    quarantined = tmp_path / "step-000000008.damaged"
-    assert quarantined.exists() or (name == "checksums.json" and damage is Path.unlink)
+    assert (tmp_path / "step-000000008.damaged").exists()
     saved.step = 9
     save(tmp_path, saved, keep=2)
     assert complete(tmp_path)[-1] == "step-000000009"

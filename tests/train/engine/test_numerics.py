@@ -1,15 +1,104 @@
 """A non-finite loss ends the run at its step; fp16 skips steps whose gradients overflow."""
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from configs.attempt.close import close_attempt
+from configs.checks.batch import divide
+from configs.errors import ConfigError
+from configs.load import expect, load
+from configs.schema import Pretrain
 from tests.real_runs import DIGITS, TINY, losses, opened, torchrun, trained
+from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
-from train.engine.numerics import LossScaler, NonFiniteCheck
+from train.engine.numerics import LossScaler, NonFiniteCheck, set_precision
+from train.pretrain import run as pretrain
+from train.pretrain.train_state import make_train_state
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """A device of compute capability 8.0; the flags are as torch sets them by default."""
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla T4")
+    torch.backends.cudnn.allow_tf32 = True
+    yield torch.device("cuda", 0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def tf32() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "tf32"])
+def test_products_and_convolutions_use_tf32_only_if_the_precision_is_tf32(
+    precision: str, gpu: torch.device
+) -> None:
+    set_precision(precision, gpu)
+    assert tf32() == (precision == "tf32", precision == "tf32")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_deterministic_training_uses_only_such_algorithms(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    keys = [*TINY, f"train.deterministic={str(enabled).lower()}"]
+    config = expect(load(DIGITS, keys), Pretrain, source=DIGITS)
+    alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
+    try:
+        make_train_state(config, layout=divide(config, world=1), ranks=alone)
+        assert torch.are_deterministic_algorithms_enabled() == enabled
+        assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if enabled else None)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_training_sets_it_before_the_first_product(tmp_path: Path) -> None:
+    config = expect(load(DIGITS, [*TINY]), Pretrain, source=DIGITS)
+    layout = divide(config, world=1)
+    alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
+    make_train_state(config, layout=layout, ranks=alone)
+    assert tf32() == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("precision", "compute", "gather"),
+    [
+        ("tf32", "tfloat32", "float32"),
+        ("fp32", "float32", "float32"),
+        ("bf16",) + ("bfloat16",) * 2,
+    ],
+)
+def test_the_manifest_tells_tf32_from_fp32(precision: str, compute: str, gather: str) -> None:
+    keys = [f"train.precision={precision}", "layout.shard=2", "resources.gpus_per_node=2"]
+    config = expect(load(DIGITS, keys), Pretrain, source=DIGITS)
+    types = pretrain._dtypes(config, divide(config, world=2))
+    assert (types["compute"], types["gather"]) == (compute, gather)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_a_precision_that_the_gpu_only_emulates_is_refused(
+    precision: str, gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    with pytest.raises(ConfigError, match=r"Tesla T4 has 7\.5: set it to fp16"):
+        set_precision(precision, gpu)
+    set_precision("fp16", gpu)
+
+
+def test_tf32_on_a_cpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="tf32 needs an NVIDIA GPU"):
+        set_precision("tf32", torch.device("cpu"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

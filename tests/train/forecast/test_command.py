@@ -1,4 +1,4 @@
-"""`python -m train forecast`, as people and `launch plan` call it."""
+"""`python -m train forecast`, as people and `launch submit` call it."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def test_an_invalid_cell_is_named_and_the_others_are_forecast(
     cells = [
         {"config": CIFAR10, "gpu": "a40", "nodes": 2, "gpus_per_node": 2},
         {"config": CIFAR10, "overrides": ["train.global_batch=7"], "gpus_per_node": 2},
-        {"config": CIFAR10, "gpu": ["a40", "v100"]},
+        {"config": CIFAR10, "gpu": ["a40", "p100"]},
         {"config": CIFAR10, "gpus": "a40"},
     ]
     file = tmp_path / "cells.jsonl"
@@ -67,7 +67,7 @@ def test_an_invalid_cell_is_named_and_the_others_are_forecast(
     assert found[0]["world"] == 4
     assert found[0]["gpus"]["a40"]["micro_batch"] == 64
     assert "does not divide over 2" in found[1]["error"]
-    assert "v100" in found[2]["error"]
+    assert "p100" in found[2]["error"]
     assert "gpus: 'a40' is not valid in a cell" in found[3]["error"]
 
 
@@ -77,14 +77,20 @@ def test_a_config_that_does_not_fit_exits_with_1_and_names_a_fix(
     words = [CIFAR10, "model.width=2560", "model.depth=60", "model.heads=64", "--gpu", "a100"]
     assert main(words) == 1
     output = capsys.readouterr().out
-    assert "does not fit: not even one image fits into 75 GiB" in output
+    assert "does not fit: not even one image fits into 79 GiB" in output
     assert "layout.shard=" in output
+
+
+def test_a_gpu_without_the_precision_is_no_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([CIFAR10, "--gpu", "v100"]) == 1
+    assert "no arithmetic for train.precision bf16" in capsys.readouterr().out
+    assert main([CIFAR10, "train.precision=fp16", "--gpu", "v100"]) == 0
 
 
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
-        ([CIFAR10, "--gpu", "v100"], "known: a40"),
+        ([CIFAR10, "--gpu", "p100"], "known: a40"),
         ([], "expected a CONFIG"),
         ([CIFAR10, "--cells", "x"], "expected a CONFIG"),
         (["--cells", "nowhere.jsonl"], "cannot be read"),

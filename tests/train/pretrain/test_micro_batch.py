@@ -1,5 +1,6 @@
 """`train.micro_batch: auto` on a CPU: only running out of memory makes a micro batch too large."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import pytest
 import torch
 
 from configs.attempt.open import open_attempt
+from configs.checks.batch import divide
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from tests.real_runs import DIGITS, clean_environment, opened
-from train.engine.distributed import Ranks
+from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure
+from train.pretrain import micro_batch_trial
 from train.pretrain.micro_batch import tuned_micro_batch
 
 # A tiny network on images of 256 kB each.
@@ -138,6 +141,19 @@ def test_a_child_that_dies_without_a_verdict_did_not_run_out_of_memory(
     assert "micro batch 16 failed on rank 0" in str(failure.value)
     assert expected in str(failure.value)
     assert not (run.attempt(1) / "tuned.json").exists()
+
+
+@pytest.mark.parametrize(("retries", "fits"), [((0, 5, 7, 7), True), ((0, 0, 0, 1), False)])
+def test_a_micro_batch_with_which_the_allocator_thrashes_does_not_fit(
+    run: RunFolder, retries: tuple[int, ...], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter(retries)
+    monkeypatch.setattr(micro_batch_trial, "_allocation_retries", lambda _: next(counts))
+    config = config_of(run)
+    layout = divide(config, world=1, tuned=1)
+    refused = contextlib.nullcontext() if fits else pytest.raises(torch.OutOfMemoryError)
+    with process_group(ALONE), refused:
+        micro_batch_trial._train(config, layout, ALONE)
 
 
 def torchrun(run: RunFolder, script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:

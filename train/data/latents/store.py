@@ -212,6 +212,5 @@ def checksum(*files: Path) -> str:
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
-            while block := opened.read(1 << 22):
-                digest.update(block)
+            hashlib.file_digest(opened, lambda: digest)
     return digest.hexdigest()

@@ -31,6 +31,28 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
         ),
         "train",
     ),
+    "speedrun by seconds": (
+        lambda s, t, x, r: (
+            f"step:{s}/9999 train_loss:{x:.4f} train_time:{t:.3f}s step_avg:{t / s * 1e3:.2f}ms"
+        ),
+        "train",
+    ),
+    "OLMo": (
+        lambda s, t, x, r: (
+            f"{stamp(t, '%Y-%m-%d %H:%M:%S')}.250\tnode-02:0\tolmo.train:979\tINFO\t"
+            f"[step={s}/9999,epoch=0]\n    optim/total_grad_norm=5.982\n"
+            f"    train/CrossEntropyLoss={x:.4f}\n    train/Perplexity=22,575\n"
+            f"    throughput/total_tokens={s * 131072:,}"
+        ),
+        "wall",
+    ),
+    "BasicSR": (
+        lambda s, t, x, r: (
+            f"{stamp(t, '%Y-%m-%d %H:%M:%S')}.201 - INFO: [epoch:  0, iter: {s:>7,}, "
+            f"lr:(2.000e-04,)] l_pix: {x:.4e} "
+        ),
+        "wall",
+    ),
     "llm.c": (lambda s, t, x, r: f"s:{s} trl:{x:.6f}", None),
     "llm.c console": (
         lambda s, t, x, r: (

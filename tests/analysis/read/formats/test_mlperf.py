@@ -80,3 +80,40 @@ def test_a_huge_epoch_is_no_epoch(tmp_path):
     )
     assert log.axis == "unit"
     assert any("does not name" in remark for remark in log.remarks)
+
+
+def test_tokens_named_step_are_no_steps(tmp_path):
+    """GPT-3 of NVIDIA: `step` counts tokens, a whole number of batches each."""
+    log = log_of(tmp_path / "x", place=lambda step: {"step": step * BATCH * 2048}, throughput=False)
+    rate = measure_rate(log, clock="wall")
+    assert (log.axis, rate.steps_per_s, rate.images_per_s) == ("unit", None, None)
+
+
+def test_epochs_named_step_are_known_by_the_epochs_of_other_entries(tmp_path):
+    """ResNet of NVIDIA: `step` counts what `epoch_num` of `epoch_stop` counts."""
+    lines = [entry("global_batch_size", BATCH, seconds=0)]
+    for epoch in range(1, 31):
+        lines.append(entry("epoch_stop", seconds=10.003 * epoch, epoch_num=epoch))
+        lines.append(entry("tracked_stats", {"gain": 1.0}, seconds=10.003 * epoch, step=epoch))
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    rate = measure_rate(log, clock="wall")
+    assert (rate.unit, rate.steps_per_s, rate.images_per_s) == ("epoch", None, None)
+    assert rate.rate.value == pytest.approx(0.1, rel=0.01)
+
+
+def test_two_metrics_of_one_name_are_two_evaluations(tmp_path):
+    """Stable Diffusion: FID and CLIP are both `eval_accuracy`."""
+    lines = [entry("global_batch_size", BATCH, seconds=0)]
+    for n in range(1, 5):
+        place = {"samples_count": 1000 * BATCH * n}
+        lines.append(entry("loss", 1 / n, seconds=100 * n, **place))
+        for metric, value in (("FID", 90 / n), ("CLIP", 0.1 * n)):
+            lines.append(entry("eval_accuracy", value, seconds=100 * n, metric=metric, **place))
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert [one["eval_accuracy fid"] for one in log.evaluations[::2]] == [90, 45, 30, 22.5]
+    assert [one["eval_accuracy clip"] for one in log.evaluations[1::2]] == pytest.approx(
+        [0.1, 0.2, 0.3, 0.4]
+    )
+    assert not any("eval_accuracy" in one for one in (*log.evaluations, log.values))

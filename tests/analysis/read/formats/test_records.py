@@ -38,6 +38,21 @@ def test_a_bar_of_every_epoch_is_one_run(words, tmp_path):
     assert measure_rate(log, clock="bar").steps_per_s.value == pytest.approx(1 / STEP_S, rel=0.02)
 
 
+def test_the_clock_of_many_short_bars_is_the_sum_of_theirs(tmp_path):
+    """Each bar takes 8.0 to 9.0 s and shows 8: by the seconds shown the rate would be 6 % high."""
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(300):
+        step_s = rng.uniform(8.0, 9.0) / 40
+        drawn += [
+            f"  {step}/40 |##| {step}/40 [00:{int(step * step_s):02d}<00:01, 4.7it/s, loss=1.0]"
+            for step in range(0, 41, 2)
+        ]
+    (tmp_path / "x").write_text("\r".join(drawn) + "\n")
+    rate = measure_rate(read(tmp_path / "x"), clock="bar").steps_per_s
+    assert rate.value == pytest.approx(40 / 8.5, rel=0.01)
+    assert rate.low < 40 / 8.5 < rate.high
+
+
 def test_a_bar_that_restarts_before_its_end_is_another_attempt(tmp_path):
     (tmp_path / "x").write_text(bars(None, until=150) + bars(None, until=TOTAL))
     logs = read_logs([str(tmp_path / "x")])

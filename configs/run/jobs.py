@@ -7,11 +7,15 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from configs.disk import replace_file
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
+from configs.run.json_files import ArrayRows, AttemptEntry, read_json
 from configs.run.study_folder import StudyFolder, study_of
+
+# `launch cancel` leaves this file in the attempt that it cancels.
+CANCELLED = "CANCEL"
 
 
 def scripts_folder(run: RunFolder) -> Path:
@@ -49,8 +53,10 @@ def _tasks(study: StudyFolder, stamps: tuple[int, int]) -> dict[str, dict[str, i
     names = [row.cell for row in study.rows()]
     tasks: dict[str, dict[str, int]] = {}
     for file in study.jobs.glob("*.json"):
-        array = json.loads(file.read_text(encoding="utf-8"))
+        array = read_json(file, ArrayRows)
         for row in array["rows"]:
+            if row >= len(names):
+                raise ConfigError(f"{file}: rows: {row} is no row of {study.cells_file}")
             task = f"{file.stem}_{row - array['first']}"
             tasks.setdefault(names[row], {})[task] = file.stat().st_mtime_ns
     return tasks
@@ -58,13 +64,13 @@ def _tasks(study: StudyFolder, stamps: tuple[int, int]) -> dict[str, dict[str, i
 
 def started_job(run: RunFolder) -> str | None:
     """Return the job of the newest attempt, as `7` or `7_3`."""
-    attempts = run.manifest().get("attempts", [])
+    attempts = run.entries()
     return job_of_attempt(attempts[-1]) if attempts else None
 
 
-def job_of_attempt(entry: dict[str, Any]) -> str | None:
+def job_of_attempt(entry: AttemptEntry) -> str | None:
     """Return the job in an attempt's entry of the manifest, as `7` or `7_3`."""
-    slurm = entry.get("slurm") or {}
+    slurm = entry.get("slurm", {})
     if "array_job" in slurm and "array_task" in slurm:
         return f"{slurm['array_job']}_{slurm['array_task']}"
     job = slurm.get("job")

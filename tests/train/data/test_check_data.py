@@ -1,4 +1,4 @@
-"""The doctor finds data that cannot be trained on, and names the fix."""
+"""`train check-data` finds data that cannot be trained on, and names the fix."""
 
 import json
 import re
@@ -106,10 +106,10 @@ def test_a_damaged_store_is_refused_with_the_fix(
 ) -> None:
     damage(store)
     pattern = f"(?s){message}"
-    assert main(["doctor", str(store)]) == 1
+    assert main(["check-data", str(store)]) == 1
     output = capsys.readouterr().out
     assert re.search(pattern, output), output
-    assert main(["doctor", str(store), "--fast"]) == int("fast" in found_by)
+    assert main(["check-data", str(store), "--fast"]) == int("fast" in found_by)
     if "training" in found_by:
         with pytest.raises(DataError, match=pattern):
             open_source(latents(store))
@@ -118,11 +118,11 @@ def test_a_damaged_store_is_refused_with_the_fix(
 
 
 def test_an_intact_store_has_no_problems(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", str(store)]) == 0
+    assert main(["check-data", str(store)]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{store}: no problems found\n"
     assert "15 latents of 4 x 8 x 8 float16, mirrored too, 3 classes, 4 shards" in printed.err
-    assert main(["doctor", str(store), "--fast"]) == 0
+    assert main(["check-data", str(store), "--fast"]) == 0
     assert "not every byte was read" in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_three_images_copied_many_times_are_found(
     save_kl(tmp_path / "vae")
     encode_alone(encoding(tmp_path, shard_examples=50))
     for name in ("images", "store"):
-        assert main(["doctor", str(tmp_path / name)]) == 1
+        assert main(["check-data", str(tmp_path / name)]) == 1
         output = capsys.readouterr().out
         assert "only 3 of 120 sampled examples are distinct: far fewer than the 120" in output
     with pytest.raises(DataError, match="only 3 of 120"):
@@ -156,11 +156,11 @@ def test_a_missing_or_different_vae_is_named(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_kl(tmp_path / "same")
-    assert main(["doctor", str(store), "--vae", str(tmp_path / "same")]) == 0
+    assert main(["check-data", str(store), "--vae", str(tmp_path / "same")]) == 0
     save_kl(tmp_path / "other", seed=1)
     for name, message in (("other", "another VAE"), ("nowhere", "samples cannot be decoded")):
         capsys.readouterr()
-        assert main(["doctor", str(store), "--vae", str(tmp_path / name)]) == 1
+        assert main(["check-data", str(store), "--vae", str(tmp_path / name)]) == 1
         assert message in capsys.readouterr().out
 
 
@@ -168,13 +168,13 @@ def test_every_image_of_a_folder_is_checked_unless_fast(
     original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(original / "images", tmp_path / "images")
-    assert main(["doctor", str(tmp_path / "images")]) == 0
+    assert main(["check-data", str(tmp_path / "images")]) == 0
     (tmp_path / "images/class-2/001.png").write_bytes(b"")
     for options in ([], ["--fast"]):
         capsys.readouterr()
-        assert main(["doctor", str(tmp_path / "images"), *options]) == 1
+        assert main(["check-data", str(tmp_path / "images"), *options]) == 1
         output = capsys.readouterr().out
         assert "class-2/001.png: not a readable image" in output
         assert "encode.skip_bad true" in output
-    assert main(["doctor", str(tmp_path / "nowhere")]) == 1
+    assert main(["check-data", str(tmp_path / "nowhere")]) == 1
     assert "no such folder" in capsys.readouterr().out

@@ -1,6 +1,6 @@
 """Check a folder of captioned images and say how to fix each problem.
 
-    python -m finetune doctor FOLDER [--resolution PX] [--sheet FILE.png]
+    python -m finetune check-data FOLDER [--resolution PX] [--sheet FILE.png]
 
 A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
@@ -25,7 +25,7 @@ from configs.checks.captions import (
     open_image,
     read_text,
 )
-from configs.disk import IMAGE_SUFFIXES
+from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
 
 _MIN_IMAGES = 5
@@ -61,7 +61,7 @@ class DatasetProblem:
 def main(arguments: list[str]) -> int:
     """Check a folder; return 1 if it has a fault, else 0."""
     parser = argparse.ArgumentParser(
-        prog="python -m finetune doctor",
+        prog="python -m finetune check-data",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -214,9 +214,8 @@ def save_sheet(pairs: Sequence[CaptionedFile], file: Path) -> None:
         # Pillow's built-in font has Latin letters only.
         text = "\n".join(lines).encode("latin-1", "replace").decode("latin-1")
         ImageDraw.Draw(sheet).text((corner[0], corner[1] + _SIDE + 2), text, fill="black")
-    partial = file.with_suffix(".partial.png")
-    sheet.save(partial)
-    partial.replace(file)
+    with replacing(file) as stream:
+        sheet.save(stream, "PNG")
 
 
 def _paste(sheet: Image.Image, file: Path, corner: tuple[int, int]) -> None:

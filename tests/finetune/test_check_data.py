@@ -1,4 +1,4 @@
-"""`python -m finetune doctor` names each problem of captioned images, with the fix."""
+"""`python -m finetune check-data` names each problem of captioned images, with the fix."""
 
 import shutil
 from collections.abc import Callable
@@ -25,15 +25,15 @@ def images(tmp_path: Path) -> Path:
     return folder
 
 
-def run_doctor(
+def run_check(
     folder: Path, capsys: pytest.CaptureFixture[str], *more: str
 ) -> tuple[int, list[str]]:
-    code = main(["doctor", str(folder), "--resolution", "64", *more])
+    code = main(["check-data", str(folder), "--resolution", "64", *more])
     return code, capsys.readouterr().out.splitlines()
 
 
 def test_a_good_folder_has_no_faults(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_doctor(images, capsys) == (0, [])
+    assert run_check(images, capsys) == (0, [])
 
 
 def as_mode(mode: str) -> Callable[[Path], None]:
@@ -94,7 +94,7 @@ def test_each_problem_is_named_with_the_fix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     spoil(images)
-    code, lines = run_doctor(images, capsys)
+    code, lines = run_check(images, capsys)
     assert code == (level == "fault")
     assert any(line.startswith(level) and text in line and "; fix: " in line for line in lines), (
         lines
@@ -102,7 +102,7 @@ def test_each_problem_is_named_with_the_fix(
 
 
 def test_a_missing_folder_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", str(tmp_path / "none")]) == 2
+    assert main(["check-data", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
 
 
@@ -110,10 +110,10 @@ def test_the_sheet_shows_every_image_and_marks_unreadable_ones(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = tmp_path / "sheet.png"
-    run_doctor(images, capsys, "--sheet", str(whole))
+    run_check(images, capsys, "--sheet", str(whole))
     (images / "5.png").write_bytes(b"x")
     spoiled = tmp_path / "spoiled.png"
-    run_doctor(images, capsys, "--sheet", str(spoiled))
+    run_check(images, capsys, "--sheet", str(spoiled))
     sheet, other = (np.asarray(Image.open(file)) for file in (whole, spoiled))
     assert sheet.shape == other.shape
     changed = np.argwhere((sheet != other).any(axis=2))

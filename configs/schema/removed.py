@@ -1,0 +1,4 @@
+"""Keys that older configs may hold and that the schema has no more."""
+
+# By dotted name: the key that replaced it (`now train.steps`), or why it is gone.
+REMOVED: dict[str, str] = {}

@@ -1,0 +1,164 @@
+"""The state of runs for people: live ones first, those that are done as a number, in one table."""
+
+import re
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from configs.run.folder import RunFolder, is_run
+from configs.run.study_folder import StudyFolder, is_study_folder, study_of
+from configs.table import Row, text_table
+from launch.slurm.reasons import in_words
+from launch.status.state import Overview, RunStatus
+
+LIVE = ("running", "started", "starting", "saving", "evaluating", "sampling", "completing")
+# States in the order of the table; any other is a failure and comes after "requeued".
+_WAITING, _STOPPED, _ENDED = (
+    ("queued", "requeued"),
+    ("paused", "stopped", "new"),
+    ("done", "skipped"),
+)
+# The columns to leave out first on a narrow terminal.
+DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "differs", "eta")
+# The id at the end of a run's name.
+_ID = r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$"
+# Further differing keys would not fit.
+_MOST_KEYS = 3
+
+Pair = tuple[RunStatus, Row]
+
+
+def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) -> list[str]:
+    """Return the folder and the time, a row per run that is not done, and when all will be.
+
+    `whole` shows runs that are done, and every column.
+    """
+    base = paths[0].parent if is_run(paths[0]) else paths[0]
+    pairs = sorted(zip(now.runs, now.rows, strict=True), key=_place)
+    folds = not whole and not all(map(is_run, paths))
+    folded = Counter(str(row["state"]) for _, row in pairs if folds and row["state"] in _ENDED)
+    shown = [pair for pair in pairs if pair[1]["state"] not in folded]
+    lines = [f"{base}  {time.strftime('%H:%M:%S')}"]
+    if shown:
+        differing = differing_keys([one for one, _ in shown])
+        rows = [_display(one, row, base, differing.get(one.run, "")) for one, row in shown]
+        lines += text_table(rows, drop=DROP, whole=whole).splitlines()
+    if folded:
+        lines.append(f"{', '.join(_counts(folded))}; --all shows them")
+    if (left_s := remaining_s(pairs)) is not None:
+        lines.append(f"about {clock_text(left_s)} until all are trained")
+    return lines if now.runs else [f"no run in {base}"]
+
+
+def summary_lines(now: Overview, paths: Sequence[Path]) -> list[str]:
+    """Return a line per path: a run's state, or the states of the runs in a folder.
+
+    A line names the report of a study whose runs have all ended.
+    """
+    lines = []
+    for path in paths:
+        here = path.resolve()
+        states = [
+            str(row["state"])
+            for one, row in zip(now.runs, now.rows, strict=True)
+            if here in (one.run.path.resolve(), *one.run.path.resolve().parents)
+        ]
+        counts = ", ".join(_counts(Counter(states)))
+        lines.append(f"{path}: {states[0] if is_run(path) else f'{len(states)} runs: {counts}'}")
+        report = path / "report.html"
+        if set(states) <= {*_ENDED, *_STOPPED, "failed"} and report.exists():
+            lines.append(f"report: {report}")
+    return lines
+
+
+def _counts(states: Counter[str]) -> list[str]:
+    return [f"{count} {state}" for state, count in states.most_common()]
+
+
+def _place(pair: Pair) -> tuple[int, float]:
+    """Return the place of a run in the table: by state, the newest first."""
+    one, state = pair[0], pair[1]["state"]
+    groups = (LIVE, _WAITING, (state,), _STOPPED, _ENDED)
+    found = [rank for rank, states in enumerate(groups) if state in states and rank != 2]
+    return (found or [2])[0], -float(one.last.get("time", 0))
+
+
+def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, Any]:
+    path, folder = one.run.path, base / "cells" if is_study_folder(base) else base
+    inside = folder.resolve() in path.resolve().parents
+    return {
+        "run": str(path.resolve().relative_to(folder.resolve())) if inside else str(path),
+        "state": row["state"],
+        "steps": row["steps"],
+        "eta": None if row["eta_s"] is None else clock_text(row["eta_s"]),
+        "left": None if row["left_s"] is None else clock_text(row["left_s"]),
+        "differs": differing or None,
+        "steps_per_s": row["steps_per_s"],
+        "job": row["job"],
+        "attempts": row["attempts"] or None,
+        "nodes": row["nodes"] or None,
+        "why": _why(one, row),
+    }
+
+
+def _why(one: RunStatus, row: Row) -> str | None:
+    """Return the reason of a state in words, and when a waiting job may start."""
+    if row["state"] not in _WAITING or one.job is None:
+        return row["why"]
+    reason, start = str(row["why"] or ""), row["start"]
+    if start is not None:
+        form = "%H:%M" if start - time.time() < 12 * 3600 else "%a %d %b %H:%M"
+        return f"starts about {time.strftime(form, time.localtime(start))}"
+    limit = throttle(study.path) if (study := study_of(one.run.path)) else None
+    is_throttled = reason == "JobArrayTaskLimit" and limit
+    return f"throttle: {limit} at once" if is_throttled else in_words(reason)
+
+
+@cache
+def throttle(study: Path) -> int | None:
+    """Return how many runs of a study may run at once, None for no limit."""
+    return StudyFolder(study).study().throttle
+
+
+def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:
+    """Return, for single runs of one config file, the keys in which they differ: `lr=0.001`.
+
+    The cells of a study are named after their levels.
+    """
+    groups: dict[str, list[RunStatus]] = defaultdict(list)
+    for one in runs:
+        if study_of(one.run.path) is None:
+            groups[re.sub(_ID, "", one.run.name)].append(one)
+    found = {}
+    for group in groups.values():
+        names = dict.fromkeys(name for one in group for name in one.config)
+        unlike = [name for name in names if len({str(one.config.get(name)) for one in group}) > 1]
+        for one in group:
+            keys = [f"{name.rpartition('.')[2]}={one.config.get(name)}" for name in unlike]
+            more = [f"+{len(keys) - _MOST_KEYS} keys"] if len(keys) > _MOST_KEYS else []
+            found[one.run] = " ".join(keys[:_MOST_KEYS] + more)
+    return found
+
+
+def remaining_s(pairs: Sequence[Pair]) -> float | None:
+    """Return the seconds until all runs are trained, at the present rates and number at once."""
+    live = [row for _, row in pairs if row["eta_s"] is not None]
+    waiting = [one for one, row in pairs if row["state"] in _WAITING]
+    if len(pairs) < 2 or not live or any(one.steps is None for one in waiting):
+        return None
+    rate = statistics.median(float(row["steps_per_s"]) for row in live)
+    steps = sum((one.steps or 0) - (one.step or 0) for one in waiting)
+    own_s = [float(row["eta_s"]) for row in live]
+    return max([(sum(own_s) + steps / rate) / len(live), *own_s])
+
+
+def clock_text(length_s: float) -> str:
+    """Return `HH:MM:SS`, with days as Slurm writes them: `2-03:00:00`."""
+    minutes, seconds = divmod(round(length_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"

@@ -1,0 +1,46 @@
+"""Loss curves of repeats are compared by the scatter between their seeds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict
+from tests.analysis.measure.test_speed import log_of
+
+
+def pairs(ratios: Sequence[float], *, seed: int = 0) -> list[CurvePair]:
+    """Two noisy curves for each seed, the second `ratio` times the first."""
+    rng, found = np.random.default_rng(seed), []
+    for ratio in ratios:
+        curve = 2 / np.sqrt(np.arange(1, 201))
+        a, b = (log_of({"loss": curve * np.exp(rng.normal(0, 0.05, 200))}) for _ in range(2))
+        b.values["loss"][:] *= ratio
+        found.append(pair_curves(a, b))
+    return found
+
+
+def test_losses_that_differ_by_more_than_their_seeds_do_are_different() -> None:
+    assert pooled_verdict(pairs([0.56, 0.57, 0.55]), margin=0.01) == "different"
+    assert pooled_verdict(pairs([1.08, 1.09, 1.10]), margin=0.01) == "different"
+
+
+def test_losses_that_differ_as_their_seeds_do_are_undetermined() -> None:
+    assert pooled_verdict(pairs([0.95, 1.06, 1.01]), margin=0.01) == "undetermined"
+
+
+def test_equal_losses_are_the_same() -> None:
+    assert pooled_verdict(pairs([1.0] * 5), margin=0.02) == "same loss"
+
+
+def test_two_seeds_say_nothing_of_their_scatter() -> None:
+    assert pooled_verdict(pairs([0.5, 0.5]), margin=0.01) is None
+
+
+def test_one_in_twenty_of_equal_arms_is_called_different() -> None:
+    rng = np.random.default_rng(5)
+    words = [
+        pooled_verdict(pairs(np.exp(rng.normal(0, 0.03, 4)).tolist(), seed=n), margin=0.001)
+        for n in range(300)
+    ]
+    assert words.count("different") / len(words) == pytest.approx(0.05, abs=0.035)

@@ -1,0 +1,50 @@
+"""Reading that takes long says so, and nothing unpacks to more than a bound."""
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from analysis.read import progress, tar_archive
+from analysis.read.find import read_logs
+from analysis.read.text import pieces
+from configs.errors import Unreadable
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    lines = b"(step=%07d) Train Loss: 0.1532, Train Steps/Sec: 3.21\n"
+    file = tmp_path / "log.txt.gz"
+    file.write_bytes(gzip.compress(b"".join(lines % step for step in range(20_000))))
+    return file
+
+
+def test_long_reading_says_so_once_in_a_pipe(log: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(progress, "_FIRST_S", 0.0)
+    assert len(read_logs([str(log)])) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"reading '{log}': ")
+    assert said.endswith("% so far\n")
+    assert said.count("\n") == 1
+
+
+def test_a_log_that_unpacks_beyond_the_bound_is_refused(log: Path, monkeypatch) -> None:
+    monkeypatch.setattr(pieces, "MOST_BYTES", 1 << 19)
+    with pytest.raises(Unreadable, match="GiB unpacked; cut it"):
+        read_logs([str(log)])
+
+
+@pytest.mark.parametrize(
+    "names", [[f"r/{n:06d}/metrics.jsonl" for n in range(9)], ["a/" * 33 + "config.yaml"]]
+)
+def test_an_archive_of_many_or_deep_folders_is_refused(
+    tmp_path: Path, monkeypatch, names: list[str]
+) -> None:
+    monkeypatch.setattr(tar_archive, "MOST_FILES", 8)
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(Unreadable, match=r"^\S*x\.tar: too large for an archive of logs"):
+        read_logs([str(tmp_path / "x.tar")])

@@ -1,0 +1,56 @@
+"""Files are written whole or not at all, and never through a link that somebody else made."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis import plot
+from analysis.__main__ import main
+from configs.disk import replace_file, replacing
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    with pytest.raises(TypeError), replacing(file) as stream:
+        stream.write("half")  # type: ignore[arg-type]
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "file").symlink_to("mine")
+    replace_file(tmp_path / "file", "new")
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_file_follows_the_umask_and_its_name_may_have_255_bytes(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(tmp_path / ("x" * 255), "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / ("x" * 255)).stat().st_mode & 0o777 == 0o640
+
+
+def test_links_of_another_user_overwrite_no_file(
+    shared: Path, intruder: Callable[[str], None], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    generate_run(shared / "run", SyntheticRun(intervals=20))
+    for name in (".analysis-runs.json", "report.html", "report.csv", "loss.png", "loss.svg"):
+        intruder(f"ln -s {mine} {name}")
+    intruder(f"ln -s {mine}.2 all.tar.xz")
+    run = str(shared / "run")
+    assert main(["runs", str(shared)]) == 0
+    assert main(["report", run, "--out", str(shared / "report.html")]) == 0
+    assert main(["archive", run, "--out", str(shared / "all.tar.xz")]) == 0
+    for name in ("loss.png", "loss.svg"):
+        plot.save(plot.figure_of(rows=1, height=1.0)[0], shared / name)
+    assert mine.read_text() == "precious"
+    assert not (tmp_path / "mine.2").exists()

@@ -1,0 +1,119 @@
+"""Everything that would be refused is said at once, and a person is asked before many runs."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from configs.attempt.alike import skip_after_alike
+from configs.run.folder import RunFolder, find_runs
+from launch.slurm.client import Refused
+from launch.submit.refusals import confirm
+from tests.launch.conftest import DIGITS
+from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
+
+__all__ = ["_slurm", "study"]
+MISSING = ("data.source=folder", "data.path=/nope", "data.channels=3")
+
+
+@pytest.mark.parametrize("values", [(), ("seed=1,2",)])
+def test_a_dry_run_shows_the_script_and_then_every_refusal(
+    values: tuple[str, ...], launch, command, site: Path
+) -> None:
+    command("sbatch", "echo 'Requested node configuration is not available' >&2; exit 1")
+    words = (*MISSING, *values, "resources.gpu=a400", "resources.hours=100")
+    code, out, err = launch("submit", DIGITS, *words, "--dry-run")
+    assert (code, out.startswith("#!/bin/bash\n")) == (1, True)
+    assert "/nope: no such folder" in err
+    assert "partition gpu allows 48:00:00, not 100:00:00: lower resources.hours" in err
+    code, _, err = launch("submit", DIGITS, *MISSING, *values, "resources.gpu=a400", "--dry-run")
+    assert (code, err.count("submit would refuse this")) == (1, 2)
+    assert "Requested node configuration" in err
+    assert not site.exists()
+
+
+def test_force_submits_what_is_refused_with_a_warning(launch, site: Path) -> None:
+    assert launch("submit", DIGITS, *MISSING)[0] == 2
+    code, _, err = launch("submit", DIGITS, *MISSING, "--force")
+    assert (code, "warning: data.path /nope" in err) == (0, True)
+    assert len(find_runs(site)) == 1
+
+
+def test_a_folder_of_runs_that_only_pretends_to_be_writable_is_one_line(
+    launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", "/proc/nope")
+    code, _, err = launch("submit", DIGITS)
+    assert (code, err) == (2, "LOGS /proc/nope: not writable; set LOGS to a writable folder\n")
+
+
+def test_a_config_that_waits_is_not_submitted_again_without_new(
+    launch, tmp_path: Path, site: Path
+) -> None:
+    assert launch("submit", DIGITS, "seed=5")[0] == 0
+    (tmp_path / "queue").write_text("101|PENDING||||Priority\n")
+    code, _, err = launch("submit", DIGITS, "seed=5")
+    assert (code, "has this config, and its job 101 is PENDING; --new starts" in err) == (1, True)
+    assert launch("submit", DIGITS, "seed=6")[0] == 0
+    assert launch("submit", DIGITS, "seed=5", "--new")[0] == 0
+    (tmp_path / "queue").write_text("101|COMPLETED||None\n")
+    assert launch("submit", DIGITS, "seed=5")[0] == 0
+    assert len(find_runs(site)) == 4
+
+
+def test_a_grown_grid_asks_for_the_old_folder_or_a_new_one(study: Path, launch, site: Path) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a40_bs8",))
+    grown = (study, "train.global_batch=8,16,32")
+    code, out, err = launch("submit", *grown)
+    assert (code, out) == (1, "")
+    assert (
+        f"7 of these 12 runs are done in {folder.path}: --into {folder.path} runs the other 5; "
+        "--new runs all" in err
+    )
+    code, out, err = launch("submit", *grown, "--into", folder.path)
+    assert (code, "5 runs, " in err) == (0, True)
+    assert launch("submit", *grown, "--new")[0] == 0
+
+
+def test_cells_skipped_after_failures_alike_are_submitted_again(study: Path, launch) -> None:
+    folder = submitted(launch, study)
+    for cell in ("a40_bs8", "a40_bs16", "a100_bs8"):
+        run = end(folder, cell, "failed", reason="crash", message="the same")
+        skip_after_alike(run, list(run.records())[-1])
+    states = [
+        list(RunFolder(folder.cell(row.cell)).records())[-1]["event"] for row in folder.rows()
+    ]
+    assert sorted(states) == ["failed"] * 3 + ["skipped"] * 5
+    assert "8 runs, 2 arrays, at most 32 GPU-hours" in launch("rerun", folder.path)[2]
+
+
+@pytest.mark.parametrize(
+    ("runs", "answer", "yes", "asked"),
+    [(19, "", False, False), (20, "y\n", False, True), (20, "\n", False, True),
+     (20, "", True, False)],
+)  # fmt: skip
+def test_a_person_is_asked_before_twenty_runs(
+    runs: int, answer: str, yes: bool, asked: bool,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    stdin = io.StringIO(answer)
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    if asked and answer != "y\n":
+        with pytest.raises(Refused, match="nothing is submitted"):
+            confirm("bill", runs=runs, yes=yes)
+    else:
+        confirm("bill", runs=runs, yes=yes)
+    assert ("[y/N]" in capsys.readouterr().err) == asked
+
+
+def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    confirm("bill", runs=500, yes=False)
+    assert capsys.readouterr().err == "bill\n"
+
+
+def test_values_on_the_command_line_say_how_many_runs_they_make(launch) -> None:
+    _, _, err = launch("submit", DIGITS, "optimizer.lr=1e-4,3e-4", "repeats=2")
+    assert "4 runs, 1 array, at most 16 GPU-hours" in err

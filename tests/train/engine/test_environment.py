@@ -1,0 +1,65 @@
+"""The manifest holds all that decides the speed of a GPU, by an allow-list."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from analysis.read.machine import machine
+from train.engine import distributed
+from train.engine.distributed import Ranks
+from train.engine.environment import gpu_settings, rank_placement, versions
+
+
+def answer_of_nvidia_smi(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "nvidia-smi"
+    file.write_text(f'#!/bin/sh\n[ "$2" = --id=GPU-7b1f ] && echo "{line}"\n')
+    file.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("700.00, 345, 1980", {"power_limit_w": 700.0, "sm_mhz": 345.0, "max_sm_mhz": 1980.0}),
+        ("[N/A], 345, 1980", {"sm_mhz": 345.0, "max_sm_mhz": 1980.0}),
+        ("No devices were found", {}),
+    ],
+)
+def test_the_power_limit_and_clocks_are_kept(
+    line: str, found: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_of_nvidia_smi(line, tmp_path, monkeypatch)
+    properties = SimpleNamespace(name="NVIDIA H100 80GB HBM3", total_memory=85e9, uuid="7b1f")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    device = torch.device("cuda", 0)
+    facts = rank_placement(Ranks(rank=0, world=1, local_rank=0, local_world=1, device=device))
+    assert {name: facts[name] for name in found} == found
+    assert machine({"placement": [facts]}).get("power_limit_w") == (
+        str(found["power_limit_w"]) if "power_limit_w" in found else None
+    )
+
+
+def test_settings_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.setenv("NCCL_DEBUG_FILE", "/home/somebody/nccl.log")
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    found = gpu_settings()
+    assert (found["NCCL_ALGO"], found["PYTORCH_ALLOC_CONF"]) == ("Ring", "expandable_segments:True")
+    assert "NCCL_DEBUG_FILE" not in found
+    assert sorted(found["attention_order"].split(",")) == sorted(
+        ["CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH", "OVERRIDEABLE"]
+    )
+
+
+def test_versions_name_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "version"
+    file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Aug 17 2025")
+    monkeypatch.setattr(distributed, "_NVIDIA_DRIVER", file)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 7))
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
+    found = versions()
+    assert found["driver"] == "580.65.06"
+    assert {"cudnn", "triton", "nccl"} <= set(found)

@@ -1,0 +1,109 @@
+"""The loop: an interrupted run records what an uninterrupted one does."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from analysis.__main__ import main as analyse
+from configs.attempt.close import close_attempt
+from configs.attempt.open import open_attempt
+from configs.run.folder import RunFolder
+from tests.real_runs import DIGITS, TINY, losses
+from train.engine import metrics, stop
+from train.engine.watchdog import HangWatchdog
+from train.pretrain import evaluation
+from train.pretrain.run import attempt as pretrain
+
+KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.ema_decay=0.9")
+
+
+def train(source: Path, *overrides: str) -> RunFolder:
+    """Carry out one attempt in this process."""
+    folder = open_attempt(source, list(overrides))
+    assert folder is not None
+    run = RunFolder(folder.parent.parent)
+    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    torch.set_num_threads(1)
+    try:
+        close_attempt(folder, status=pretrain(run, number=int(folder.name)))
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for handler in metrics.log.handlers:
+            handler.close()
+        metrics.log.handlers = []
+    return run
+
+
+def stop_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the stop request come after `calls` polls, the first of which precedes the first step."""
+    polls = iter(range(1_000_000))
+    monkeypatch.setattr(
+        stop.StopSignals,
+        "request",
+        lambda _: stop.StopRequest.PAUSE if next(polls) == calls else stop.StopRequest.GO_ON,
+    )
+
+
+def test_a_run_stopped_within_an_interval_records_the_losses_of_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    whole = train(DIGITS, *KEYS)
+    stop_after(2, monkeypatch)
+    broken = train(DIGITS, *KEYS)
+    first = max(losses(broken))
+    stop_after(5, monkeypatch)
+    train(broken.path)
+    second = max(losses(broken))
+    assert 0 < first < 5 < second < 10
+    stop_after(1000, monkeypatch)
+    train(broken.path)
+    assert {step: losses(broken)[step] for step in losses(whole)} == losses(whole)
+    assert set(losses(broken)) == {first, 5, second, 10, 12}
+    assert analyse(["loss", "--exact", str(whole.path), str(broken.path)]) == 0
+    assert "identical" in capsys.readouterr().out
+
+
+def test_sums_of_losses_do_not_depend_on_the_rank_that_takes_them_over() -> None:
+    parts = torch.rand(4, 500, generator=torch.Generator().manual_seed(0)) * 40
+    whole, resumed = (metrics.LossAccumulator(torch.device("cpu")) for _ in range(2))
+    for loss in parts.T.flatten():
+        whole.add(loss.double(), skipped=0)
+    carried = metrics.IntervalSums(loss=parts[:, :200].double().sum().item(), skipped=1, steps=200)
+    resumed.restart(carried, rank=0, tensor=2)
+    for loss in parts[:, 200:].flatten():
+        resumed.add(2 * loss.double(), skipped=0)
+    assert resumed._loss.item() == 2 * whole._loss.item()
+    assert (resumed._skipped, resumed.steps) == (2, 200)
+    resumed.restart(carried, rank=1, tensor=2)
+    assert (resumed._loss.item(), resumed._skipped, resumed.steps) == (0, 0, 200)
+
+
+def test_no_rank_is_watched_while_rank_0_writes_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    order: list[str] = []
+
+    def noted(owner: object, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*words: Any, **named: Any) -> Any:
+            order.append(name)
+            return original(*words, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(HangWatchdog, "begin_step")
+    noted(dist, "barrier")
+    noted(evaluation, "save_grid")
+    train(DIGITS, *TINY, "train.steps=2", "sample.every=1", "checkpoint.every=2", "sample.steps=1")
+    written = [place for place, name in enumerate(order) if name == "save_grid"]
+    assert [order[place + 1] for place in written] == ["barrier", "barrier"]
+    assert order[0] == "begin_step"
