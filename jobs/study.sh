@@ -73,8 +73,10 @@ follow() {
   echo "== the next grids, by jobs called $(chain)"
   tail -n +1 -F --pid=$$ "$output.out" 2>/dev/null &
   while is_chained; do sleep 2; done
-  # Let it print the last lines.
+  # Let it print the last lines, then end it: to --pid a parent that nobody has waited for still lives,
+  # and whoever reads our output to its end would wait for this tail.
   sleep 1
+  kill "$!" 2>/dev/null || true
   exit "$(cat "$output.status" 2>/dev/null || echo 1)"
 }
 

@@ -22,7 +22,7 @@ def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
     return Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "words",
     [SHORT, *(pytest.param((name,), marks=pytest.mark.long) for name in LONG)],
