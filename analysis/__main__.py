@@ -1,4 +1,4 @@
-"""`python -m analysis COMMAND PATHS`: tables, plots and verdicts from run folders and logs."""
+"""`ditbench COMMAND PATHS`: tables, plots and verdicts from run folders and logs."""
 
 import argparse
 import importlib
@@ -32,10 +32,10 @@ COMMANDS = {
     "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
 EXAMPLES = """examples:
-  python -m analysis runs logs
-  python -m analysis speed logs/one-rank logs/two-ranks
-  python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png
-  python -m analysis loss A B --exact && echo bitwise the same
+  ditbench runs logs
+  ditbench speed logs/one-rank logs/two-ranks
+  ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png
+  ditbench loss A B --exact && echo bitwise the same
 
 exit codes: 0 good, 1 no, 2 misuse"""
 
@@ -75,7 +75,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     """
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="python -m analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain
+        prog="ditbench analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():

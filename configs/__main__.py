@@ -1,6 +1,6 @@
-"""`python -m configs`: check, show and explain configs; open and close attempts at runs.
+"""Check, show and explain configs; open and close attempts at runs.
 
-Example: python -m configs check configs/pretrain/*.yaml
+Example: ditbench check configs/pretrain/*.yaml
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m configs",
+        prog="ditbench configs",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -117,9 +117,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     flat = flatten(tree)
     if options.key not in flat:
-        raise ConfigError(
-            f"--key {options.key}: no such key; `python -m configs schema` lists them"
-        )
+        raise ConfigError(f"--key {options.key}: no such key; `ditbench schema` lists them")
     value = flat[options.key]
     print("" if value is None else value)
     return 0

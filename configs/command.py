@@ -58,7 +58,7 @@ def _attempt(
     run = open_run(path)
     attempt = number or max(run.attempts(), default=0)
     if not attempt or not run.attempt(attempt).is_dir():
-        raise ConfigError(f"{path}: no such attempt; `python -m configs open` begins one")
+        raise ConfigError(f"{path}: no such attempt; `ditbench configs open` begins one")
     config = run.config(attempt)
     module = module_of(run, config)
     if module is None:

@@ -85,9 +85,7 @@ def resolve(tree: Tree, *, source: str) -> Run:
     """Return the config of `tree`, with every default filled in and every value validated."""
     kind = tree.get("kind", "pretrain")
     if kind == "study":
-        raise ConfigError(
-            f"{source}: a study of many runs; submit it whole: python -m launch submit FILE"
-        )
+        raise ConfigError(f"{source}: a study of many runs; submit it whole: ditbench submit FILE")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{source}: kind is {kind!r}; expected one of {', '.join(MODELS)}")
     config = _validated(tree, kind, source=source)
@@ -172,7 +170,7 @@ def _nearest(name: str, kind: str) -> str:
     near = max([*known, *(key.partition(".")[0] for key in known)], key=alike)
     if alike(near) > _LEAST_LIKENESS:
         return f"; did you mean {near}?"
-    return "; `python -m configs schema` lists them all"
+    return "; `ditbench schema` lists them all"
 
 
 def _likeness(name: str) -> Callable[[str], float]:

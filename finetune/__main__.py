@@ -1,6 +1,6 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
-Other commands (`python -m finetune COMMAND --help`):
+Other commands (`ditbench finetune COMMAND --help`):
   check-data FOLDER    check a folder of captioned images
   tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 

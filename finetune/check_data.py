@@ -1,6 +1,6 @@
 """Check a folder of captioned images and say how to fix each problem.
 
-    python -m finetune check-data FOLDER [--resolution PX] [--sheet FILE.png]
+    ditbench finetune check-data FOLDER [--resolution PX] [--sheet FILE.png]
 
 A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
@@ -61,7 +61,7 @@ class DatasetProblem:
 def main(arguments: list[str]) -> int:
     """Check a folder; return 1 if it has a fault, else 0."""
     parser = argparse.ArgumentParser(
-        prog="python -m finetune check-data",
+        prog="ditbench finetune check-data",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""`python -m finetune tiny FOLDER`: a random Flux, five captioned images, and an assistant LoRA.
+"""`ditbench finetune tiny FOLDER`: a random Flux, five captioned images, and an assistant LoRA.
 
 The model has every part of a real Flux in diffusers layout and is read like one; only the weights
 are random. `--size mid` makes blocks of the real shapes, but only a few of them.
@@ -84,11 +84,11 @@ SHAPES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run `python -m finetune tiny FOLDER [--size mid] [--variant dev]`."""
+    """Run `ditbench finetune tiny FOLDER [--size mid] [--variant dev]`."""
     parser = argparse.ArgumentParser(
-        prog="python -m finetune tiny",
+        prog="ditbench finetune tiny",
         description="Make a random Flux, five captioned images and an assistant LoRA in a new "
-        "folder. Example: python -m finetune tiny logs/tiny-flux",
+        "folder. Example: ditbench finetune tiny logs/tiny-flux",
     )
     parser.add_argument("folder", type=Path, help="folder to create")
     parser.add_argument("--size", choices=sorted(SHAPES), default="tiny")

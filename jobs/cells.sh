@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the cells of a study one after another on this machine, then its report; needs no Slurm.
 #   jobs/cells.sh STUDY KIND LIST      LIST: file with one cell name per line
-# `python -m launch submit STUDY --local` starts it. `touch STUDY/STOP` ends it before the next cell.
+# `ditbench submit STUDY --local` starts it. `touch STUDY/STOP` ends it before the next cell.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -39,8 +39,8 @@ on_interrupt() {
   [[ $NAME != */* && ${#arguments[@]} == 1 ]] || again=(jobs/study.sh "${arguments[@]}")
   folder=$(printf %q "$FOLDER")
   [[ -z $FOLDER ]] || echo "the study goes on $(has_slurm && echo in Slurm || echo on this machine);" \
-    "look: python -m launch status $folder; take up again: ${again[*]};" \
-    "end: python -m launch cancel $folder" >&2
+    "look: ditbench status $folder; take up again: ${again[*]};" \
+    "end: ditbench cancel $folder" >&2
   exit 130
 }
 trap on_interrupt INT

@@ -1,4 +1,4 @@
-"""`python -m launch`: submit runs to the cluster, watch them, diagnose them and cancel them."""
+"""Submit runs to the cluster, watch them, diagnose them and cancel them."""
 
 import argparse
 import sys
@@ -8,13 +8,13 @@ from pathlib import Path
 from launch.cli import diagnose, status, submit
 
 EXAMPLES = """examples:
-  python -m launch submit configs/pretrain/imagenet64.yaml train.steps=1000 --dry-run
-  python -m launch submit configs/pretrain/imagenet64.yaml -- --account=lab_123
-  python -m launch submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
-  python -m launch status
-  python -m launch tail logs/RUN
-  python -m launch preflight configs/pretrain/imagenet64.yaml resources.gpu=a40
-  python -m launch why logs/RUN
+  ditbench submit configs/pretrain/imagenet64.yaml train.steps=1000 --dry-run
+  ditbench submit configs/pretrain/imagenet64.yaml -- --account=lab_123
+  ditbench submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
+  ditbench status
+  ditbench tail logs/RUN
+  ditbench preflight configs/pretrain/imagenet64.yaml resources.gpu=a40
+  ditbench why logs/RUN
 
 RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
@@ -88,7 +88,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def parser() -> argparse.ArgumentParser:
     """Return the parser with one sub-command per task."""
     top = argparse.ArgumentParser(
-        prog="python -m launch",
+        prog="ditbench",
         description=__doc__,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

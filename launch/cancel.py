@@ -21,7 +21,7 @@ def cancel(path: Path) -> None:
         _cancel_study(StudyFolder(path.resolve()))
         return
     if not is_run(path):
-        raise ConfigError(f"{path}: not a run's folder; `python -m launch status` lists them")
+        raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
     one = run_status(RunFolder(path.resolve()))
     if not one.is_unfinished:
         print(f"{path}: already {one.event}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Ask `python -m train forecast` for the parameters and the GPU memory of configs."""
+"""Ask `ditbench train forecast` for the parameters and the GPU memory of configs."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """`python -m train RUN` under torchrun carries out one attempt at a run of any kind.
 
-`python -m train COMMAND --help` describes the other commands:
+`ditbench train COMMAND --help` describes the other commands:
   score RUN            score the samples of a run on digits with a classifier
   sample RUN           draw many images from a run into one .npz, alone or under torchrun
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference

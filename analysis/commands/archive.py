@@ -8,7 +8,7 @@ from analysis.read.find import places
 from analysis.table import remark
 from configs.errors import Unreadable
 
-EXAMPLE = "python -m analysis archive logs/layouts-1120 --out layouts.tar.xz"
+EXAMPLE = "ditbench archive logs/layouts-1120 --out layouts.tar.xz"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

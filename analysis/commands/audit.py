@@ -12,9 +12,9 @@ from analysis.table import put, remark
 from configs.errors import Unreadable
 from configs.table import text_table
 
-EXAMPLE = """python -m analysis audit logs/claims.yaml
-  python -m analysis audit README.md
-  python -m analysis audit output/my_lora --runtime 1744s
+EXAMPLE = """ditbench audit logs/claims.yaml
+  ditbench audit README.md
+  ditbench audit output/my_lora --runtime 1744s
 
 a claim:
   - text: compiling makes a step 17 % faster

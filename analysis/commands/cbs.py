@@ -10,7 +10,7 @@ from analysis.stats.intervals import Floats, estimate_fields
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
-EXAMPLE = 'python -m analysis cbs logs/branches-1120 --target "validation_loss<=0.5"'
+EXAMPLE = 'ditbench cbs logs/branches-1120 --target "validation_loss<=0.5"'
 
 
 def options(parser: argparse.ArgumentParser) -> None:

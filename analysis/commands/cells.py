@@ -10,7 +10,7 @@ from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
 DROP = ("HFU", "MFU", "s/image 95 %", "gpu GB", "95 %", "images/s", "loss", "ended early")
-EXAMPLE = "python -m analysis cells logs/layouts-1120 --of validation_loss"
+EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     logs = read_logs(args.paths)
     if all((log.config or {}).get("kind") == "gns" for log in logs):
         raise Unreadable(
-            f"{args.paths[0]}: measures the gradient and has no rate: use python -m analysis gns"
+            f"{args.paths[0]}: measures the gradient and has no rate: use ditbench gns"
         )
     waiting = len(logs) - len(started_runs(logs))
     logs = started_runs(logs)

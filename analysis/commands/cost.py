@@ -7,7 +7,7 @@ from analysis.measure.cost import cost_rows, hours_row, read_rates
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
 
-EXAMPLE = "python -m analysis cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
+EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

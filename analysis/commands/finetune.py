@@ -14,7 +14,7 @@ from configs.disk import replace_file
 from configs.errors import Unreadable
 from configs.table import text_table
 
-EXAMPLE = "python -m analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
+EXAMPLE = "ditbench analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

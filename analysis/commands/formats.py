@@ -9,7 +9,7 @@ from analysis.read.find import read_all
 from analysis.read.formats.text import FORMATS
 from analysis.table import put, remark
 
-EXAMPLE = "python -m analysis formats logs    (without a path: all formats and columns)"
+EXAMPLE = "ditbench formats logs    (without a path: all formats and columns)"
 FILES = (
     "ditbench", "TensorBoard", "ai-toolkit database", "sample names", "JSON lines", "JSON", "csv",
     "W&B",

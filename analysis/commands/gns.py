@@ -16,7 +16,7 @@ from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
-EXAMPLE = "python -m analysis gns logs/digits-1120 --plot noise.png"
+EXAMPLE = "ditbench gns logs/digits-1120 --plot noise.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

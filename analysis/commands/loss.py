@@ -17,7 +17,7 @@ from analysis.read.run_log import RunLog
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
-EXAMPLE = "python -m analysis loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
+EXAMPLE = "ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

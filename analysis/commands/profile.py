@@ -13,7 +13,7 @@ from analysis.measure.profile import (
 from analysis.table import put, put_more
 from configs.errors import Unreadable
 
-EXAMPLE = "python -m analysis profile logs/eager-1120 logs/compiled-1120"
+EXAMPLE = "ditbench profile logs/eager-1120 logs/compiled-1120"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from analysis.markdown import render, without_outputs
 from analysis.table import remark
 from configs.errors import Unreadable
 
-EXAMPLE = "python -m analysis render docs/studies/a.md"
+EXAMPLE = "ditbench render docs/studies/a.md"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from configs.disk import replace_file
 from configs.errors import Unreadable
 from configs.table import csv_text
 
-EXAMPLE = "python -m analysis report logs/one-rank logs/two-ranks --out report.html"
+EXAMPLE = "ditbench report logs/one-rank logs/two-ranks --out report.html"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

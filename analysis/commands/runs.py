@@ -8,7 +8,7 @@ from analysis.read.find import read_all
 from analysis.read.other_logs import ReadLogs
 from analysis.table import put, remark
 
-EXAMPLE = "python -m analysis runs logs"
+EXAMPLE = "ditbench runs logs"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

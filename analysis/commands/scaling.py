@@ -6,7 +6,7 @@ from analysis.measure.scaling import curve_dict, curves
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 
-EXAMPLE = "python -m analysis scaling logs/study-1120"
+EXAMPLE = "ditbench scaling logs/study-1120"
 
 
 def run(args: argparse.Namespace) -> int:

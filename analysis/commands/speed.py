@@ -16,7 +16,7 @@ from analysis.table import put, remark
 from configs.table import text_table
 from configs.terminal import printable
 
-EXAMPLE = "python -m analysis speed logs/one-rank logs/two-ranks --clock train"
+EXAMPLE = "ditbench speed logs/one-rank logs/two-ranks --clock train"
 MOST_LISTED = 4
 
 

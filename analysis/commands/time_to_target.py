@@ -11,7 +11,7 @@ from analysis.stats.intervals import estimate_fields
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
-EXAMPLE = 'python -m analysis time-to-target logs/study-1120 --target "loss<=0.25"'
+EXAMPLE = 'ditbench time-to-target logs/study-1120 --target "loss<=0.25"'
 
 
 def options(parser: argparse.ArgumentParser) -> None:

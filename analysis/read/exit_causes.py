@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.text.pieces import Piece
-from configs.run.failures import FAILURES, find_reason
+from configs.run.failures import failures, find_reason
 
-# Literal parts of the lines to look at: finding these is fast; the patterns of FAILURES read
+# Literal parts of the lines to look at: finding these is fast; the patterns of failures.yaml read
 # 3 MB/s.
 _TOKENS = (
     b"CANCELLED AT",
@@ -48,7 +48,7 @@ def exit_causes(piece: Piece, start: int) -> list[ExitCause]:
 
 def _cause(piece: Piece, token: bytes, *, line: int, place: int) -> ExitCause:
     rest = piece.text[place : place + 300].partition(b"\n")[0].decode(errors="replace")
-    event, reason = "failed", find_reason(rest, among=FAILURES)
+    event, reason = "failed", find_reason(rest, among=failures())
     if token == b"Training completed":
         event, reason = "done", None
     elif token == b"CANCELLED AT" and reason is None:

@@ -27,7 +27,7 @@ def skip_after_alike(run: RunFolder, last: Record) -> str | None:
     first, end = newest[0]
     message = (
         f"the last {most} cells failed alike, first {first.name} ({end['reason']}): "
-        f"{end.get('message', '')}; fix that, then: python -m launch rerun {study.path}"
+        f"{end.get('message', '')}; fix that, then: ditbench rerun {study.path}"
     )
     skipped = [one for one in waiting(study) if skip(one, proof=first, last=end, message=message)]
     return f"{len(skipped)} waiting cells are skipped: {message}" if skipped else None

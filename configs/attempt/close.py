@@ -15,7 +15,7 @@ from configs.attempt.alike import skip_after_alike
 from configs.attempt.pruning import prune_after
 from configs.disk import read_end
 from configs.errors import ConfigError
-from configs.run.failures import FAILURES
+from configs.run.failures import failures
 from configs.run.folder import RunFolder
 from configs.run.json_files import read_error_note
 from configs.run.records import Record, Superseded
@@ -140,7 +140,7 @@ def _memory_kill(attempt: Path) -> str | None:
     """Return the line of output that reports ranks killed for using too much host memory."""
     # The cause of death is at the end.
     lines = read_end(attempt / "output.log").splitlines()
-    found = (line.strip() for line in lines if re.search(FAILURES["host_oom"].slurm, line))
+    found = (line.strip() for line in lines if re.search(failures()["host_oom"].slurm, line))
     return next(found, None)
 
 
@@ -151,7 +151,7 @@ def _may_requeue(run: RunFolder, last: Record) -> bool:
     if last["event"] == "failed" and last["reason"] == "node":
         # Not the fault of the run, which may complete no step until it leaves that node.
         return not is_stalled(run)
-    if last["event"] == "failed" and FAILURES[last["reason"]].can_pass:
+    if last["event"] == "failed" and failures()[last["reason"]].can_pass:
         return _progress(run).get(last["attempt"], 0) > 0
     return False
 

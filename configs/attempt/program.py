@@ -12,7 +12,7 @@ from typing import Any
 
 from configs.disk import read_end
 from configs.load import expect
-from configs.run.failures import FAILURES, find_reason
+from configs.run.failures import failures, find_reason
 from configs.run.folder import RunFolder
 from configs.run.slurm_env import node_name
 from configs.schema import Command
@@ -151,7 +151,7 @@ class _Program:
         exceptions = _EXCEPTION.findall(text)
         shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         return {
-            "reason": find_reason(text, among=FAILURES) or "crash",
+            "reason": find_reason(text, among=failures()) or "crash",
             "message": f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}",
         }
 

@@ -50,7 +50,7 @@ def check_captions(folder: Path, *, trigger: str | None) -> None:
         if not pair.caption.is_file():
             raise ConfigError(
                 f"{pair.image}: no caption; write {pair.caption.name} (for all problems: "
-                f"python -m finetune check-data {folder})"
+                f"ditbench finetune check-data {folder})"
             )
         fill_trigger(read_text(pair.caption), trigger)
         open_image(pair.image)

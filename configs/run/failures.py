@@ -7,6 +7,7 @@ all use it.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from configs.yaml12 import parse_yaml
@@ -30,20 +31,20 @@ class FailureReason:
         return "|".join(filter(None, (self.slurm, self.output)))
 
 
-def _read(path: Path) -> dict[str, FailureReason]:
+@cache
+def failures() -> dict[str, FailureReason]:
+    """Return every reason of failure by its name, in the order of failures.yaml."""
+    path = Path(__file__).with_name("failures.yaml")
     table = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
     for entry in table.values():
         entry |= {name: "|".join(entry[name]) for name in ("slurm", "output") if name in entry}
     return {name: FailureReason(**entry) for name, entry in table.items()}
 
 
-FAILURES = _read(Path(__file__).with_name("failures.yaml"))
-
-
 def find_reason(text: str, *, among: Iterable[str]) -> str | None:
     """Return the first of the reasons `among` whose pattern is found in `text`."""
     for reason in among:
-        pattern = FAILURES[reason].pattern
+        pattern = failures()[reason].pattern
         if pattern and re.search(pattern, text):
             return reason
     return None

@@ -173,7 +173,7 @@ def is_run(path: Path) -> bool:
 def open_run(path: Path) -> RunFolder:
     """Return the run in a folder; raise `ConfigError` if it is not a run folder."""
     if not is_run(path):
-        raise ConfigError(f"{path}: not a run folder; `python -m configs open CONFIG` creates one")
+        raise ConfigError(f"{path}: not a run folder; `ditbench configs open CONFIG` creates one")
     return RunFolder(path)
 
 
@@ -224,7 +224,7 @@ def _cell(study: StudyFolder) -> RunFolder:
     if index is None:
         raise ConfigError(
             f"{study.path}: a study of many runs; name one of them in its cells/, or submit the "
-            "missing ones: python -m launch submit FOLDER"
+            "missing ones: ditbench submit FOLDER"
         )
     return open_run(study.cell(study.row(index).cell))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from configs.run.failures import FAILURES
+from configs.run.failures import failures
 
 Record = dict[str, Any]
 _LARGEST = 2**53
@@ -54,7 +54,7 @@ class RecordWriter:
     def event(self, name: str, **fields: Any) -> Record:
         """Append an event and force it to disk; return its record."""
         assert name in EVENTS, name
-        assert name != "failed" or fields.get("reason") in FAILURES, fields
+        assert name != "failed" or fields.get("reason") in failures(), fields
         record = self.write(event=name, **fields)
         os.fsync(self._file)
         return record

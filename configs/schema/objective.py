@@ -56,7 +56,7 @@ class Objective(KeyGroup):
     bin_shares: list[float] | None = key(
         None,
         "frequency of each of several equal bins of t for variance, in any unit; "
-        "`python -m analysis gns` prints the shares that save most",
+        "`ditbench gns` prints the shares that save most",
         "loss",
     )
     label_dropout: float = key(

@@ -51,7 +51,7 @@ def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="measure how the cluster behaves with short jobs, and write a site file",
-        epilog="example: python -m launch doctor --partition gpu",
+        epilog="example: ditbench doctor --partition gpu",
     )
     doctor.add_argument(
         "--site", metavar="NAME", help="name of the site file (default: cluster name)"
@@ -87,7 +87,7 @@ def _add_why(commands: Commands) -> None:
     why = commands.add_parser(
         "why",
         help="find why a run or a job ended: root cause, evidence, and what to type next",
-        epilog="example: python -m launch why logs/RUN",
+        epilog="example: ditbench why logs/RUN",
     )
     why.add_argument("name", metavar="RUN|STUDY|JOB", help="a run, a study, or any job by its id")
     add_forms(why, json="a list with one diagnosis per attempt on stdout")

@@ -77,7 +77,7 @@ def _status(options: argparse.Namespace) -> int:
         try:
             now = watch(paths, on=display, whole=options.all)
         except KeyboardInterrupt:
-            print("\nthe jobs go on; to end them: python -m launch cancel RUN", file=sys.stderr)
+            print("\nthe jobs go on; to end them: ditbench cancel RUN", file=sys.stderr)
             return 130
         return int(options.wait and any(one.event != "done" for one in now.runs))
     now = overview(paths)

@@ -1,4 +1,4 @@
-"""`python -m launch doctor`: run the probe jobs, print a table and write a site file."""
+"""`ditbench doctor`: run the probe jobs, print a table and write a site file."""
 
 import shutil
 import sys

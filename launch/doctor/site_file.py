@@ -17,7 +17,7 @@ from launch.slurm import client
 
 _TEMPLATE = """\
 # shellcheck shell=bash
-# {cluster}, measured by `python -m launch doctor` on {date}. See env/sites/example.sh.
+# {cluster}, measured by `ditbench doctor` on {date}. See env/sites/example.sh.
 {host}
 #
 {measured}

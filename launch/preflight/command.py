@@ -1,4 +1,4 @@
-"""`python -m launch preflight`: run every check of a run and print a line for each."""
+"""`ditbench preflight`: run every check of a run and print a line for each."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The hours allocated to runs by use, as `python -m analysis cost` reports them."""
+"""The hours allocated to runs by use, as `ditbench cost` reports them."""
 
 import json
 import subprocess

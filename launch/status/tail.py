@@ -118,7 +118,7 @@ def run_to_follow(path: Path) -> RunFolder:
     """Return the run in a folder, or the run of a study that started last and has not ended."""
     if not is_study_folder(path):
         if not is_run(path):
-            raise ConfigError(f"{path}: not a run's folder; `python -m launch status` lists them")
+            raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
         return RunFolder(path.resolve())
     study = StudyFolder(path.resolve())
     runs = [run_status(RunFolder(study.cell(row.cell))) for row in study.rows()]

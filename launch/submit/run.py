@@ -130,7 +130,7 @@ def _start(request: RunRequest, remarks: list[str]) -> None:
 
 def print_remarks(remarks: list[str], *, follow: str, path: Path) -> None:
     """Print the remarks of a submission and the command that follows a run or a study."""
-    last = f"follow it: python -m launch {follow} {shlex.quote(str(path))}"
+    last = f"follow it: ditbench {follow} {shlex.quote(str(path))}"
     print("\n".join(dict.fromkeys([*remarks, last])), file=sys.stderr)
 
 
@@ -166,7 +166,7 @@ def _check_idle(request: RunRequest, *, new: bool) -> None:
             run, job, state = found
             raise Refused(
                 f"{run.name}: its job {job} is {state}; wait until it ends, or cancel it: "
-                f"python -m launch cancel {shlex.quote(str(run.path))}"
+                f"ditbench cancel {shlex.quote(str(run.path))}"
             )
     elif not new and (found := _live_job(_unfinished_of_same_config(request))):
         run, job, state = found

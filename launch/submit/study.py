@@ -241,7 +241,7 @@ def _check_no_process(study: StudyFolder) -> None:
     for file in study.jobs.glob("*.cells"):
         pid = file.stem
         if pid.isdigit() and _is_ours(pid):
-            how = f"wait, or end it with python -m launch cancel {shlex.quote(str(study.path))}"
+            how = f"wait, or end it with ditbench cancel {shlex.quote(str(study.path))}"
             if study.stop_file.exists():
                 how = "it was cancelled, and its cell still saves; try again in some seconds"
             raise Refused(f"{study.path}: process {pid} already runs it here; {how}")

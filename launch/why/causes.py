@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from configs.load import read_tree
-from configs.run.failures import FAILURES
+from configs.run.failures import failures
 from configs.schema.key import KeyGroup
 from launch.why import symptoms
 from launch.why.evidence import Evidence
@@ -74,7 +74,7 @@ def causes() -> dict[str, Cause]:
     assert list(found) == list(SYMPTOMS)
     for name, cause in found.items():
         if not cause.what:
-            what = FAILURES[str(cause.reason)].meaning + "{first_failure}"
+            what = failures()[str(cause.reason)].meaning + "{first_failure}"
             found[name] = cause.model_copy(update={"what": what})
     return found
 

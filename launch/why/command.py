@@ -1,4 +1,4 @@
-"""`python -m launch why`: a line per attempt, and the whole diagnosis of the newest."""
+"""`ditbench why`: a line per attempt, and the whole diagnosis of the newest."""
 
 import re
 import shlex
@@ -41,7 +41,7 @@ def _diagnoses(name: str) -> list[Diagnosis]:
         return [diagnose(evidence) for evidence in evidence_of_attempts(RunFolder(path.resolve()))]
     if path.exists() or not name.replace("_", "").isdigit():
         raise ConfigError(
-            f"{name}: not a folder of a run or a study, nor a job id; see python -m launch status"
+            f"{name}: not a folder of a run or a study, nor a job id; see ditbench status"
         )
     evidence = evidence_of_job(name, site_logs(ROOT))
     if evidence.start is None and not evidence.logs:
@@ -72,5 +72,5 @@ def _why_study(study: StudyFolder, *, form: str) -> int:
     if form == "json":
         print(json_text(found))
     elif groups:
-        print(f"all of them again: python -m launch rerun {shlex.quote(str(study.path))}")
+        print(f"all of them again: ditbench rerun {shlex.quote(str(study.path))}")
     return 0

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.run.failures import FAILURES
+from configs.run.failures import failures
 from launch.why.evidence import Evidence
 
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
@@ -25,7 +25,7 @@ def first_failure(evidence: Evidence, cause: str, reason: str | None) -> str:
         return ""
     if evidence.note.get("reason") == reason:
         return _first_note(evidence)
-    return _rank_with(evidence, FAILURES[reason].pattern)
+    return _rank_with(evidence, failures()[reason].pattern)
 
 
 def _rank_with(evidence: Evidence, pattern: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.run.failures import FAILURES
+from configs.run.failures import failures
 from launch.why import slurm_history
 from launch.why.evidence import RUN_BEGAN, Evidence
 
@@ -48,12 +48,11 @@ def _misuse(evidence: Evidence) -> list[str]:
 
 def reason_or_output(reason: str, pattern: str = "") -> Symptom:
     """Return the symptom of an end with a reason, or with a line of output that matches it."""
-    wanted = pattern or FAILURES[reason].output
 
     def find(evidence: Evidence) -> list[str]:
         if not _failed(evidence):
             return []
-        quotes = evidence.quotes(wanted)
+        quotes = evidence.quotes(pattern or failures()[reason].output)
         return evidence.recorded() + quotes if evidence.reason == reason else quotes
 
     return find
@@ -62,7 +61,7 @@ def reason_or_output(reason: str, pattern: str = "") -> Symptom:
 def host_oom(evidence: Evidence) -> list[str]:
     """Recognise the kernel's, Slurm's or Python's message."""
     killed = evidence.by_slurm() if evidence.state == "OUT_OF_MEMORY" else []
-    return killed + reason_or_output("host_oom", FAILURES["host_oom"].pattern)(evidence)
+    return killed + reason_or_output("host_oom", failures()["host_oom"].pattern)(evidence)
 
 
 def recorded_event(event: str) -> Symptom:
@@ -110,7 +109,7 @@ def hang(evidence: Evidence) -> list[str]:
     if not _failed(evidence):
         return []
     recorded = evidence.recorded() if evidence.reason == "hang" else []
-    return recorded + evidence.quotes(FAILURES["hang"].output)
+    return recorded + evidence.quotes(failures()["hang"].output)
 
 
 def silent_success(evidence: Evidence) -> list[str]:
@@ -142,13 +141,13 @@ def launch_failure(evidence: Evidence) -> list[str]:
 
 def node_failure(evidence: Evidence) -> list[str]:
     """Recognise Slurm's message or state."""
-    quotes = evidence.quotes(FAILURES["node"].slurm)
+    quotes = evidence.quotes(failures()["node"].slurm)
     return quotes + evidence.by_slurm() if quotes or evidence.state == "NODE_FAIL" else []
 
 
 def time_limit(evidence: Evidence) -> list[str]:
     """Recognise Slurm's message or state, or a pause so close to the limit that it was warned."""
-    quotes = evidence.quotes(FAILURES["timeout"].slurm)
+    quotes = evidence.quotes(failures()["timeout"].slurm)
     if quotes or evidence.state in ("TIMEOUT", "DEADLINE"):
         return quotes + evidence.by_slurm() + _last_event(evidence)
     left_s = _left_s(evidence)
@@ -173,7 +172,7 @@ def _left_s(evidence: Evidence) -> float | None:
 
 def preemption(evidence: Evidence) -> list[str]:
     """Recognise Slurm's message or state, or a pause far from the limit in such a partition."""
-    quotes = evidence.quotes(FAILURES["preempted"].slurm)
+    quotes = evidence.quotes(failures()["preempted"].slurm)
     if quotes or evidence.state == "PREEMPTED":
         return quotes + evidence.by_slurm()
     start = evidence.start

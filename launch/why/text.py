@@ -51,12 +51,12 @@ def advice(diagnosis: Diagnosis) -> str:
     evidence, cause = diagnosis.evidence, diagnosis.cause
     run = shlex.quote(_short(evidence.run.path)) if evidence.run else ""
     if waiting := _waiting(evidence):
-        look = f"python -m launch status {run}" if run else f"squeue --start -j {waiting.job}"
+        look = f"ditbench status {run}" if run else f"squeue --start -j {waiting.job}"
         return f"nothing; {look}"
     if cause is not None:
         return _fill(cause.advice if evidence.is_ours else cause.general, diagnosis)
     if evidence.has_not_ended and run:
-        return f"python -m launch tail {run}"
+        return f"ditbench tail {run}"
     return _fill("see {output}", diagnosis)
 
 
@@ -97,11 +97,11 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
     run, start = evidence.run, evidence.start
     saved = f"; it saved at step {evidence.end['step']}" if evidence.end.get("step") else ""
     config = run.path if run else _config(evidence)
-    preflight = f"python -m launch preflight {shlex.quote(_short(config))}" if config else ""
+    preflight = f"ditbench preflight {shlex.quote(_short(config))}" if config else ""
     is_own = run is not None and run.path.stat().st_uid == os.getuid()
-    launcher = f"{'you' if is_own else 'a user'}, by python -m launch cancel,"
+    launcher = f"{'you' if is_own else 'a user'}, by ditbench cancel,"
     values = {
-        "{resume}": "python -m launch submit {run}",
+        "{resume}": "ditbench submit {run}",
         "{run}": shlex.quote(_short(run.path)) if run else "",
         "{logs}": shlex.quote(_short(run.path.parent)) if run else "",
         "{output}": (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.read.run_log import Ints
+from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 from tests.analysis.synthetic_runs import ar1_noise
 
@@ -264,3 +264,14 @@ FORMATS: dict[str, tuple[Callable[[SyntheticLog], bytes], str | None]] = {
     "Composer": (composer, None),
     "TensorBoard": (tensorboard, "wall"),
 }
+
+
+def log_of(values, *, name="log", axis="step", facts=None, steps=None):
+    """Return a log of another trainer with one row per step."""
+    count = len(next(iter(values.values())))
+    step = np.arange(1, count + 1) if steps is None else steps
+    return RunLog(
+        name=name, path=Path(name), format="text", step=step, axis=axis, facts=facts or {},
+        attempt=np.ones(count, dtype=np.int64), line=step,
+        values={key: np.asarray(column, dtype=float) for key, column in values.items()},
+    )  # fmt: skip

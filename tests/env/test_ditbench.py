@@ -96,6 +96,20 @@ def test_every_command_is_reached(one: Path) -> None:
     assert done.stderr == ""
 
 
+def test_every_hint_of_the_code_names_a_command() -> None:
+    """A hint is read beside a shell or in the log of a job: both have `ditbench` on their PATH."""
+    shown = sections().values()
+    files = [file for part in PARTS for file in (ROOT / part).rglob("*.py")]
+    for file in [*files, ROOT / "launch/why/causes.yaml", ROOT / "jobs/study.sh"]:
+        text = file.read_text(encoding="utf-8")
+        # Between words of prose it is the name of the project.
+        hint = r"(?:^ *|[`'\"(:;] ?)ditbench ([a-z][\w-]*)(?: ([a-z][\w-]*))?"
+        for word, second in re.findall(hint, text, re.M):
+            is_flat = any(re.search(rf"^  {word}  ", part, re.M) for part in shown)
+            known = is_flat or (word in PARTS and second in ("", *PARTS[word]))
+            assert known, f"{file}: ditbench {word} {second}"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [("", "usage: ditbench COMMAND"), ("submti x", "ditbench: no command 'submti'; `ditbench --h")],

@@ -57,8 +57,8 @@ def test_the_next_grid_comes_though_the_wait_was_ended(
         line = log.read_text().splitlines()[-1]
         folder = str(first).replace(" ", "\\ ")
         assert line == (
-            f"the study goes on in Slurm; look: python -m launch status {folder}; take up again: "
-            f"make study NAME=z-small; end: python -m launch cancel {folder}"
+            f"the study goes on in Slurm; look: ditbench status {folder}; take up again: "
+            f"make study NAME=z-small; end: ditbench cancel {folder}"
         )
 
     ends = first / "jobs" / "next.status"

@@ -1,6 +1,6 @@
 """`launch why` on every end that a real Slurm can produce.
 
-Ends that need GPUs or a cgroup use recorded logs, in tests/launch/why/test_command.py.
+Ends that need GPUs or a cgroup use recorded logs, in tests/launch/why/test_causes.py.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_time_limit(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> No
     assert found["cause"] == "time limit"
     assert "DUE TO TIME LIMIT" in evidence(found)
     assert f"pretrain-{job}.out:" in evidence(found)
-    assert found["next"].startswith(f"python -m launch submit {run.path}")
+    assert found["next"].startswith(f"ditbench submit {run.path}")
     assert why(run.path, **without_sacct)["cause"] == "time limit"
 
 
@@ -89,7 +89,7 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
     assert found["cause"] == "time limit"
     assert "before the limit" in evidence(found)
     assert f"is queued again (job {job}" in found["what"]
-    assert found["next"] == f"nothing; python -m launch status {run.path}"
+    assert found["next"] == f"nothing; ditbench status {run.path}"
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=60)
     assert why(run.path, attempt=0)["cause"] == "time limit"
 
@@ -109,7 +109,7 @@ def test_a_job_of_another_program(jobs: Jobs, why: Why, tmp_path: Path) -> None:
         found = why(ids[script])
         assert found["cause"] == cause
         assert shown in evidence(found)
-        assert "launch submit" not in found["next"]
+        assert "ditbench submit" not in found["next"]
 
 
 @pytest.mark.long
@@ -315,7 +315,7 @@ def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
     running = why(run.path)
     assert "cause" not in running
     assert running["what"] == "has not ended"
-    assert running["next"] == f"python -m launch tail {run.path}"
+    assert running["next"] == f"ditbench tail {run.path}"
 
 
 def test_an_unknown_job(jobs: Jobs) -> None:

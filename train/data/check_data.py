@@ -1,7 +1,7 @@
 """Check a latent store or an image folder, and print each problem with its fix.
 
-    python -m train check-data STORE [--vae FOLDER] [--fast]
-    python -m train check-data IMAGES [--labels CSV] [--fast]
+    ditbench train check-data STORE [--vae FOLDER] [--fast]
+    ditbench train check-data IMAGES [--labels CSV] [--fast]
 
 Latents are checked by reading samples of them, not by trusting the store's index.
 """
@@ -25,7 +25,7 @@ from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read
 def main(arguments: list[str]) -> int:
     """Run the checks; return 0 if there is no problem, else 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m train check-data",
+        prog="ditbench train check-data",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

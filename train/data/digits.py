@@ -1,6 +1,6 @@
 """scikit-learn's handwritten digits: 1,797 real images of 8 x 8 that come with the package.
 
-python -m train digits FOLDER    write them as PNG files, to try data.source=folder
+ditbench train digits FOLDER    write them as PNG files, to try data.source=folder
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Digits(Source):
 def main(arguments: list[str]) -> int:
     """Write `FOLDER/<digit>/<index>.png`. Raise `ConfigError` if the folder is not empty."""
     parser = argparse.ArgumentParser(
-        prog="python -m train digits",
+        prog="ditbench train digits",
         description="Write scikit-learn's 1,797 digits of 8 x 8 as PNG files, a folder per class.",
     )
     parser.add_argument("folder", type=Path, help="a new or empty folder")

@@ -11,21 +11,21 @@ from pathlib import Path
 import torch
 
 from configs.errors import ConfigError, DataError
-from configs.run.failures import FAILURES, find_reason
+from configs.run.failures import failures, find_reason
 from configs.run.slurm_env import node_name
 
 
 class RunFailure(RuntimeError):
-    """A failure with a known reason, a key of `configs.run.failures.FAILURES`."""
+    """A failure with a known reason, a key of `configs.run.failures.failures`."""
 
     def __init__(self, reason: str, message: str) -> None:
-        assert reason in FAILURES, reason
+        assert reason in failures(), reason
         super().__init__(message)
         self.reason = reason
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason, a key of `configs.run.failures.FAILURES`, of an exception."""
+    """Return the reason, a key of `configs.run.failures.failures`, of an exception."""
     if isinstance(error, RunFailure):
         return error.reason
     if isinstance(error, ConfigError):

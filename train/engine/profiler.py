@@ -1,6 +1,6 @@
 """A window of steps under torch.profiler: a Chrome trace per rank, and a GPU memory snapshot.
 
-`python -m analysis profile RUN` makes tables of the traces. The profiled steps are on a clock of
+`ditbench profile RUN` makes tables of the traces. The profiled steps are on a clock of
 their own, so that no rate is computed from them.
 """
 

@@ -27,9 +27,9 @@ from train.model.build import build_network
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `python -m train score RUN`: print the score of a run's samples and record it."""
+    """Carry out `ditbench train score RUN`: print the score of a run's samples and record it."""
     parser = argparse.ArgumentParser(
-        prog="python -m train score", description="Score the samples of a run on digits."
+        prog="ditbench train score", description="Score the samples of a run on digits."
     )
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("--per-class", type=int, default=50, help="samples of each digit")

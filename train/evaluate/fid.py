@@ -18,12 +18,12 @@ _MIN_SAMPLES = 10_000
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `python -m train fid SAMPLES.npz REFERENCE --features FILE`."""
+    """Carry out `ditbench train fid SAMPLES.npz REFERENCE --features FILE`."""
     parser = argparse.ArgumentParser(
-        prog="python -m train fid",
+        prog="ditbench train fid",
         description="Print the Frechet distance between the images in an .npz and a reference: an "
         ".npz of images or of mu and sigma, a folder of images, or the training data of a "
-        "pretraining run. Record it in the run that `python -m train sample` drew from.",
+        "pretraining run. Record it in the run that `ditbench train sample` drew from.",
     )
     parser.add_argument("samples", type=Path, help="an .npz of images (arr_0)")
     parser.add_argument("reference", type=Path, help=".npz, image folder or run folder")

@@ -25,9 +25,9 @@ from train.evaluate.sampler import RunSampler
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `python -m train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
+    """Carry out `ditbench train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
     parser = argparse.ArgumentParser(
-        prog="python -m train sample",
+        prog="ditbench train sample",
         description="Draw many images from a pretraining run into one .npz, as jobs/sample.sbatch "
         "does; with or without torchrun. Example: torchrun --standalone --nproc-per-node=2 "
         "-m train sample logs/RUN --num 50000",

@@ -3,7 +3,7 @@
 Prints the memory of one rank by kind, the largest micro batch that fits and the images per second
 of a roofline model. If a config does not fit, it prints the keys that would make it fit.
 
-Example: python -m train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
+Example: ditbench train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m train forecast",
+        prog="ditbench train forecast",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

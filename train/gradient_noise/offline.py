@@ -38,11 +38,11 @@ _COLUMNS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `python -m train gns CHECKPOINTS [key=value ...]`."""
+    """Carry out `ditbench train gns CHECKPOINTS [key=value ...]`."""
     parser = argparse.ArgumentParser(
-        prog="python -m train gns",
+        prog="ditbench train gns",
         description="Measure the gradient noise scale at saved checkpoints, as jobs/gns.sbatch "
-        "does; with or without torchrun. Example: python -m train gns logs/RUN samples=50",
+        "does; with or without torchrun. Example: ditbench train gns logs/RUN samples=50",
     )
     parser.add_argument(
         "checkpoints",

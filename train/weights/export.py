@@ -1,4 +1,4 @@
-"""`python -m train export`: write the newest weights of a run to one safetensors file."""
+"""`ditbench train export`: write the newest weights of a run to one safetensors file."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from train.model.build import build_network
 def main(arguments: list[str]) -> int:
     """Export the weights that the command line names."""
     parser = argparse.ArgumentParser(
-        prog="python -m train export", description="Write a run's newest weights to one file."
+        prog="ditbench train export", description="Write a run's newest weights to one file."
     )
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("file", type=Path, help="a new .safetensors file")

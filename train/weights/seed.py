@@ -1,4 +1,4 @@
-"""`python -m train seed`: write initial weights once, for runs of any layout to start from."""
+"""`ditbench train seed`: write initial weights once, for runs of any layout to start from."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ SEED_CONFIG = "seed.yaml"  # beside the weights: the config that they were initi
 def main(arguments: list[str]) -> int:
     """Write the seed checkpoint that the command line names."""
     parser = argparse.ArgumentParser(
-        prog="python -m train seed",
+        prog="ditbench train seed",
         description="Write the initial weights of a config. Runs that name the folder in "
         "model.init_from start from them, each rank reading its own part.",
     )

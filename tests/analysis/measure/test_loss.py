@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict
-from tests.analysis.measure.test_speed import log_of
+from tests.analysis.foreign_logs import log_of
 
 
 def pairs(ratios: Sequence[float], *, seed: int = 0) -> list[CurvePair]:

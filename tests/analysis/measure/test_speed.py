@@ -1,24 +1,11 @@
 """Speedups of logs whose clocks have a grid, whose rates are rounded, or whose batches differ."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from analysis.measure.speed import Arm, measure_rate, speedup, verdict
 from analysis.measure.speed_table import speedup_text
-from analysis.read.run_log import RunLog
-
-
-def log_of(values, *, name="log", axis="step", facts=None, steps=None):
-    """Return a log of another trainer with one row per step."""
-    count = len(next(iter(values.values())))
-    step = np.arange(1, count + 1) if steps is None else steps
-    return RunLog(
-        name=name, path=Path(name), format="text", step=step, axis=axis, facts=facts or {},
-        attempt=np.ones(count, dtype=np.int64), line=step,
-        values={key: np.asarray(column, dtype=float) for key, column in values.items()},
-    )  # fmt: skip
+from tests.analysis.foreign_logs import log_of
 
 
 def compared(a, b, clock):

@@ -150,4 +150,4 @@ def test_help_shows_an_example(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert re.search(rf"python -m analysis {command} (logs|docs)", shown)
+    assert re.search(rf"ditbench (analysis )?{command} (logs|docs)", shown)

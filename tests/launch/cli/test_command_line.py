@@ -63,7 +63,7 @@ def test_misuse_exits_with_code_2_and_prints_the_usage(line: str, capsys) -> Non
     with pytest.raises(SystemExit) as ended:
         parse(line.split())
     assert ended.value.code == 2
-    assert "usage: python -m launch" in capsys.readouterr().err
+    assert "usage: ditbench" in capsys.readouterr().err
 
 
 def test_help_shows_an_example_and_imports_nothing_heavy() -> None:
@@ -76,7 +76,7 @@ def test_help_shows_an_example_and_imports_nothing_heavy() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "python -m launch submit configs/pretrain/" in answer.stdout
+    assert "ditbench submit configs/pretrain/" in answer.stdout
     assert answer.stdout.endswith("\n[]\n")
 
 

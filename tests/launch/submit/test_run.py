@@ -23,7 +23,7 @@ def test_a_queued_run_has_its_config_event_and_script(launch, site: Path) -> Non
     code, out, err = launch("submit", DIGITS, "train.steps=7")
     (run,) = find_runs(site)
     assert (code, out) == (0, f"run: {run.path}\njob: 4711\n")
-    assert "python -m launch tail" in err
+    assert "ditbench tail" in err
     assert run.config().train.steps == 7
     assert [(one["event"], one["attempt"]) for one in run.records()] == [("queued", 1)]
     text = (run.path / "jobs" / "4711.sbatch").read_text()
