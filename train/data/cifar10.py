@@ -18,7 +18,7 @@ _BATCHES = range(1, 6)
 
 
 class Cifar10(Source):
-    """The 50,000 training images, `[3, 32, 32]` in -1..1."""
+    """The 50,000 training images, `[3, 32, 32]` uint8."""
 
     def __init__(self, pixels: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
         self._pixels, self._labels = pixels, labels
@@ -26,9 +26,8 @@ class Cifar10(Source):
     def __len__(self) -> int:
         return len(self._labels)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
-        image = self._pixels[index].astype(np.float32).reshape(3, 32, 32)
-        return image / 127.5 - 1, int(self._labels[index])
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        return self._pixels[index].reshape(3, 32, 32), int(self._labels[index])
 
 
 def open_cifar10(path: Path, *, labels: Path | None) -> Source:

@@ -92,7 +92,7 @@ def _is_image(file: Path) -> bool:
 
 
 class ImageFolder(Source):
-    """Listed images, cropped to the central square, scaled to `size`, in -1..1."""
+    """Listed images, cropped to the central square, scaled to `size`, as bytes."""
 
     def __init__(self, listing: Listing, *, size: int, channels: int, classes: int) -> None:
         if len(listing.names) > classes:
@@ -104,15 +104,15 @@ class ImageFolder(Source):
     def __len__(self) -> int:
         return len(self._listing.files)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
         file = self._listing.files[index]
         try:
             with Image.open(file) as image:
                 square = centre_crop(image.convert(self._mode), self._size)
         except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
             raise DataError(f"{file}: not a readable image: {error}") from None
-        pixels = np.asarray(square, dtype=np.float32).reshape(self._size, self._size, -1)
-        return pixels.transpose(2, 0, 1) / 127.5 - 1, self._listing.labels[index]
+        pixels = np.asarray(square).reshape(self._size, self._size, -1)
+        return pixels.transpose(2, 0, 1), self._listing.labels[index]
 
 
 def centre_crop(image: Image.Image, size: int) -> Image.Image:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from configs.checks.batch import BatchLayout
 from configs.errors import DataError
 from configs.schema import Pretrain
-from train.data.source import Source
+from train.data.source import Image, Source, from_pixels
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness
 from train.diffusion.timesteps import TimeSampler
@@ -29,6 +29,7 @@ _Key = tuple[int, int, int]  # position in the stream of images, epoch, index in
 class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
+    Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
     The losses are multiplied by `weight` `[m]` float32 unless it is None. `skipped` counts images
     that could not be read and were replaced by others.
     """
@@ -41,8 +42,9 @@ class Microbatch:
     skipped: int = 0
 
     def to(self, device: torch.device) -> "Microbatch":
-        """Copy the batch to `device`; from pinned memory, asynchronously."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the batch to `device`, from pinned memory asynchronously; pixels become float32."""
+        copy = self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return replace(copy, image=from_pixels(copy.image))
 
     def pin_memory(self) -> "Microbatch":
         """Copy the batch to page-locked memory; `DataLoader` calls this."""
@@ -66,7 +68,8 @@ class MicrobatchDataset(Dataset[Microbatch]):
         config = self._config
         seed, shape = config.seed, (config.data.channels, config.data.size, config.data.size)
         # Filled in place: stacking small arrays takes as long as reading them.
-        images, noises = (np.empty((len(keys), *shape), dtype=np.float32) for _ in range(2))
+        noises = np.empty((len(keys), *shape), dtype=np.float32)
+        images: Image | None = None
         times, labels, skipped = [], [], 0
         for number, (position, epoch, index) in enumerate(keys):
             random = example_randomness(
@@ -74,7 +77,10 @@ class MicrobatchDataset(Dataset[Microbatch]):
             )
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
-            images[number], label, unreadable = self._read(index, augmentation)
+            image, label, unreadable = self._read(index, augmentation)
+            if images is None:
+                images = np.empty((len(keys), *shape), dtype=image.dtype)
+            images[number] = image
             noises[number] = random.noise
             skipped += unreadable
             times.append(self._sampler.time(random.u, t=random.t, position=position))
@@ -90,7 +96,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             skipped=skipped,
         )
 
-    def _read(self, index: int, augmentation: Augmentation) -> tuple[NDArray[np.float32], int, int]:
+    def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
         """Return image, label and the number of images skipped before it, if skipping is on."""
         size = len(self._source)
         if not self._config.data.skip_bad:

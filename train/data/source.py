@@ -3,22 +3,32 @@
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from configs.schema.data import Data
 from train.diffusion.rng import Augmentation, dummy_latent, held_out_indices
 
 
+# Pixels 0..255, or latents and pixels that are not bytes.
+Image = NDArray[np.uint8] | NDArray[np.float32]
+
+
 class Source(Protocol):
-    """Examples by index: an image `[C, H, W]` float32 in -1..1 (or a latent) and its label."""
+    """Examples by index: an image `[C, H, W]` and its label.
+
+    The image is uint8, to which `from_pixels` is applied on the device, or float32 (pixels in
+    -1..1, or a latent). All images of a source have the same type.
+    """
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+    def __getitem__(self, index: int) -> tuple[Image, int]:
         """Return the example without augmentation, the same at every call."""
         ...
 
-    def augmented(self, index: int, augmentation: Augmentation) -> tuple[NDArray[np.float32], int]:
+    def augmented(self, index: int, augmentation: Augmentation) -> tuple[Image, int]:
         """Return the example with the augmentation of one epoch."""
         image, label = self[index]
         return (image[:, :, ::-1] if augmentation.flip else image), label
@@ -33,10 +43,10 @@ class Subset(Source):
     def __len__(self) -> int:
         return len(self._indices)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
+    def __getitem__(self, index: int) -> tuple[Image, int]:
         return self._source[int(self._indices[index])]
 
-    def augmented(self, index: int, augmentation: Augmentation) -> tuple[NDArray[np.float32], int]:
+    def augmented(self, index: int, augmentation: Augmentation) -> tuple[Image, int]:
         """Return the source's own augmented example."""
         return self._source.augmented(int(self._indices[index]), augmentation)
 
@@ -52,6 +62,14 @@ class DummyLatents(Source):
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
         return dummy_latent(index, self._shape), index % self._classes
+
+
+def from_pixels(images: Tensor) -> Tensor:
+    """Return uint8 images as float32 in -1..1, and images of another type as they are."""
+    if images.dtype != torch.uint8:
+        return images
+    # Divided by a tensor: by a number, CUDA multiplies with its reciprocal and rounds otherwise.
+    return images.float() / torch.full((), 127.5, device=images.device) - 1
 
 
 def training_split(source: Source, data: Data) -> Subset:

@@ -22,7 +22,7 @@ from configs.schema import Pretrain
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, Listing
 from train.data.latents.store import read_index
-from train.data.source import Source, training_split
+from train.data.source import Source, from_pixels, training_split
 from train.evaluate.fid_features import Features, Statistics, statistics
 from train.evaluate.npz import Pixels, StoredImages, open_images
 from train.evaluate.sampler import to_pixels
@@ -160,7 +160,8 @@ def _batches(images: StoredImages | Source, size: int) -> Iterator[Pixels]:
         for begin in range(0, len(images), size):
             indices = range(begin, min(begin + size, len(images)))
             pairs = threads.map(images.__getitem__, indices)
-            yield to_pixels(torch.from_numpy(np.stack([image for image, _ in pairs])))
+            batch = torch.from_numpy(np.stack([image for image, _ in pairs]))
+            yield to_pixels(from_pixels(batch))
 
 
 def _save(reference: Reference, found: Statistics, features: Features) -> None:

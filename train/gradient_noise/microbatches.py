@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from configs.schema import Pretrain
 from train.data.loader import Microbatch
-from train.data.source import Source
+from train.data.source import Image, Source
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, probe_generator
 from train.diffusion.timesteps import Bins, Density, Time, TimeSampler
@@ -91,7 +91,7 @@ class NoiseMicrobatches:
 
     def _augmented(
         self, index: int, position: int, *, flips: bool
-    ) -> tuple[NDArray[np.float32], int]:
+    ) -> tuple[Image, int]:
         flip = self.config.data.flip and flips
         augmentation = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
         return self.source.augmented(index, augmentation)

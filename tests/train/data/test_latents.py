@@ -24,7 +24,7 @@ from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
 from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
 from train.data.loader import Microbatch, microbatches
-from train.data.source import training_split
+from train.data.source import from_pixels, training_split
 from train.diffusion.rng import Augmentation
 
 
@@ -46,7 +46,7 @@ def cosmos(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
     listing = list_images(folder / "images", labels=None)
     image, label = ImageFolder(listing, size=16, channels=3, classes=3)[number]
-    return torch.from_numpy(image.copy())[None], label
+    return from_pixels(torch.from_numpy(image.copy())[None]), label
 
 
 def store(folder: Path) -> Latents:

@@ -3,14 +3,15 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from configs.checks.batch import divide
 from configs.load import load
 from train.data.catalog import open_source
-from train.data.loader import Microbatch, microbatches
-from train.data.source import training_split
+from train.data.loader import Microbatch, MicrobatchDataset, microbatches
+from train.data.source import Image, Source, training_split
 
 CONFIG = Path("configs/pretrain/digits.yaml")
 
@@ -83,3 +84,31 @@ def test_dropped_labels_become_the_null_label() -> None:
     labels = torch.cat([b.label for b in batches(1, steps=40, objective__label_dropout=0.5)])
     assert set(labels.tolist()) == set(range(11))
     assert 0.4 < (labels == 10).float().mean() < 0.6
+
+
+class Pixels(Source):
+    """Random images, as bytes or as the float32 that these mean."""
+
+    def __init__(self, *, as_bytes: bool) -> None:
+        self._as_bytes = as_bytes
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> tuple[Image, int]:
+        pixels = np.random.default_rng(index).integers(0, 256, (3, 8, 8), dtype=np.uint8)
+        return pixels if self._as_bytes else pixels.astype(np.float32) / 127.5 - 1, 0
+
+
+def test_bytes_are_normalised_on_the_device_to_the_same_bits() -> None:
+    keys = ["data.source=dummy", "data.channels=3", "data.size=8", "data.flip=true"]
+    config = load(CONFIG, [*keys, "data.held_out=0"])
+    raw, whole = (
+        MicrobatchDataset(Pixels(as_bytes=as_bytes), config)[[(n, 0, n) for n in range(16)]]
+        for as_bytes in (True, False)
+    )
+    assert (raw.image.dtype, whole.image.dtype) == (torch.uint8, torch.float32)
+    assert raw.image.nbytes * 4 == whole.image.nbytes
+    device = torch.device("cpu")
+    assert same([raw.to(device)], [whole.to(device)])
+    assert raw.to(device).image.dtype == torch.float32

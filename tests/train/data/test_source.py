@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -15,7 +16,7 @@ from configs.schema.data import Data
 from train.data import digits as digits_command
 from train.data.catalog import open_source
 from train.data.folder import centre_crop
-from train.data.source import held_out_split, training_split
+from train.data.source import from_pixels, held_out_split, training_split
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3, 32, 32), dtype=np.uint8)
 LABELS = np.arange(20).reshape(5, 4) % 10
@@ -66,9 +67,8 @@ def expect_cifar(source: object) -> None:
     assert len(source) == 20
     for index in (0, 7, 19):
         image, label = source[index]
-        assert image.dtype == np.float32
-        expected = PIXELS.reshape(-1, 3, 32, 32)[index] / 127.5 - 1
-        np.testing.assert_allclose(image, expected, atol=1e-6)
+        assert image.dtype == np.uint8
+        np.testing.assert_array_equal(image, PIXELS.reshape(-1, 3, 32, 32)[index])
         assert label == LABELS.ravel()[index]
 
 
@@ -143,6 +143,15 @@ def test_sub_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> 
     assert source[0][0].shape == (3, 16, 16)
 
 
+def test_bytes_become_the_float32_that_numpy_computes() -> None:
+    levels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16)
+    found = from_pixels(torch.from_numpy(levels)).numpy()
+    assert found.dtype == np.float32
+    assert np.array_equal(found, levels.astype(np.float32) / 127.5 - 1)
+    latents = torch.randn(2, 4, 8, 8)
+    assert from_pixels(latents) is latents
+
+
 def test_digits_written_as_png_files_are_the_same_digits(tmp_path: Path) -> None:
     assert digits_command.main([str(tmp_path / "png")]) == 0
     data = Data(source="folder", path=str(tmp_path / "png"), size=8, channels=1)
@@ -150,7 +159,8 @@ def test_digits_written_as_png_files_are_the_same_digits(tmp_path: Path) -> None
     assert len(written) == len(digits)
     by_label = sorted(range(len(digits)), key=lambda index: digits[index][1])
     for position in (0, 900, 1796):
-        (image, label), (expected, expected_label) = written[position], digits[by_label[position]]
+        (pixels, label), (expected, expected_label) = written[position], digits[by_label[position]]
+        image = from_pixels(torch.from_numpy(pixels.copy()))
         assert label == expected_label
         assert np.abs(np.asarray(image) - np.asarray(expected)).max() < 1.01 / 255
     with pytest.raises(ConfigError, match="not empty"):

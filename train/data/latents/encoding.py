@@ -32,6 +32,7 @@ from train.data.latents.store import (
 )
 from train.data.latents.vae import Vae
 from train.data.loader import LoaderIterator, ignore_signals
+from train.data.source import from_pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +165,8 @@ class Encoder:
         return torch.cat(moments), labels, skipped
 
     def _moments(self, images: Tensor) -> Tensor:
+        """Return the moments of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
+        images = from_pixels(images.to(self._vae.device, non_blocking=True))
         variants = [images, images.flip(-1)] if self.config.flip else [images]
         moments = [torch.stack(self._vae.encode(x)[: 1 + self._vae.has_std], 1) for x in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
