@@ -10,7 +10,6 @@ from torch import Tensor
 from configs.schema.data import Data
 from train.diffusion.rng import Augmentation, dummy_latent, held_out_indices
 
-
 # Pixels 0..255, or latents and pixels that are not bytes.
 Image = NDArray[np.uint8] | NDArray[np.float32]
 

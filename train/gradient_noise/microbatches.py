@@ -89,9 +89,7 @@ class NoiseMicrobatches:
         size = len(self.source)
         return epoch_order(self.seed, 0, size)[: max(1, round(self.share * size))]
 
-    def _augmented(
-        self, index: int, position: int, *, flips: bool
-    ) -> tuple[Image, int]:
+    def _augmented(self, index: int, position: int, *, flips: bool) -> tuple[Image, int]:
         flip = self.config.data.flip and flips
         augmentation = Augmentation(flip=flip, seed=self.seed, epoch=position, index=index)
         return self.source.augmented(index, augmentation)

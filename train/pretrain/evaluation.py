@@ -1,21 +1,22 @@
 """Evaluations during a pretraining: held-out loss, gradient noise of the whole model, samples."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from numpy.typing import NDArray
 
 from configs.checks.batch import BatchLayout
 from configs.errors import DataError
 from configs.schema import Pretrain
 from configs.schema.objective import Objective
 from train.data.latents.vae import decode_samples
-from train.data.loader import Microbatch
-from train.data.source import Source, held_out_split
+from train.data.loader import Microbatch, ahead
+from train.data.source import Image, Source, held_out_split
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import flow_time, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
@@ -25,7 +26,7 @@ from train.engine.profiler import region
 from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
-from train.pretrain.train_state import TrainState
+from train.pretrain.train_state import TrainState, zero_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,41 +123,46 @@ class HeldOutLoss:
         images = validation_order(len(held_out))[: validation.images]
         self._source, self._ranks = held_out, ranks
         self._times = midpoint_times(config.objective, validation.strata, shift=time_shift(config))
-        self._pairs = [(int(image), k) for image in images for k in range(validation.strata)]
+        self._images = [int(image) for image in images]
         self._begin, self._stride = data_rank(ranks, layout), layout.data_ranks
         self._tensor, self._batch = layout.tensor, layout.micro_batch
 
     @torch.no_grad()
     def mean(self, train_state: TrainState) -> float:
-        """Return the mean over all images and times. Collective."""
-        total = torch.zeros((), dtype=torch.float64, device=self._ranks.device)
-        mine = self._pairs[self._begin :: self._stride]
+        """Return the mean over all images and times; each image is read once. Collective."""
+        device = self._ranks.device
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        batches = ahead(self._microbatches(), device=device)
         # Under FSDP every rank must run the model equally often.
-        most = len(self._pairs[:: self._stride])
-        for begin in range(0, most, self._batch):
-            pairs = mine[begin : begin + self._batch]
-            losses = train_state.losses(self._microbatch(pairs or self._pairs[:1]))
-            total += losses[: len(pairs)].sum(dtype=torch.float64)
+        most = len(self._images[:: self._stride]) * len(self._times)
+        for _ in range(0, most, self._batch):
+            batch = next(batches, None)
+            if batch is not None:
+                total += train_state.losses(batch.to(device)).sum(dtype=torch.float64)
+            else:
+                train_state.losses(zero_batch(train_state.config, images=1, device=device))
         dist.all_reduce(total)
-        return float(total) / self._tensor / len(self._pairs)
+        return float(total) / self._tensor / (len(self._images) * len(self._times))
 
-    def _microbatch(self, pairs: list[tuple[int, int]]) -> Microbatch:
-        """Return a microbatch of (image, number of its time) pairs."""
-        examples = [self._source[image] for image, _ in pairs]
-        noises = [
-            validation_noise(image, k, example.shape)
-            for (image, k), (example, _) in zip(pairs, examples, strict=True)
-        ]
-        return Microbatch(
-            image=_stack([image for image, _ in examples]),
-            noise=_stack(noises),
-            t=torch.tensor([self._times[k] for _, k in pairs], dtype=torch.float32),
-            label=torch.tensor([label for _, label in examples]),
-        ).to(self._ranks.device)
+    def _microbatches(self) -> Iterator[Microbatch]:
+        """Yield the microbatches of this rank's images, each at every time."""
+        examples = self._examples()
+        while rows := list(itertools.islice(examples, self._batch)):
+            images, noises, times, labels = zip(*rows, strict=True)
+            batch = Microbatch(
+                image=torch.from_numpy(np.stack(images)),
+                noise=torch.from_numpy(np.stack(noises)),
+                t=torch.tensor(times, dtype=torch.float32),
+                label=torch.tensor(labels),
+            )
+            yield batch.pin_memory() if self._ranks.device.type == "cuda" else batch
 
-
-def _stack(arrays: list[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.stack(arrays))
+    def _examples(self) -> Iterator[tuple[Image, NDArray[np.float32], float, int]]:
+        """Yield image, noise, time and label, for every time of every image of this rank."""
+        for index in self._images[self._begin :: self._stride]:
+            image, label = self._source[index]
+            for k, time in enumerate(self._times):
+                yield image, validation_noise(index, k, image.shape), time, label
 
 
 def midpoint_times(objective: Objective, strata: int, *, shift: float) -> list[float]:

@@ -2,18 +2,28 @@
 
 import itertools
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from analysis.__main__ import main as analyse
+from configs.checks.batch import divide
 from configs.errors import ConfigError
+from configs.load import expect, load
+from configs.schema import Pretrain
 from configs.schema.objective import Objective
-from tests.real_runs import TINY, trained
+from tests.real_runs import DIGITS, TINY, trained
+from train.data.digits import Digits
+from train.data.loader import Microbatch
+from train.data.source import Image, Source, held_out_split
 from train.diffusion.rng import validation_noise, validation_order
-from train.pretrain.evaluation import midpoint_times
+from train.engine.distributed import process_group, read_ranks
+from train.pretrain.evaluation import HeldOutLoss, midpoint_times
+from train.pretrain.train_state import make_train_state
 
 KEYS = [*TINY, "train.steps=20", "validation.every=10", "validation.images=30"]
 
@@ -52,6 +62,44 @@ def test_images_and_noise_are_fixed_and_differ_from_each_other() -> None:
     noises = [validation_noise(index, k, (4,)) for index in range(3) for k in range(3)]
     assert len({noise.tobytes() for noise in noises}) == 9
     assert np.array_equal(noises[4], validation_noise(1, 1, (4,)))
+
+
+class Counting(Source):
+    """The digits; counts how often each is read."""
+
+    def __init__(self) -> None:
+        self._digits, self.reads = Digits(), Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self._digits)
+
+    def __getitem__(self, index: int) -> tuple[Image, int]:
+        self.reads[index] += 1
+        return self._digits[index]
+
+
+def test_each_image_is_read_once_for_all_its_times_and_the_mean_is_that_of_all_pairs() -> None:
+    keys = [*TINY, "data.held_out=0.1", "validation.images=7", "validation.strata=3"]
+    config = expect(load(DIGITS, keys), Pretrain, source="test")
+    source, layout, ranks = Counting(), divide(config, world=1), read_ranks()
+    with process_group(ranks):
+        train_state = make_train_state(config, layout=layout, ranks=ranks)
+        loss = HeldOutLoss(source, config, layout=layout, ranks=ranks).mean(train_state)
+    assert sorted(source.reads.values()) == [1] * 7
+    held_out = held_out_split(Digits(), config.data)
+    times = midpoint_times(config.objective, 3, shift=1)
+    pairs = [(int(n), k) for n in validation_order(len(held_out))[:7] for k in range(3)]
+    total = 0.0
+    for part in (pairs[:16], pairs[16:]):  # microbatches of 16
+        rows = [(*held_out[n], validation_noise(n, k, (1, 8, 8)), times[k]) for n, k in part]
+        images, labels, noises, drawn = zip(*rows, strict=True)
+        image, noise = (torch.from_numpy(np.stack(each)) for each in (images, noises))
+        batch = Microbatch(
+            image=image, noise=noise, t=torch.tensor(drawn), label=torch.tensor(labels)
+        )
+        with torch.no_grad():
+            total += float(train_state.losses(batch).sum(dtype=torch.float64))
+    assert loss == total / len(pairs)
 
 
 def test_every_layout_has_the_same_validation_loss(tmp_path: Path) -> None:
