@@ -30,7 +30,6 @@ from train.forecast.query import ForecastQuery
 from train.model.build import build_network, network_macs
 from train.model.parallelize import autocast, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
-from train.weights.init import initial_network
 
 _DEVICE = torch.device("cpu")
 
@@ -54,7 +53,8 @@ def dry_run(config: Pretrain, layout: BatchLayout) -> Memory:
 
 
 def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) -> Memory:
-    network = initial_network(config, layout, resumes=is_sharded(layout))
+    with torch.device("meta" if is_sharded(layout) else _DEVICE):
+        network = build_network(config)
     model = _parallelized(network, config, layout)
     parameters = storages.held
     ema = EMA(network, decay=batch_decay(config.train), warmup=False)
@@ -122,7 +122,7 @@ def _parallelized(network: nn.Module, config: Pretrain, layout: BatchLayout) -> 
         return parallelize(network, config, layout=layout, ranks=ranks)
     # The network is on its device already, and torch cannot move fake parameters.
     alone = dataclasses.replace(layout, replicate=1)
-    with mock.patch("train.model.parallelize._materialise"):
+    with mock.patch.object(network, "to_empty"):
         return parallelize(network, config, layout=alone, ranks=ranks)
 
 

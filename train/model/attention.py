@@ -44,7 +44,8 @@ class HeadNorm(nn.Module):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(head_dim))
+        self.weight = nn.Parameter(torch.empty(head_dim))
+        nn.init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., head_dim]` for `x` `[..., head_dim]`."""

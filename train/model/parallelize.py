@@ -69,12 +69,17 @@ _SAVED_OPS = {
 
 
 def parallelize(
-    network: nn.Module, config: Pretrain, *, layout: BatchLayout, ranks: Ranks
+    network: nn.Module,
+    config: Pretrain,
+    *,
+    layout: BatchLayout,
+    ranks: Ranks,
+    fill: Callable[[], None] | None = None,
 ) -> nn.Module:
-    """Return the network distributed over its ranks, on their device.
+    """Return a network on the `meta` device distributed over its ranks, on their device.
 
-    The network is changed in place; only DDP wraps it. Weights on the `meta` device become
-    uninitialised memory.
+    The network is changed in place; only DDP wraps it. `fill` gives the parameters their values,
+    before DDP copies those of rank 0; without it they are uninitialised memory.
     """
     blocks = list(cast(Network, network).blocks)
     if config.train.float8:
@@ -89,7 +94,10 @@ def parallelize(
             apply_tensor_parallel(block, mesh["tensor"])
     if mesh is not None and is_sharded(layout):
         _apply_fsdp(network, blocks, mesh["replicate", "shard"], config)
-    _materialise(network, ranks.device)
+    network.to_empty(device=ranks.device)
+    cast(Network, network).init_buffers()
+    if fill is not None:
+        fill()
     if config.train.compile:
         for block in blocks:
             block.compile()
@@ -191,14 +199,6 @@ def _apply_fsdp(
     for block in blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(network, mesh=mesh)
-
-
-def _materialise(network: nn.Module, device: torch.device) -> None:
-    if any(parameter.is_meta for parameter in network.parameters()):
-        network.to_empty(device=device)
-        cast(Network, network).init_buffers()
-    else:
-        network.to(device)
 
 
 def check_float8(device: torch.device) -> None:

@@ -18,7 +18,7 @@ from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.parallelize import autocast, parallelize
 from train.pretrain.optimizer import learning_rate, make_optimizer
-from train.weights.init import initial_network, load_deferred_weights
+from train.weights.init import InitialNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +97,14 @@ def make_train_state(
 ) -> TrainState:
     """Return the state before the first step.
 
-    With `resumes`, the weights may stay undefined until a checkpoint is loaded.
+    With `resumes`, the weights stay undefined until a checkpoint is loaded.
     """
     set_precision(config.train.precision, ranks.device)
     set_deterministic(config.train.deterministic)
-    network = initial_network(config, layout, resumes=resumes)
-    model = parallelize(network, config, layout=layout, ranks=ranks)
-    if not resumes:
-        load_deferred_weights(network, config)
+    initial = InitialNetwork(config)
+    network = initial.network
+    fill = None if resumes else initial.fill
+    model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
     return TrainState(
         config=config,
         network=network,

@@ -1,41 +1,75 @@
 """The network that a run starts with: random by its seed, or with the weights of a file or run."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.engine.metrics import log
 from train.model.build import build_network
-from train.model.parallelize import is_sharded
-from train.weights.load import has_sharded_weights, load_sharded_weights, load_whole_weights
+from train.weights.load import (
+    copy_shard,
+    has_sharded_weights,
+    load_sharded_weights,
+    load_whole_weights,
+)
 
 
-def initial_network(config: Pretrain, layout: BatchLayout, *, resumes: bool) -> nn.Module:
-    """Return the whole network, before it is distributed over ranks.
+class InitialNetwork:
+    """The `network` of a config on the `meta` device, and the weights that it starts with.
 
-    If its weights will be loaded sharded, it stays on the `meta` device, so that no rank ever
-    holds all of them.
+    Random weights are those of `build_network` to the bit, in every layout, but no rank holds all
+    of them in host memory: the operations that initialise the parameters are recorded when the
+    network is built, and repeated in the same order on one parameter at a time.
     """
-    deferred = resumes or _is_deferred(config)
-    if deferred and is_sharded(layout):
-        with torch.device("meta"):
-            return build_network(config)
-    network = build_network(config)
-    if config.model.init_from and not deferred:
-        load_whole_weights(network, config)
-        log.info("loaded weights of %s", config.model.init_from)
-    return network
+
+    def __init__(self, config: Pretrain) -> None:
+        self._config = config
+        with torch.device("meta"), _Recorder() as recorder:
+            self.network = build_network(config)
+        names = {id(parameter): name for name, parameter in self.network.named_parameters()}
+        self._drawn = [
+            (names[id(tensor)], draw) for tensor, draw in recorder.calls if id(tensor) in names
+        ]
+        assert {name for name, _ in self._drawn} == set(names.values())
+
+    def fill(self) -> None:
+        """Give the distributed network its weights: every rank keeps its shards. Collective."""
+        source = self._config.model.init_from
+        if source is None:
+            self._draw()
+            return
+        load = load_sharded_weights if has_sharded_weights(Path(source)) else load_whole_weights
+        load(self.network, self._config)
+        log.info("loaded weights of %s", source)
+
+    def _draw(self) -> None:
+        parameters = dict(self.network.named_parameters())
+        last = dict(self._drawn)
+        torch.manual_seed(self._config.seed)
+        for name, draw in self._drawn:
+            whole = torch.empty(parameters[name].shape, device="cpu")
+            draw(whole)
+            # What is drawn again later only moves the random numbers on.
+            if draw is last[name]:
+                copy_shard(parameters[name], whole)
 
 
-def load_deferred_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load the sharded weights of `model.init_from`, if any, into the distributed network."""
-    if _is_deferred(config):
-        load_sharded_weights(network, config)
-        log.info("loaded weights of %s", config.model.init_from)
+class _Recorder(TorchDispatchMode):
+    """Records the operations that write to tensors, each with its tensor."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Tensor, Callable[[Tensor], object]]] = []
 
-def _is_deferred(config: Pretrain) -> bool:
-    return config.model.init_from is not None and has_sharded_weights(Path(config.model.init_from))
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            self.calls.append((args[0], lambda whole: func(whole, *args[1:], **kwargs)))
+        return func(*args, **kwargs)

@@ -2,12 +2,14 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
@@ -25,13 +27,26 @@ def has_sharded_weights(path: Path) -> bool:
 
 
 def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load `model.init_from`, a file or a diffusers folder, into the whole network."""
+    """Load `model.init_from`, a file or a diffusers folder, into a network of any layout."""
     path = Path(str(config.model.init_from))
     state = _read(path, config)
-    problem = _mismatch(state, network.state_dict())
+    parameters = dict(network.named_parameters())
+    problem = _mismatch(state, parameters)
     if problem:
         raise ConfigError(f"model.init_from {path}: {problem}")
-    network.load_state_dict(state)
+    for name, parameter in parameters.items():
+        copy_shard(parameter, state[name])
+
+
+@torch.no_grad()
+def copy_shard(parameter: Tensor, whole: Tensor) -> None:
+    """Copy the values `whole` into a parameter, or into this rank's shard of it."""
+    if isinstance(parameter, DTensor):
+        (chunk,) = parameter.__create_chunk_list__()
+        for dim, (offset, size) in enumerate(zip(chunk.offsets, chunk.sizes, strict=True)):
+            whole = whole.narrow(dim, offset, size)
+        parameter = parameter.to_local()
+    parameter.copy_(whole)
 
 
 def load_sharded_weights(network: nn.Module, config: Pretrain) -> None:
@@ -102,7 +117,7 @@ def _read_torch(path: Path, which: str) -> State:
     return content
 
 
-def _mismatch(found: State, expected: State) -> str | None:
+def _mismatch(found: State, expected: Mapping[str, Tensor]) -> str | None:
     """Return how weights differ from the network in names or shapes, and the key that fixes it."""
     missing, unexpected = expected.keys() - found.keys(), found.keys() - expected.keys()
     wrong = [n for n in expected if n in found and expected[n].shape != found[n].shape]
@@ -125,5 +140,5 @@ def _mismatch(found: State, expected: State) -> str | None:
     return f"{first}; set {keys}"
 
 
-def _block_count(state: State) -> int:
+def _block_count(state: Mapping[str, Tensor]) -> int:
     return len({name.split(".")[1] for name in state if name.startswith("blocks.")})

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from configs.run.folder import RunFolder
 from tests.real_runs import losses, resumed, trained
+from train.model.build import build_network
+from train.weights.export import export
 from train.weights.seed import write_seed
 
 # One worker, so that the reference runs are made once.
@@ -49,6 +53,7 @@ def largest_difference(a: RunFolder, b: RunFolder, *, steps: int) -> float:
     return max(abs(first[step] - second[step]) / first[step] for step in second)
 
 
+TP_FSDP = "TP x FSDP2 on 2 x 2, 2 microbatches"
 LAYOUTS = {
     "4 microbatches": (1, ["train.micro_batch=16"]),
     "all but products recomputed": (
@@ -63,9 +68,7 @@ LAYOUTS = {
     ),
     "4 ranks, 2 microbatches": (4, ["train.micro_batch=8"]),
     "HSDP on 2 x 2": (4, ["layout.shard=2"]),
-    "TP x FSDP2 on 2 x 2, 2 microbatches": (
-        4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"],
-    ),
+    TP_FSDP: (4, ["layout.tensor=2", "layout.shard=2", "train.micro_batch=16"]),
 }  # fmt: skip
 # Layouts whose parts are also covered by others.
 SELDOM = (
@@ -96,6 +99,20 @@ def test_in_fp32_every_layout_has_the_losses_of_one_rank(
     ranks, more = LAYOUTS[layout]
     other = trained(logs, [f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
     assert largest_difference(request.getfixturevalue(reference), other, steps=steps) < 1e-6
+
+
+@pytest.mark.parametrize("layout", ["FSDP2 on 2", "HSDP on 2 x 2", TP_FSDP])
+def test_every_layout_starts_from_the_same_weights_to_the_bit(
+    logs: Path, layout: str, tmp_path: Path
+) -> None:
+    ranks, more = LAYOUTS[layout]
+    # A rate that float32 rounds to 0: the only step moves nothing.
+    run = trained(logs, ["train.steps=1", *SMALL, "optimizer.lr=1e-50", *more], ranks=ranks)
+    export(run, tmp_path / "found.safetensors", which="model")
+    found = load_file(tmp_path / "found.safetensors")
+    expected = build_network(run.config()).state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.fixture(
