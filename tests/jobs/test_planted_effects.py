@@ -17,6 +17,9 @@ import pytest
 from configs.yaml12 import dump_yaml
 from tests.real_runs import DIGITS, clean_environment
 
+# Nine runs, some two minutes of both cores.
+pytestmark = pytest.mark.long
+
 SLOWER = 2.0
 # Without gns.enabled nothing reads it; 1 is plain, 2 is slowed, 3 is the same as 1.
 INERT = "gns.whole_repeats"

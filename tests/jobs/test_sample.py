@@ -83,6 +83,7 @@ def test_a_job_killed_half_way_continues_to_the_same_bytes(
     assert "done already" in done.stderr
 
 
+@pytest.mark.long
 def test_a_stopped_job_continues_when_it_is_submitted_again(
     run: RunFolder, whole: bytes, tmp_path: Path
 ) -> None:

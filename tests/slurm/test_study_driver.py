@@ -36,7 +36,13 @@ def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
     return Checkout(root=root, logs=tmp_path / "lo gs", cluster=cluster)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGHUP], ids=["interrupt", "hangup"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(signal.SIGINT, id="interrupt"),
+        pytest.param(signal.SIGHUP, id="hangup", marks=pytest.mark.long),
+    ],
+)
 def test_the_next_grid_comes_though_the_wait_was_ended(
     ending: signal.Signals, checkout: Checkout, cluster: Cluster
 ) -> None:
@@ -60,6 +66,13 @@ def test_the_next_grid_comes_though_the_wait_was_ended(
             f"the study goes on in Slurm; look: ditbench status {folder}; take up again: "
             f"make study NAME=z-small; end: ditbench cancel {folder}"
         )
+
+        # Taken up again, with its output in a pipe, it follows the jobs to their end.
+        again = cluster.run(
+            *("bash", "jobs/study.sh", "z-small"),
+            cwd=checkout.root, env=checkout.environment | {"OMP_NUM_THREADS": "1"}, timeout=300,
+        )  # fmt: skip
+        assert "after the second" in again.stdout
 
     ends = first / "jobs" / "next.status"
     wait_until(ends.exists, timeout=300, what="the end of the recipe")
