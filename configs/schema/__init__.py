@@ -78,15 +78,13 @@ def _info(name: str, field: FieldInfo) -> KeyInfo:
     assert isinstance(extra, dict), f"{name} is not made with key()"
     annotation = field.annotation
     spelled = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    affects = extra["affects"]
-    assert isinstance(affects, list)
     return KeyInfo(
         name=name,
         type=spelled.replace("typing.", "").replace("None", "null"),
         default=field.default,
         doc=field.description or "",
         unit=extra["unit"] if isinstance(extra["unit"], str) else None,
-        affects=frozenset(str(tag) for tag in affects),
+        affects=frozenset(str(extra["affects"]).split()),
         free=bool(extra["free"]),
         path=extra["path"] if isinstance(extra["path"], str) else None,
     )

@@ -33,11 +33,11 @@ class Command(Run):
     """
 
     kind: Literal["command"] = key("command", "kind of run")
-    run: str = key("", "command; {output}, {seed}, {gpus}, {nodes}, {PARAM}", "loss", "clock")
+    run: str = key("", "command; {output}, {seed}, {gpus}, {nodes}, {PARAM}", "loss clock")
     resume: str | None = key(
         None, "command of later attempts, once the files of {output} that it names exist", free=True
     )
-    params: dict[str, Any] = key({}, "values of the command's {PARAM}", "loss", "clock")
+    params: dict[str, Any] = key({}, "values of the command's {PARAM}", "loss clock")
     folder: str | None = key(None, "folder of the program; null: that of the YAML", path="folder")
     files: list[str] = key([], "files and folders that it needs; empty: its git repository")
     setup: list[str] = key([], "lines of bash before the command: modules, virtualenv", "clock")

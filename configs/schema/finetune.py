@@ -29,7 +29,7 @@ class Flux(KeyGroup):
         path="file",
     )
     quantise: Literal["none", "int8", "float8"] = key(
-        "none", "quantisation of the base weights to 8 bits", "loss", "clock"
+        "none", "quantisation of the base weights to 8 bits", "loss clock"
     )
 
 
@@ -42,16 +42,14 @@ class CaptionedImages(KeyGroup):
     trigger: str | None = key(None, "word that replaces [trigger] in captions and prompts", "loss")
     resolutions: list[int] = key(
         [512, 768, 1024],
-        "sizes at which each image is seen; the area is about the square of the size",
-        "loss",
-        "clock",
+        "sizes of an image in training: roots of its area",
+        "loss clock",
         unit="px",
     )
     bucket: int = key(
         64,
-        "number of which the sides of scaled images are multiples",
-        "loss",
-        "clock",
+        "the sides of scaled images are multiples of this",
+        "loss clock",
         unit="px",
         ge=_TOKEN_PX,
     )
@@ -75,12 +73,12 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The low-rank updates of the transformer."""
 
-    rank: int = key(16, "rank of each update", "loss", "clock", ge=1)
+    rank: int = key(16, "rank of each update", "loss clock", ge=1)
     alpha: float | None = key(
         None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0
     )
     targets: Literal["attention", "attention+mlp"] = key(
-        "attention+mlp", "projections of the blocks to tune", "loss", "clock"
+        "attention+mlp", "projections of the blocks to tune", "loss clock"
     )
 
 
@@ -88,7 +86,7 @@ class LoraOptimizer(KeyGroup):
     """AdamW (eps 1e-6) with a constant learning rate."""
 
     kind: Literal["adamw", "adamw8bit"] = key(
-        "adamw", "adamw8bit stores its moments in 8 bits (CUDA only)", "loss", "clock"
+        "adamw", "adamw8bit stores its moments in 8 bits (CUDA only)", "loss clock"
     )
     lr: float = key(1e-4, "learning rate", "loss", gt=0)
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
@@ -101,16 +99,12 @@ class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
-    global_batch: int = key(1, "images per step over all ranks", "loss", "clock", ge=1)
+    global_batch: int = key(1, "images per step over all ranks", "loss clock", ge=1)
     micro_batch: int | None = key(
-        None,
-        "images per rank and backward pass; null: the whole share of a rank",
-        "clock",
-        free=True,
-        ge=1,
+        None, "images per backward pass of a rank; null: all of its share", "clock", free=True, ge=1
     )
     precision: Literal["bf16", "fp32"] = key(
-        "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss", "clock"
+        "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock"
     )
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"
@@ -138,11 +132,7 @@ class LoraCheckpoint(KeyGroup):
     """How often the LoRA and the state for a resume are saved, and how many are kept."""
 
     every: int = key(
-        250,
-        "steps between checkpoints; the last step is always saved",
-        free=True,
-        unit="steps",
-        ge=1,
+        250, "steps between checkpoints; the last is saved, too", free=True, unit="steps", ge=1
     )
     keep: int = key(4, "number of newest checkpoints to keep", free=True, ge=1)
 
@@ -152,7 +142,7 @@ class LoraValidation(KeyGroup):
 
     every: int | None = key(
         None,
-        "steps between evaluations; null: only before the first step and after the last",
+        "steps between evaluations; null: only at start and end",
         free=True,
         unit="steps",
         ge=1,
@@ -165,11 +155,7 @@ class PromptSamples(KeyGroup):
     """The samples before the first step, during training, and after the last step."""
 
     every: int | None = key(
-        250,
-        "steps between samples; null: only before the first step and after the last",
-        free=True,
-        unit="steps",
-        ge=1,
+        250, "steps between samples; null: only at start and end", free=True, unit="steps", ge=1
     )
     prompts: list[str] = key([], "prompts, with one image each", free=True)
     prompts_file: str | None = key(
@@ -197,8 +183,7 @@ class Finetune(Run):
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",
         "engine that trains; auto: ai-toolkit if AI_TOOLKIT is set and for one GPU, else embedded",
-        "loss",
-        "clock",
+        "loss clock",
     )
     flux: Flux = Field(default_factory=Flux)
     data: CaptionedImages = Field(default_factory=CaptionedImages)
@@ -209,10 +194,7 @@ class Finetune(Run):
     validation: LoraValidation = Field(default_factory=LoraValidation)
     sample: PromptSamples = Field(default_factory=PromptSamples)
     aitoolkit: dict[str, Any] = key(
-        {},
-        "keys of ai-toolkit without an equivalent here, by the groups of its own config",
-        "loss",
-        "clock",
+        {}, "further keys of ai-toolkit, by the groups of its own config", "loss clock"
     )
 
     def last_step(self) -> int:

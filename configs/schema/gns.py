@@ -15,11 +15,7 @@ class GradientNoise(KeyGroup):
         False, "record |G|^2 and tr Sigma from the microbatches of every step", "clock", free=True
     )
     bins: int | None = key(
-        10,
-        "equal bins of t for the noise of the adaLN layers; null: no bins",
-        "clock",
-        free=True,
-        ge=2,
+        10, "equal bins of t for the noise of adaLN layers; null: none", "clock", free=True, ge=2
     )
     whole_every: int | None = key(
         None,
@@ -41,16 +37,10 @@ class NoiseRun(Run):
     kind: Literal["gns"] = key("gns", "kind of run")
     seed: int = key(0, "seed of images, noise and timesteps", "loss", ge=0, lt=2**63)
     run: str | None = key(
-        None,
-        "folder of the pretraining run whose checkpoints are measured",
-        "loss",
-        path="pretraining run",
+        None, "pretraining run whose checkpoints are measured", "loss", path="pretraining run"
     )
     config: str | None = key(
-        None,
-        "instead of a run: a pretraining config whose model.init_from names published weights",
-        "loss",
-        path="file",
+        None, "instead: a pretraining config with weights in model.init_from", "loss", path="file"
     )
     steps: list[int] | None = key(None, "saved steps of the run; null: all", "loss")
     weights: Literal["ema", "model"] = key(
@@ -59,12 +49,12 @@ class NoiseRun(Run):
     bins: int | None = key(
         10, "equal bins of t, measured in addition to all of t; null: no bins", "loss", ge=2
     )
-    batch: int = key(16, "b, images per microbatch", "loss", "clock", unit="images", ge=1)
-    count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss", "clock", ge=2)
-    samples: int = key(20, "samples per bin and checkpoint", "loss", "clock", ge=1)
+    batch: int = key(16, "b, images per microbatch", "loss clock", unit="images", ge=1)
+    count: int = key(4, "K, microbatches per sample; the large batch is K b", "loss clock", ge=2)
+    samples: int = key(20, "samples per bin and checkpoint", "loss clock", ge=1)
     share: float = key(1.0, "share of the training images to draw from", "loss", gt=0, le=1)
     precision: Literal["fp32", "bf16"] = key(
-        "fp32", "precision of forward and backward, by autocast", "loss", "clock"
+        "fp32", "precision of forward and backward, by autocast", "loss clock"
     )
     sampler: Literal["uniform", "stratified", "variance"] = key(
         "uniform", "objective.sampler for samples over all t", "loss"

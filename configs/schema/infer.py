@@ -29,14 +29,10 @@ class Infer(Run):
         None, "variant of Flux; null: that of the run, else schnell", "loss"
     )
     quantise: Literal["none", "int8", "float8"] | None = key(
-        None, "quantisation of the base weights; null: that of the run, else none", "loss",
-        "clock",
+        None, "quantisation of the base weights; null: that of the run, else none", "loss clock",
     )  # fmt: skip
     precision: Literal["bf16", "fp32"] | None = key(
-        None,
-        "precision of base weights and arithmetic; null: that of the run, else bf16",
-        "loss",
-        "clock",
+        None, "precision of base and arithmetic; null: the run's, else bf16", "loss clock"
     )
     prompts: list[str] = key([], "prompts; empty: those of the run", "loss")
     prompts_file: str | None = key(
@@ -45,23 +41,13 @@ class Infer(Run):
     trigger: str | None = key(None, "word that replaces [trigger]; null: that of the run", "loss")
     images: int = key(1, "images per prompt, each from its own noise", "clock", ge=1)
     width: int | None = key(
-        None,
-        "width of an image; null: that of the run, else 1024",
-        "loss",
-        "clock",
-        unit="px",
-        ge=16,
+        None, "width of an image; null: that of the run, else 1024", "loss clock", unit="px", ge=16
     )
     height: int | None = key(
-        None,
-        "height of an image; null: that of the run, else 1024",
-        "loss",
-        "clock",
-        unit="px",
-        ge=16,
+        None, "height of an image; null: that of the run, else 1024", "loss clock", unit="px", ge=16
     )
     steps: int | None = key(
-        None, "sampler steps; null: those of the run, else 4", "loss", "clock", ge=1
+        None, "sampler steps; null: those of the run, else 4", "loss clock", ge=1
     )
     guidance: float | None = key(
         None, "distilled guidance, dev only; null: that of the run, else 1", "loss", ge=0

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-Affects = Literal["loss", "clock", "resources"]
+Affects = Literal["", "loss", "clock", "loss clock", "resources", "resources clock"]
 # The file that a path must name; `new` need not exist yet.
 OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 
@@ -19,7 +19,8 @@ class KeyGroup(BaseModel):
 def key(
     default: Any,
     doc: str,
-    *affects: Affects,
+    affects: Affects = "",
+    *,
     free: bool = False,
     unit: str | None = None,
     path: OnDisk | None = None,
@@ -32,5 +33,5 @@ def key(
     when a run is resumed. `path` names the kind of file that the value must point to. `limits`
     are those of pydantic (`ge`, `le`, `gt`, ...).
     """
-    extra: JsonDict = {"affects": [*affects], "free": free, "unit": unit, "path": path}
+    extra: JsonDict = {"affects": affects, "free": free, "unit": unit, "path": path}
     return Field(default, description=doc, json_schema_extra=extra, **limits)

@@ -10,17 +10,13 @@ from configs.schema.key import KeyGroup, key
 class Unet(KeyGroup):
     """A convolutional U-Net (Ho et al. 2020) as built by diffusers, for `model.family: unet`."""
 
-    width: int = key(64, "channels at full resolution", "loss", "clock", ge=8, multiple_of=8)
+    width: int = key(64, "channels at full resolution", "loss clock", ge=8, multiple_of=8)
     mults: list[int] = key(
-        [1, 2, 4],
-        "channels of each resolution, as multiples of width",
-        "loss",
-        "clock",
-        min_length=1,
+        [1, 2, 4], "channels of each resolution, as multiples of width", "loss clock", min_length=1
     )
-    layers: int = key(2, "residual blocks per resolution", "loss", "clock", ge=1)
+    layers: int = key(2, "residual blocks per resolution", "loss clock", ge=1)
     attention: list[bool] = key(
-        [False, False, True], "for each resolution, whether it has self-attention", "loss", "clock"
+        [False, False, True], "for each resolution, whether it has self-attention", "loss clock"
     )
 
     @model_validator(mode="after")
@@ -39,33 +35,25 @@ class Model(KeyGroup):
     """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
 
     family: Literal["dit", "unet"] = key(
-        "dit", "dit: configured by the keys of model; unet: by those of model.unet", "loss", "clock"
+        "dit", "dit: configured by the keys of model; unet: by those of model.unet", "loss clock"
     )
-    width: int = key(384, "hidden size", "loss", "clock", ge=8)
-    depth: int = key(12, "number of blocks", "loss", "clock", ge=1)
-    heads: int = key(6, "attention heads", "loss", "clock", ge=1)
-    patch: int = key(2, "side of a patch", "loss", "clock", unit="px", ge=1)
-    mlp_ratio: float = key(4.0, "MLP width over hidden size", "loss", "clock", gt=0)
+    width: int = key(384, "hidden size", "loss clock", ge=8)
+    depth: int = key(12, "number of blocks", "loss clock", ge=1)
+    heads: int = key(6, "attention heads", "loss clock", ge=1)
+    patch: int = key(2, "side of a patch", "loss clock", unit="px", ge=1)
+    mlp_ratio: float = key(4.0, "MLP width over hidden size", "loss clock", gt=0)
     mlp: Literal["gelu", "swiglu"] = key(
-        "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss", "clock"
+        "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock"
     )
     conditioning: Literal["adaln", "in_context"] = key(
-        "adaln",
-        "how time and label enter: adaLN-zero in every block, or two tokens in the sequence",
-        "loss",
-        "clock",
+        "adaln", "how time and label enter: adaLN-zero, or as two tokens", "loss clock"
     )
     positions: Literal["rope", "sincos"] = key(
-        "rope",
-        "rope: rotary, in every attention; sincos: sinusoids added to the patches",
-        "loss",
-        "clock",
+        "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock"
     )
-    qk_norm: bool = key(True, "RMS norm of queries and keys", "loss", "clock")
+    qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock")
     frequencies: Literal["dit", "diffusers"] = key(
-        "dit",
-        "frequencies of the time embedding: exponents / 128 (dit) or / 127 (diffusers)",
-        "loss",
+        "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss"
     )
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(

@@ -21,10 +21,7 @@ class Objective(KeyGroup):
     schedule: Literal["linear", "cosine"] = key("linear", "noise schedule of ddpm", "loss")
     error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
     min_snr: float | None = key(
-        None,
-        "cap of the min-SNR weight of ddpm (Hang et al. 2023), often 5; null: no weight",
-        "loss",
-        gt=0,
+        None, "cap of ddpm's min-SNR weight (Hang et al. 2023); null: none", "loss", gt=0
     )
     timesteps: Literal["uniform", "logit_normal", "mode"] = key(
         "logit_normal", "distribution of t (Esser et al. 2024)", "loss"
@@ -48,10 +45,7 @@ class Objective(KeyGroup):
         "loss",
     )
     strata: int = key(
-        16,
-        "parts of the distribution for stratified: consecutive images take one each",
-        "loss",
-        ge=2,
+        16, "parts of t for stratified: consecutive images take one each", "loss", ge=2
     )
     bin_shares: list[float] | None = key(
         None,
@@ -60,11 +54,7 @@ class Objective(KeyGroup):
         "loss",
     )
     label_dropout: float = key(
-        0.1,
-        "share of labels replaced by the null label, for classifier-free guidance",
-        "loss",
-        ge=0,
-        lt=1,
+        0.1, "share of null labels, for classifier-free guidance", "loss", ge=0, lt=1
     )
 
     @model_validator(mode="after")

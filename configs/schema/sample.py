@@ -18,25 +18,20 @@ class Sampling(Run):
     weights: Literal["ema", "model"] = key(
         "ema", "averaged weights (ema) or raw ones (model)", "loss"
     )
-    num: int = key(50_000, "number of images", "loss", "clock", ge=1)
+    num: int = key(50_000, "number of images", "loss clock", ge=1)
     batch: int = key(64, "images that a rank samples, and saves, at once", "clock", ge=1)
     labels: Literal["random", "turn"] = key(
         "random", "random: uniform by the seed, as in ADM; turn: the classes in turn", "loss"
     )
     sampler: Literal["euler", "heun", "ddim"] | None = key(
-        None, "euler or heun for flow, ddim for ddpm; null: that of the run", "loss", "clock"
+        None, "euler or heun for flow, ddim for ddpm; null: that of the run", "loss clock"
     )
-    steps: int | None = key(None, "sampler steps; null: those of the run", "loss", "clock", ge=1)
+    steps: int | None = key(None, "sampler steps; null: those of the run", "loss clock", ge=1)
     guidance: float | None = key(
-        None,
-        "scale of classifier-free guidance, 1 is off; null: that of the run",
-        "loss",
-        "clock",
-        unit="scale",
-        ge=1,
+        None, "scale of guidance, 1 is off; null: that of the run", "loss clock", unit="scale", ge=1
     )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = key(
-        None, "precision of the network, by autocast; null: that of the training", "loss", "clock"
+        None, "precision of the network, by autocast; null: that of the training", "loss clock"
     )
     out: str | None = key(None, "new .npz file; null: in samples/ of this run's folder", path="new")
 

@@ -27,7 +27,7 @@ class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
-    global_batch: int = key(256, "images per step over all ranks", "loss", "clock", ge=1)
+    global_batch: int = key(256, "images per step over all ranks", "loss clock", ge=1)
     micro_batch: int | Literal["auto"] | None = key(
         None,
         "images per data rank and backward pass; null: the whole share of a rank; auto: as many "
@@ -39,21 +39,14 @@ class Train(KeyGroup):
         "bf16",
         "precision of the forward pass: bf16 and fp16 by autocast over fp32 parameters, fp16 with "
         "a scaled loss; fp32 without TF32, tf32 with it",
-        "loss",
-        "clock",
+        "loss clock",
     )
     float8: bool = key(
-        False,
-        "float8 matrix products in the blocks (torchao; needs compute capability 8.9)",
-        "loss",
-        "clock",
+        False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
     compile: bool = key(False, "compile each block with torch.compile", "clock")
     deterministic: bool = key(
-        False,
-        "only GPU algorithms that give the same bits every time, which are slower",
-        "clock",
-        free=True,
+        False, "only GPU algorithms that give the same bits, which are slower", "clock", free=True
     )
     hang_s: float | None = key(
         60.0,
@@ -68,7 +61,7 @@ class Train(KeyGroup):
     )
     ema_batch: int | None = key(
         None,
-        "global batch that ema_decay refers to: the decay per image is then constant",
+        "global batch of ema_decay: its decay per image is constant",
         "loss",
         unit="images",
         ge=1,
@@ -101,25 +94,13 @@ class Layout(KeyGroup):
     """The device mesh: replicate x shard x tensor is the world size."""
 
     replicate: int | None = key(
-        None,
-        "data-parallel replicas; null: world size / (shard x tensor)",
-        "clock",
-        free=True,
-        ge=1,
+        None, "replicas; null: world size / (shard x tensor)", "clock", free=True, ge=1
     )
     shard: int = key(
-        1,
-        "ranks over which the parameters of a replica are sharded (FSDP2)",
-        "clock",
-        free=True,
-        ge=1,
+        1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1
     )
     tensor: int = key(
-        1,
-        "tensor-parallel ranks, which split the matrix products of a block",
-        "clock",
-        free=True,
-        ge=1,
+        1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1
     )
 
 
@@ -127,11 +108,7 @@ class Checkpoint(KeyGroup):
     """How often a checkpoint is saved, and how many are kept."""
 
     every: int = key(
-        500,
-        "steps between checkpoints; the last step is always saved",
-        free=True,
-        unit="steps",
-        ge=1,
+        500, "steps between checkpoints; the last is saved, too", free=True, unit="steps", ge=1
     )
     keep: int = key(2, "number of newest checkpoints to keep", free=True, ge=1)
     asynchronous: bool = key(
@@ -163,11 +140,7 @@ class Sample(KeyGroup):
     """Sample grids from the EMA weights during training."""
 
     every: int | None = key(
-        None,
-        "steps between grids; null: only after the last step",
-        free=True,
-        unit="steps",
-        ge=1,
+        None, "steps between grids; null: only after the last step", free=True, unit="steps", ge=1
     )
     per_class: int = key(4, "images per class in a grid", free=True, ge=1)
     sampler: Literal["euler", "heun", "ddim"] = key(
@@ -204,20 +177,14 @@ class Resources(KeyGroup):
     gpus_per_node: int = key(1, "GPUs per node", "resources", free=True, ge=0)
     ranks_per_node: int | None = key(
         None,
-        "ranks per node if Slurm allocated no GPUs; null: one per GPU of the machine, else 1",
-        "resources",
-        "clock",
+        "ranks per node without GPUs of Slurm; null: a GPU each, else 1",
+        "resources clock",
         free=True,
         ge=1,
     )
     cpus_per_gpu: int = key(8, "CPU cores per GPU", "resources", free=True, ge=1)
     memory_gb: int | None = key(
-        None,
-        "host memory per node; null: the default of the site",
-        "resources",
-        free=True,
-        unit="GB",
-        ge=1,
+        None, "host memory per node; null: the site's", "resources", free=True, unit="GB", ge=1
     )
     hours: float = key(4.0, "time limit of the job", "resources", free=True, unit="h", gt=0)
 
