@@ -25,7 +25,7 @@ COMMANDS = {
     "cbs": "critical batch size, from a csv of global_batch,samples or from runs",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
-    "audit": "claims in a YAML or Markdown file, recomputed; the timeline of ai-toolkit's output",
+    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
     "formats": "the formats of logs that are read, and how the logs under a path are",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",

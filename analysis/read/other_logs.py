@@ -132,13 +132,6 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
     return read_text(path, name=name, own=options.formats)
 
 
-def is_text(path: Path) -> bool:
-    """Whether a file is a text with lines to count; raise `Unreadable` if it is damaged."""
-    with named(path), open_bytes(path) as file:
-        start = file.read(PEEK)
-    return not is_binary(start) and not delimiter_of(start) and start.lstrip()[:1] != b"{"
-
-
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
     if not start:

@@ -17,7 +17,6 @@ from analysis.archive import pack
 from configs.run.folder import ROOT, RunFolder, find_runs
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
-from tests.analysis.audit.test_aitoolkit_folder import write_run
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_gns import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS
@@ -52,9 +51,16 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
         if not (file := folder / name).exists():
             pack(study := template(folder, file.name), list(find_runs(study)), file)
     plant_tunings(logs)
-    write_run(folder / "output" / "my_lora")
+    plant_samples(folder / "output" / "my_lora" / "samples")
     plant_files(folder)
     return folder
+
+
+def plant_samples(folder: Path) -> None:
+    """The samples of a run of ai-toolkit, which are named by the time and the step."""
+    folder.mkdir(parents=True)
+    for step in range(0, 501, 100):
+        (folder / f"{1_760_000_000_000 + 2000 * step}__{step:09d}_0.jpg").touch()
 
 
 def plant_run(folder: Path, *, seed: int) -> Path:
