@@ -53,6 +53,7 @@ class Pretrain(Run):
         for refusal in (
             self._size(),
             self._unet(),
+            self._reduce(),
             self._sampler(),
             self._validation(),
             self._strata(),
@@ -81,6 +82,15 @@ class Pretrain(Run):
                 "activation_checkpointing and train.float8 are for transformer blocks; "
                 "a U-Net has none"
             )
+        return None
+
+    def _reduce(self) -> str | None:
+        if self.train.reduce == "fp32":
+            return None
+        if self.layout.shard == self.layout.tensor == 1:
+            return "train.reduce bf16 is for sharded layouts: set layout.shard, or it to fp32"
+        if self.gns.enabled:
+            return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
         return None
 
     def _sampler(self) -> str | None:

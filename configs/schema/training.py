@@ -41,6 +41,9 @@ class Train(KeyGroup):
         "a scaled loss; fp32 without TF32, tf32 with it",
         "loss clock",
     )
+    reduce: Literal["fp32", "bf16"] = key(
+        "fp32", "type of the sum of gradients over ranks; bf16: sharded layouts only", "loss clock"
+    )
     float8: bool = key(
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
@@ -98,6 +101,9 @@ class Layout(KeyGroup):
     )
     shard: int = key(
         1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1
+    )
+    reshard: bool = key(
+        True, "false: keep blocks gathered until the backward pass (ZeRO-2)", "clock", free=True
     )
     tensor: int = key(
         1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1

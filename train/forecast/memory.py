@@ -63,6 +63,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)
+    unfreed = _not_resharded(config, layout)
     block_cast, edge_cast = _casts(config, layout)
     block, recomputed = _block(config, tensor), _recomputed_blocks(config)
     plain, kept = config.model.depth - recomputed, _kept_when_recomputed(config, tensor)
@@ -75,9 +76,9 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     base = constant + gradients * persistent + gathered
     first_block = _bytes(block, images) + _batch_bytes(config) * images + block_cast
     peak = base + max(
-        activations + all_casts,  # the end of the forward pass
-        activations + plain_casts + last,  # the backward pass of the last norm
-        (activations + plain_casts + whole + block_cast + work) * (recomputed > 0),
+        activations + all_casts + unfreed,  # the end of the forward pass
+        activations + plain_casts + last + unfreed,  # the backward pass of the last norm
+        (activations + plain_casts + whole + block_cast + work + unfreed) * (recomputed > 0),
         fresh + reduced + first_block,  # the backward pass of the first block
         fresh - gathered,  # the optimizer step
     )
@@ -87,7 +88,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
         optimizer=2 * held,
         average=held * (config.train.ema_decay is not None),
         activations=activations + whole,
-        gathered=gathered + reduced,
+        gathered=gathered + max(reduced, unfreed),
         cast=all_casts,
         work=last,
         overhead=overhead(layout, peak=peak),
@@ -122,7 +123,8 @@ def _gradients(config: Pretrain, layout: BatchLayout) -> tuple[float, bool]:
     accumulates = layout.accumulation > 1
     if layout.shard > 1 or layout.tensor > 1:
         # Gradients are reduced only with the last microbatch and are unsharded until then.
-        whole = held * layout.shard if accumulates else held
+        # Until then they have the type of the reduction.
+        whole = held * layout.shard * _reduce_bytes(config) / 4 if accumulates else held
         return whole, accumulates
     # DDP keeps its buckets, and the gradients are views of them.
     return held, accumulates or layout.world > 1
@@ -146,7 +148,19 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
         return 0.0, 0.0
     block = block_count(config, tensor=layout.tensor).all
     size = PRECISION_BYTES[config.train.precision]
-    return 4.0 * edge_count(config).all + 2 * size * block, (size + 4) * block
+    return 4.0 * edge_count(config).all + 2 * size * block, (size + _reduce_bytes(config)) * block
+
+
+def _not_resharded(config: Pretrain, layout: BatchLayout) -> float:
+    """Return the bytes of gathered blocks that wait for their backward pass, beside two others."""
+    if config.layout.reshard or (layout.shard == 1 and layout.tensor == 1):
+        return 0.0
+    block = block_count(config, tensor=layout.tensor).all
+    return PRECISION_BYTES[config.train.precision] * block * max(0, config.model.depth - 2)
+
+
+def _reduce_bytes(config: Pretrain) -> int:
+    return PRECISION_BYTES[config.train.reduce]
 
 
 def _casts(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:

@@ -1,11 +1,13 @@
 """Distribute a network over its ranks: DDP, FSDP2, HSDP and tensor parallelism.
 
 Also applies activation checkpointing, float8 and compilation, in the order in which they combine.
-In every layout, parameters, gradients, moments and their reduction are float32. Sharded blocks
-gather their weights in the dtype that autocast would round them to.
+In every layout, parameters, gradients and moments are float32, and so is the reduction unless
+`train.reduce` says otherwise. Sharded blocks gather their weights in the dtype that autocast would
+round them to.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import shutil
@@ -190,15 +192,12 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
 def _apply_fsdp(
     network: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, config: Pretrain
 ) -> None:
-    dtype = DTYPES[config.train.precision]
-    policy = MixedPrecisionPolicy()
-    if dtype is not torch.float32:
-        policy = MixedPrecisionPolicy(
-            param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False
-        )
+    dtype, reduce = DTYPES[config.train.precision], DTYPES[config.train.reduce]
+    root = MixedPrecisionPolicy(reduce_dtype=reduce, cast_forward_inputs=False)
+    policy = dataclasses.replace(root, param_dtype=None if dtype is torch.float32 else dtype)
     for block in blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(network, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=config.layout.reshard)
+    fully_shard(network, mesh=mesh, mp_policy=root)
 
 
 def check_float8(device: torch.device) -> None:

@@ -60,6 +60,7 @@ def _setting(config: Pretrain, ranks: Ranks) -> dict[str, Any]:
         "replicate": layout.replicate,
         "shard": layout.shard,
         "tensor": layout.tensor,
+        "reshard": config.layout.reshard,
         "device": "cpu",
     }
     if ranks.device.type == "cuda":

@@ -170,5 +170,6 @@ def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
     kept = ("parameters", "gradients", "optimizer", "average", "reduction")
     types = dict.fromkeys(kept, "float32") | {"compute": compute}
     if is_sharded(layout):
-        types["gather"] = gather
+        reduction = str(DTYPES[config.train.reduce]).removeprefix("torch.")
+        types |= {"gather": gather, "reduction": reduction}
     return types

@@ -165,6 +165,16 @@ LAYOUTS = {
     "FSDP2, accumulation": (
         4, {"train": {"global_batch": 128, "micro_batch": 16}, "layout": {"shard": 4}}
     ),
+    "FSDP2, not resharded": (
+        4, {"train": {"global_batch": 8}, "layout": {"shard": 4, "reshard": False}}
+    ),
+    "FSDP2, reduced in bf16": (
+        4, {"train": {"global_batch": 8, "reduce": "bf16"}, "layout": {"shard": 4}}
+    ),
+    "FSDP2, accumulation, reduced in bf16": (
+        4,
+        {"train": {"global_batch": 8, "micro_batch": 1, "reduce": "bf16"}, "layout": {"shard": 4}},
+    ),
     "HSDP": (4, {"train": {"global_batch": 64}, "layout": {"shard": 2}}),
     "TP": (2, {"layout": {"tensor": 2}}),
 }  # fmt: skip

@@ -95,7 +95,7 @@ def test_the_largest_that_fits_is_found_and_reused_on_resume(
 def test_another_layout_is_searched_again(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = {"replicate": 2, "shard": 1, "tensor": 1, "device": "cpu"}
+    setting = {"replicate": 2, "shard": 1, "tensor": 1, "reshard": True, "device": "cpu"}
     kept = {"micro_batch": 4, "tried": {}, "attempt": 1, "setting": setting}
     (run.attempt(1) / "tuned.json").write_text(json.dumps(kept))
     assert open_attempt(run.path, ["train.steps=2"]) is not None

@@ -6,8 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from configs.errors import ConfigError
+from configs.load import load
 from configs.run.folder import RunFolder
-from tests.real_runs import losses, resumed, trained
+from tests.real_runs import DIGITS, losses, resumed, trained
 from train.model.build import build_network
 from train.weights.export import export
 from train.weights.seed import write_seed
@@ -113,6 +115,34 @@ def test_every_layout_starts_from_the_same_weights_to_the_bit(
     expected = build_network(run.config()).state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_rounding(
+    logs: Path,
+) -> None:
+    keys = ["train.steps=6", "train.micro_batch=16", "layout.shard=2", *SMALL]
+    arms = ([], ["layout.reshard=false"], ["train.reduce=bf16"])
+    runs = [trained(logs, [*keys, *more], ranks=2) for more in arms]
+    plain, gathered, rounded = map(losses, runs)
+    assert gathered == plain
+    assert rounded[1] == plain[1]
+    assert 0 < abs(rounded[6] - plain[6]) / plain[6] < 1e-3
+    dtypes = runs[2].manifest()["attempts"][0]["dtypes"]
+    assert (dtypes["reduction"], dtypes["gradients"]) == ("bfloat16", "float32")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([], "is for sharded layouts"),
+        (["layout.shard=2", "gns.enabled=true"], "set train.reduce to fp32"),
+    ],
+)
+def test_a_reduction_in_bf16_is_refused_where_it_means_nothing(
+    keys: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(DIGITS, ["train.reduce=bf16", *keys])
 
 
 @pytest.fixture(
