@@ -22,7 +22,7 @@ COMMANDS = {
     "ablation": "main effects and interactions of a study's factors, from pairs of cells",
     "finetune": "fine-tuning runs by device and steps, speedups at equal steps, seconds per image",
     "gns": "gradient noise scale over training and by bins of t, with intervals",
-    "cbs": "critical batch size, from a csv of global_batch,samples or from runs",
+    "cbs": "critical batch size, from runs of several batches to a target",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",

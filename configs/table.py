@@ -51,7 +51,7 @@ def text_table(rows: Sequence[Row], *, drop: Sequence[str] = (), whole: bool = F
     constant = {} if whole else _constant(rows, cells)
     shown = {head: column for head, column in cells.items() if head not in constant}
     widths, left_out = _fit(shown, drop, sys.maxsize if whole else output_width())
-    numbers = {head for head in widths if all(_is_number(row.get(head)) for row in rows)}
+    numbers = {head for head in widths if all(is_number(row.get(head)) for row in rows)}
     parts = [_rendered({head: (shown[head], width) for head, width in widths.items()}, numbers)]
     if constant:
         same = "; ".join(f"{heading(head)} {value}" for head, value in constant.items())
@@ -181,7 +181,8 @@ def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Contain
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a cell is a number or missing, as in a column that is set to the right."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 

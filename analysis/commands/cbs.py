@@ -1,14 +1,12 @@
-"""`cbs`: the critical batch size, from a table or from runs to a target."""
+"""`cbs`: the critical batch size, from runs to a target."""
 
 import argparse
-from pathlib import Path
 
-from analysis.measure.time_to_target import read_sample_tables, samples_to_target
+from analysis.measure.time_to_target import samples_to_target
 from analysis.read.find import read_logs
 from analysis.stats.critical_batch import fit_critical_batch
-from analysis.stats.intervals import Floats, estimate_fields
+from analysis.stats.intervals import estimate_fields
 from analysis.table import put, remark
-from configs.errors import Unreadable
 
 EXAMPLE = 'ditbench cbs logs/branches-1120 --target "validation_loss<=0.5"'
 
@@ -17,15 +15,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the target that runs have to reach."""
     parser.add_argument(
         "--target",
+        required=True,
         metavar='NAME|"NAME<=VALUE"',
-        help="for runs: a metric of the records and the value to reach, <= or >=; for a name alone "
-        "the lowest value that every run reached",
+        help="a metric of the records and the value to reach, <= or >=; for a name alone the "
+        "lowest value that every run reached",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the fit and its data; return 1 if fewer than two batches reached the target."""
-    samples, remarks = _samples(args)
+    samples, remarks = samples_to_target(read_logs(args.paths), args.target)
     found = fit_critical_batch(samples)
     rows = [
         {
@@ -56,20 +55,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"\n{line}")
     return 0
-
-
-def _samples(args: argparse.Namespace) -> tuple[dict[int, Floats], list[str]]:
-    """Return samples to the target by global batch, and remarks."""
-    tables = [path for path in map(Path, args.paths) if path.suffix == ".csv"]
-    if tables and len(tables) < len(args.paths):
-        raise Unreadable(f"{tables[0]}: a table beside other paths: name tables or runs, not both")
-    if tables:
-        return read_sample_tables(tables), []
-    if args.target is None:
-        for path in map(Path, args.paths):
-            if not path.exists():
-                raise Unreadable(f"{path}: no such file or folder")
-        raise Unreadable(
-            '--target: name what runs have to reach: validation_loss, or "validation_loss<=0.5"'
-        )
-    return samples_to_target(read_logs(args.paths), args.target)

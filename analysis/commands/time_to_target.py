@@ -1,13 +1,9 @@
-"""`time-to-target`: time to a target, its factors, and the critical batch size."""
+"""`time-to-target`: time to a target, and its factors."""
 
 import argparse
 
-import numpy as np
-
 from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
 from analysis.read.find import read_logs
-from analysis.stats.critical_batch import fit_critical_batch
-from analysis.stats.intervals import estimate_fields
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -41,17 +37,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable("\n".join(left))
     found = group_runs(logs, target)
     rows = [group_row(found[0], group) for group in found]
-    samples: dict[int, list[float]] = {}
-    for group in found:
-        samples.setdefault(group.global_batch or 0, []).extend(a.images for a in group.reached)
-    fit = fit_critical_batch({size: np.array(seen) for size, seen in samples.items() if size})
-    critical = fit.b_crit if fit else None
-    put(rows, args, json={"groups": rows, **estimate_fields("b_crit", critical)})
-    if critical:
-        ends = (
-            "" if critical.low is None else f" [{critical.low:.0f}, {critical.high or np.inf:.0f}]"
-        )
-        remark([f"critical batch size {critical.value:.0f}{ends}"])
+    put(rows, args, json={"groups": rows})
     remark(f"left out: {why}" for why in left)
     remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1

@@ -1,11 +1,9 @@
 """Time and samples until a loss or an evaluation reaches a target, by devices and global batch."""
 
-import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +17,6 @@ from configs.errors import Unreadable
 # A training loss counts as the median of this many records.
 SMOOTHING = 5
 MIN_FOR_OLYMPIC_MEAN = 3
-COLUMNS = ("global_batch", "samples")
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 
 
@@ -242,39 +239,3 @@ def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
         return Target(name=text, sense="<=", value=max(lowest))
     except ValueError as error:
         raise Unreadable(f"--target {error}") from None
-
-
-def read_sample_tables(tables: Iterable[Path]) -> dict[int, Floats]:
-    """Return samples of each run by global batch, from CSV files with a row per run."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for path in tables:
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                for batch, samples in _table_rows(csv.DictReader(file), path):
-                    found[batch].append(samples)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            why = error.strerror if isinstance(error, OSError) else "not a csv of text"
-            if isinstance(error, FileNotFoundError):
-                why = "no such file or folder"
-            raise Unreadable(f"{path}: {why}") from None
-    return {batch: np.array(samples) for batch, samples in sorted(found.items())}
-
-
-def _table_rows(reader: "csv.DictReader[str]", path: Path) -> Iterator[tuple[int, float]]:
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise Unreadable(f"{path}: has no column {missing[0]}; expected {','.join(COLUMNS)}")
-    for row in reader:
-        values = []
-        for name in COLUMNS:
-            try:
-                values.append(float(row[name] or ""))
-            except ValueError:
-                values.append(0.0)
-            if not 0 < values[-1] < 1e300:
-                raise Unreadable(
-                    f"{path}, line {reader.line_num}: {name} {row[name]!r} is not a number above 0"
-                )
-        if values[0] % 1:
-            raise Unreadable(f"{path}, line {reader.line_num}: global_batch is not a whole number")
-        yield int(values[0]), values[1]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs.table import formatted
+from configs.table import formatted, heading, is_number
 from configs.terminal import printable
 
 LONGEST_UNBROKEN = 30
@@ -54,23 +54,14 @@ def table(
     A column that is empty in every row is left out.
     """
     heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
-    numeric = {head for head in heads if all(_is_number(row.get(head)) for row in rows)}
-    top = "".join(f"<th{_class(head in numeric)}>{text(_heading(head))}</th>" for head in heads)
+    numeric = {head for head in heads if all(is_number(row.get(head)) for row in rows)}
+    top = "".join(f"<th{_class(head in numeric)}>{text(heading(head))}</th>" for head in heads)
     lines = [
         "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
         for row in rows
     ]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide"><table>\n<tr>{top}</tr>\n{body}\n</table></div>'
-
-
-def _heading(name: str) -> str:
-    """Return the heading of a column: `images_per_s` becomes images/s."""
-    return name.replace("_per_", "/").replace("_", " ")
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _class(number: bool) -> str:

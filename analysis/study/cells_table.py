@@ -15,6 +15,7 @@ from analysis.stats.intervals import repeats_mean
 from analysis.study.cells import factors_of, peak_memory_gb
 from analysis.table import interval_text, percent_text
 from configs.errors import Unreadable
+from configs.table import heading
 
 # A curve's final value is the mean of this share of it: the last value alone is noisy.
 FINAL_SHARE = 0.1
@@ -130,15 +131,8 @@ def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
         elif name in ("speed", "verdict"):
             out["speed verdict" if name == "speed" else "loss verdict"] = value
         elif name != "unit" and not name.endswith(("_low", "_high", "_6n")):
-            out[_heading(name)] = value
+            out[heading(name).replace(" gb", " GB")] = value
     return out
-
-
-def _heading(name: str) -> str:
-    """Return a column's name in words; a config key stays as typed."""
-    if "." in name:
-        return name
-    return name.replace("_per_", "/").replace("_gb", " GB").replace("_", " ")
 
 
 def hardware_text(logs: Sequence[RunLog]) -> str:

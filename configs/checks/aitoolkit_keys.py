@@ -1,12 +1,9 @@
 """The keys that ai-toolkit knows: it silently ignores any other, so those are refused.
 
-They are read from its source if `AI_TOOLKIT` names its folder. Otherwise they come from
-configs/checks/aitoolkit-keys.yaml, for the version that `env/create.sh ai-toolkit` installs.
+aitoolkit-keys.yaml lists those of the version that `env/create.sh ai-toolkit` installs.
 """
 
-import ast
 import difflib
-import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,28 +15,11 @@ from configs.load import read_tree
 Known = Mapping[str, frozenset[str]]
 
 _SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
-_CLASSES = "toolkit/config_modules.py"
-# The files in which a process reads the keys of its config; GROUPS: the class of each group.
-_PROCESS = (
-    "jobs/process/BaseProcess.py",
-    "jobs/process/BaseTrainProcess.py",
-    "jobs/process/BaseSDTrainProcess.py",
-    "extensions_built_in/sd_trainer/SDTrainer.py",
-    "extensions_built_in/sd_trainer/DiffusionTrainer.py",
-)
-GROUPS = {
-    "adapter": "AdapterConfig",
-    "datasets": "DatasetConfig",
-    "embedding": "EmbeddingConfig",
-    "first_sample": "SampleConfig",
-    "guidance": "GuidanceConfig",
-    "logging": "LoggingConfig",
-    "model": "ModelConfig",
-    "network": "NetworkConfig",
-    "sample": "SampleConfig",
-    "save": "SaveConfig",
-    "train": "TrainConfig",
-}
+# The groups of its config; other keys stand at the top level.
+GROUPS = frozenset([
+    "adapter", "datasets", "embedding", "first_sample", "guidance", "logging",
+    "model", "network", "sample", "save", "train",
+])  # fmt: skip
 
 
 @cache
@@ -60,55 +40,8 @@ def check_keys(passed: Mapping[str, Any]) -> None:
 
 
 def known_keys() -> Known:
-    """Return the keys by group (top level: "") of the installed ai-toolkit, or of the list."""
-    folder = os.environ.get("AI_TOOLKIT")
-    if folder and (Path(folder) / _CLASSES).is_file():
-        return read_keys(Path(folder))
+    """Return the keys by group (top level: "")."""
     return {group: frozenset(names) for group, names in read_tree(_SHIPPED).items()}
-
-
-def read_keys(folder: Path) -> Known:
-    """Return the keys that the source of ai-toolkit in `folder` reads; none of it is executed."""
-    classes = {
-        node.name: node
-        for node in ast.walk(_tree(folder / _CLASSES))
-        if isinstance(node, ast.ClassDef)
-    }
-    found = {
-        group: frozenset(_arguments(classes[name], "kwargs", ("get", "pop")))
-        for group, name in GROUPS.items()
-        if name in classes
-    }
-    process = {
-        key
-        for file in _PROCESS
-        for key in (
-            *_arguments(_tree(folder / file), "self", ("get_conf",)),
-            *_arguments(_tree(folder / file), "self.config", ("get",)),
-        )
-    }
-    return {"": frozenset(process), **found}
-
-
-def _tree(path: Path) -> ast.Module:
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error}); AI_TOOLKIT must name a complete checkout: "
-            "env/create.sh ai-toolkit creates one"
-        ) from None
-
-
-def _arguments(tree: ast.AST, owner: str, methods: tuple[str, ...]) -> Iterator[str]:
-    """Yield each "name" of the calls `owner.method("name", ...)`."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr not in methods or ast.unparse(node.func.value) != owner:
-            continue
-        if node.args and isinstance(node.args[0], ast.Constant):
-            yield str(node.args[0].value)
 
 
 def _names(tree: Mapping[str, Any]) -> Iterator[str]:

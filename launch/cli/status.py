@@ -47,9 +47,6 @@ def _add_status(commands: Commands) -> None:
         "--all", action="store_true", help="show runs that are done, and every column"
     )
     status.add_argument("--once", action="store_true", help="print once, also on a terminal")
-    status.add_argument(
-        "--hours", action="store_true", help="show the allocated hours by use instead"
-    )
     status.set_defaults(action=_status)
 
 
@@ -57,7 +54,6 @@ def _status(options: argparse.Namespace) -> int:
     from configs.run.folder import ROOT
     from configs.run.study_folder import is_study_folder
     from configs.table import show
-    from launch.status.hours import hours_by_use
     from launch.status.state import overview
     from launch.status.view import summary_lines, table_lines
     from launch.status.watch import ChangeLog, Screen, watch
@@ -68,9 +64,6 @@ def _status(options: argparse.Namespace) -> int:
         print(f"no run in {logs}", file=sys.stderr)
         return 0
     paths = options.paths or [logs]
-    if options.hours:
-        show(hours_by_use(paths), options.form, whole=options.all)
-        return 0
     is_terminal = options.form == "text" and sys.stdout.isatty()
     if options.wait or (is_terminal and not options.once):
         display = Screen() if is_terminal else ChangeLog()

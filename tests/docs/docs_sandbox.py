@@ -174,9 +174,7 @@ def plant_tunings(logs: Path) -> None:
 
 
 def plant_files(folder: Path) -> None:
-    """Files other than runs: a table, torchtitan logs, a script, captioned images, test results."""
-    rows = "".join(f"{batch},{6000 * (1 + batch / 100):.0f}\n" for batch in (64, 128, 256, 512))
-    (folder / "table.csv").write_text(f"global_batch,samples\n{rows}")
+    """Files other than runs: torchtitan logs, a script, captioned images, test results."""
     for name, seed in (("eager", 0), ("compiled", 1)):
         (folder / f"{name}.log").write_bytes(titan(synthetic_log(seed=seed)))
     (folder / "my.sbatch").write_text(SCRIPT)

@@ -37,7 +37,6 @@ CONCRETE = {
         "python -m launch status logs/STUDY --wait --csv",
         "python -m launch status logs",
     ],
-    "python -m launch status RUN --hours": ["python -m launch status logs/RUN --hours"],
     "python -m launch preflight CONFIG|RUN|STUDY [key=value ...] [--site NAME]": [
         "python -m launch preflight logs/RUN --site local"
     ],

@@ -1,6 +1,5 @@
 """A rank that the others wait for is found, and no other."""
 
-import datetime
 import json
 import re
 from dataclasses import dataclass
@@ -43,20 +42,6 @@ def arrivals(truth: RankTimes):
         yield rank, time
 
 
-def write_logs(folder, truth: RankTimes):
-    """Write a log per rank."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for rank, time in arrivals(truth):
-        lines = ["2023-11-14 22:13:20,000 INFO started  step 0"]
-        for number, t in enumerate(time, start=1):
-            moment = datetime.datetime.fromtimestamp(t, datetime.UTC)
-            stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}"
-            step = f"step {number * 10:>5}/{truth.steps * 10}"
-            lines.append(f"{stamp} INFO {step}  loss 0.3  train {t - START:.1f} s")
-        (folder / f"rank-{rank:05d}.log").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def write_arrivals(folder, truth: RankTimes):
     """Write an arrivals file per rank."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,13 +68,13 @@ def random_times(rng: np.random.Generator, *, is_late: bool) -> RankTimes:
     )
 
 
-def scores(cases: int, folder, write) -> tuple[int, float, float]:
+def scores(cases: int, folder) -> tuple[int, float, float]:
     """Return false alarms without a late rank, and precision and recall with one."""
     rng = np.random.default_rng(0)
     alarms = named = right = 0
     for number in range(2 * cases):
         truth = random_times(rng, is_late=number >= cases)
-        found = find_late(read_arrivals(write(folder / str(number), truth)), attempt=1)
+        found = find_late(read_arrivals(write_arrivals(folder / str(number), truth)), attempt=1)
         if truth.late is None:
             alarms += bool(found)
         else:
@@ -98,21 +83,16 @@ def scores(cases: int, folder, write) -> tuple[int, float, float]:
     return alarms, right / max(1, named), right / cases
 
 
-SOURCES = pytest.mark.parametrize("write", [write_logs, write_arrivals])
-
-
-@SOURCES
-def test_stragglers_are_distinguished_from_chance_in_a_small_sample(write, tmp_path):
-    alarms, precision, recall = scores(20, tmp_path, write)
+def test_stragglers_are_distinguished_from_chance_in_a_small_sample(tmp_path):
+    alarms, precision, recall = scores(20, tmp_path)
     assert alarms == 0
     assert precision >= 0.95
     assert recall >= 0.95
 
 
 @pytest.mark.long
-@SOURCES
-def test_stragglers_are_distinguished_from_chance(write, tmp_path):
-    alarms, precision, recall = scores(200, tmp_path, write)
+def test_stragglers_are_distinguished_from_chance(tmp_path):
+    alarms, precision, recall = scores(200, tmp_path)
     assert alarms <= 2
     assert precision >= 0.95
     assert recall >= 0.95
@@ -121,29 +101,19 @@ def test_stragglers_are_distinguished_from_chance(write, tmp_path):
 def test_a_finding_names_the_rank_its_lateness_and_its_line(tmp_path, capsys):
     run = generate_run(tmp_path / "a", SyntheticRun())
     truth = RankTimes(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
-    write_logs(run / "attempts" / "001" / "ranks", truth)
+    write_arrivals(run / "attempts" / "001" / "ranks", truth)
     assert main(["runs", str(run), "--detect", "--json"]) == 1
     [found] = json.loads(capsys.readouterr().out)
-    assert (found["finding"], found["step"], found["line"]) == ("straggler", 10, 2)
+    assert (found["finding"], found["step"], found["line"]) == ("straggler", 1, 1)
     detail = r"rank 2 comes 0\.\d+ s after the others at 100% of 50 steps of attempt 1"
     assert re.fullmatch(detail, found["detail"])
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\x00" * 100, b"2023-99-99 99:99:99,1 INFO step 5/9\n"])
-def test_a_log_without_arrivals_is_skipped(text, tmp_path):
-    write_logs(
-        tmp_path, RankTimes(ranks=3, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1)
-    )
-    (tmp_path / "rank-00007.log").write_bytes(text)
-    (tmp_path / "rank-x.log").write_bytes(b"malformed")
-    assert [late.rank for late in find_late(read_arrivals(tmp_path), attempt=1)] == [1]
-
-
 def test_few_steps_or_one_rank_give_no_finding(tmp_path):
     truth = RankTimes(ranks=3, steps=10, noise_s=0.001, step_s=0.5, late=1, late_s=0.1)
-    assert find_late(read_arrivals(write_logs(tmp_path / "few", truth)), attempt=1) == []
+    assert find_late(read_arrivals(write_arrivals(tmp_path / "few", truth)), attempt=1) == []
     alone = RankTimes(ranks=1, steps=50, noise_s=0.001, step_s=0.5, late=0, late_s=0.1)
-    assert find_late(read_arrivals(write_logs(tmp_path / "one", alone)), attempt=1) == []
+    assert find_late(read_arrivals(write_arrivals(tmp_path / "one", alone)), attempt=1) == []
 
 
 def test_arrivals_are_read_exactly_and_with_their_lines(tmp_path):
@@ -155,18 +125,6 @@ def test_arrivals_are_read_exactly_and_with_their_lines(tmp_path):
         assert found[rank].line.tolist() == list(range(1, 501))
 
 
-def test_arrivals_files_take_precedence_over_logs_written_after_the_step(tmp_path, capsys):
-    run = generate_run(tmp_path / "a", SyntheticRun())
-    truth = RankTimes(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=2, late_s=0.1)
-    ranks = run / "attempts" / "001" / "ranks"
-    write_logs(ranks, RankTimes(ranks=4, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1))
-    write_arrivals(ranks, truth)
-    assert main(["runs", str(run), "--detect", "--json"]) == 1
-    [found] = json.loads(capsys.readouterr().out)
-    assert (found["finding"], found["step"], found["line"]) == ("straggler", 1, 1)
-    assert found["detail"].startswith("rank 2 comes 0.")
-
-
 @pytest.mark.parametrize(
     "malformed",
     [b"", b"\xff\x00" * 99, b'{"step": 1}\n', b'{"step": "x", "time": []}\n', b"[" * 9999,
@@ -176,6 +134,7 @@ def test_malformed_arrivals_are_skipped(malformed, tmp_path):
     truth = RankTimes(ranks=3, steps=50, noise_s=0.001, step_s=0.5, late=1, late_s=0.1)
     write_arrivals(tmp_path, truth)
     (tmp_path / "arrivals-00009.jsonl").write_bytes(malformed)
+    (tmp_path / "arrivals-x.jsonl").write_bytes(b"malformed")
     with (tmp_path / "arrivals-00000.jsonl").open("ab") as file:
         file.write(malformed + b'\n{"step": 51, "ti')
     assert [late.rank for late in find_late(read_arrivals(tmp_path), attempt=1)] == [1]

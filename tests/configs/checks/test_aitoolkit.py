@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from configs.checks.aitoolkit import check_aitoolkit
-from configs.checks.aitoolkit_keys import known_keys, read_keys, taken
+from configs.checks.aitoolkit_keys import known_keys, taken
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.load import resolve
@@ -67,32 +67,6 @@ def test_keys_that_ditbench_sets_are_keys_of_ai_toolkit() -> None:
     for name in taken():
         group, _, key = name.rpartition(".")
         assert key in known[group], name
-
-
-def test_keys_are_read_from_the_source_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in {
-        "toolkit/config_modules.py": "class TrainConfig:\n"
-        "    def __init__(self, **kwargs):\n"
-        "        self.a = kwargs.get('brand_new', kwargs.pop('old', 1))\n"
-        "        other = {}.get('no_key')\n",
-        "jobs/process/BaseProcess.py": "self.get_conf('name', 1)",
-        "jobs/process/BaseTrainProcess.py": "",
-        "jobs/process/BaseSDTrainProcess.py": "self.get_conf(\n    'adapter', None)",
-        "extensions_built_in/sd_trainer/SDTrainer.py": "",
-        "extensions_built_in/sd_trainer/DiffusionTrainer.py": "self.config.get('db')",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    found = read_keys(tmp_path)
-    assert found[""] == {"name", "adapter", "db"}
-    assert found["train"] == {"brand_new", "old"}
-    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
-    check_aitoolkit(config({"train": {"brand_new": 1}}))
-    (tmp_path / "toolkit/config_modules.py").write_text("def broken(:")
-    with pytest.raises(ConfigError, match="AI_TOOLKIT must name a complete checkout"):
-        check_aitoolkit(config({"train": {"brand_new": 1}}))
 
 
 def test_more_than_one_gpu_is_refused_with_the_reason() -> None:

@@ -27,7 +27,7 @@ def test_these_are_all_its_flags() -> None:
             "--dry-run", "--force", "--help", "--into", "--json", "--local", "--new",
             "--no-forecast", "--partition", "--shell", "--site", "--yes", "-h",
         ],
-        "status": ["--all", "--csv", "--help", "--hours", "--json", "--once", "--wait", "-h"],
+        "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],

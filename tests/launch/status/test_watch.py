@@ -150,21 +150,3 @@ def test_a_site_that_forbids_it_is_reported_once(command) -> None:
     (remark,) = holds.shorten(now.runs, now.jobs or {})
     assert "the site forbids to end that" in remark
     assert holds.shorten(now.runs, now.jobs or {}) == []
-
-
-def test_status_shows_the_hours_by_use(launch) -> None:
-    run = sample_run("started")
-    began = next(iter(run.records()))["time"]
-    run.note(1, began=began - 3600, ended=began + 7200, slurm={"job": "7"})
-    clocks = {"train_s": 5400.0, "data_s": 900.0}
-    writer = RecordWriter(run.path, attempt=1)
-    writer.write(step=10, images=10, loss=1.0, **clocks)
-    writer.event("done", step=10, **clocks)
-    writer.close()
-    code, out, _ = launch("status", run.path, "--hours", "--json")
-    (hours,) = json.loads(out)
-    assert code == 0
-    assert hours["run"] == run.name
-    assert (hours["train_h"], hours["data_h"]) == (1.25, 0.25)
-    parts = {"setup_h", "train_h", "data_h", "other_h"} & set(hours)
-    assert sum(hours[part] for part in parts) == pytest.approx(hours["allocated_h"], rel=0.01)
