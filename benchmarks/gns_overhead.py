@@ -118,7 +118,9 @@ def step_of(options: argparse.Namespace, ranks: Ranks, *, measures: bool) -> Arm
             noise.hook.restore_gradients()
         gradient = state.update(1)
         if noise:
-            noise.finish_step(gradient.squared_norm, scale=1.0, counted=True)
+            noise.finish_step(
+                gradient.squared_norm, scale=gradient.scale, counted=gradient.norm.isfinite()
+            )
 
     return step
 

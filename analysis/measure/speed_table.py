@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from analysis.measure.differences import differences, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
@@ -29,6 +31,7 @@ def _speed_row(base: Arm, arm: Arm) -> dict[str, Any]:
         **estimate_fields("steps_per_s", rate if unit == "step" else None),
         "images_per_s": _images_per_s(arm, rate),
         **_utilisation(arm, rate),
+        "host_bound": _host_bound(arm),
         **estimate_fields("speedup", ratio),
         "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
     }
@@ -42,6 +45,13 @@ def _base_verdict(arm: Arm) -> str:
 def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
     per_unit = arm.runs[0].images_per_unit
     return rate.value * per_unit if rate and per_unit else None
+
+
+def _host_bound(arm: Arm) -> float | None:
+    """Return the mean share of steps for whose launch a GPU waited, if the records have it."""
+    columns = [run.log.column("host_bound") for run in arm.runs]
+    shares = [float(np.nanmean(column)) for column in columns if (column >= 0).any()]
+    return sum(shares) / len(shares) if shares else None
 
 
 def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
@@ -110,6 +120,7 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "MFU": percent_text(row["mfu"]),
         "HFU": percent_text(row["hfu"]),
         "by 6N": percent_text(row["mfu_naive_6n"]),
+        "host-bound": percent_text(row["host_bound"]),
         "speedup": "" if row["speedup"] is None else speedup_text(row),
         "speed verdict": row["verdict"],
     }

@@ -89,7 +89,7 @@ class FixedNoiseLoss:
             for batch in self._batches(*self._pairs[index]):
                 loss = losses(self._transformer, batch)
                 found[index] += loss[0] / self._config.validation.strata
-        return sum_over_ranks(found).cpu()
+        return sum_over_ranks(found)
 
     def _batches(self, image: int, number: int) -> Iterator[LatentBatch]:
         """Yield a batch per time, of one image and its noise `number`."""

@@ -43,7 +43,7 @@ class LoraStep:
             loss = self._backward(step, index)
         context.arrivals.mark()
         sum_gradients(self.weights)
-        context.finite.check()
+        context.finite.check_during_next_step()
         norm = gradient_norm(self.weights)
         scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
         context.finite.put(step, norm + loss)
@@ -54,7 +54,7 @@ class LoraStep:
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
         """Return learning rate and gradient norm as fields of a record."""
-        return {"lr": self.context.attempt.config.optimizer.lr, "grad_norm": norm.item()}
+        return {"lr": self.context.attempt.config.optimizer.lr, "grad_norm": norm}
 
     def _backward(self, step: int, index: int) -> Tensor:
         """Run one microbatch forward and backward; return the sum of its losses, detached."""

@@ -12,7 +12,7 @@ from configs.load import Kind, expect
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain
 from train.engine.checkpoint import CheckpointState
-from train.engine.clocks import Clocks
+from train.engine.clocks import Clocks, DeviceClock
 from train.engine.distributed import (
     Ranks,
     broadcast_str_before_init,
@@ -130,6 +130,7 @@ class TrainingContext(Generic[Training]):
     layout: BatchLayout
     state: CheckpointState
     clocks: Clocks
+    device_clock: DeviceClock
     losses: LossAccumulator
     metrics: MetricsLogger
     arrivals: ArrivalLog
@@ -152,14 +153,16 @@ def begin_training(
 ) -> TrainingContext[Training]:
     """Make the context of a training that goes on from `state`, and record that it has started."""
     config, ranks = attempt.config, attempt.ranks
+    device_clock = DeviceClock(ranks.device)
     context = TrainingContext(
         attempt=attempt,
         layout=layout,
         state=state,
         clocks=clocks,
+        device_clock=device_clock,
         losses=LossAccumulator(ranks.device),
         metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
-        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank, device=ranks.device),
+        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank, clock=device_clock),
         watchdog=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
         finite=NonFiniteCheck(ranks.device),
     )

@@ -67,7 +67,9 @@ class CheckpointState(Stateful):
             "average": self._ema.weights,
             "optimizer": {name: self._moments(p) for name, p in parameters.items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
-            "loss_scale": _numbers({"value": self._scaler.value, "good": self._scaler.good}),
+            "loss_scale": _numbers(
+                {"value": self._scaler.scale.item(), "good": self._scaler.good.item()}
+            ),
             "clocks": _numbers(self._clocks.seconds),
         } | ({"interval": _numbers(asdict(self.interval))} if self._has_interval else {})
 
@@ -75,8 +77,8 @@ class CheckpointState(Stateful):
         """Take over the numbers; DCP has filled the tensors of `state_dict` in place."""
         self.step = int(state["progress"]["step"])
         self.images = int(state["progress"]["images"])
-        self._scaler.value = float(state["loss_scale"]["value"])
-        self._scaler.good = int(state["loss_scale"]["good"])
+        self._scaler.scale.fill_(state["loss_scale"]["value"])
+        self._scaler.good.fill_(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
         if sums := state.get("interval"):

@@ -1,6 +1,7 @@
 """Wall time of a run in cumulative seconds by purpose, kept across attempts."""
 
 import time
+from dataclasses import dataclass
 
 import torch
 
@@ -31,6 +32,55 @@ class Clocks:
         """Book all following laps to `purpose`, until this is called with None."""
         self._diverted = purpose
 
+    @property
+    def running(self) -> str:
+        """The field of `fields` that time is booked to between the laps of a step."""
+        return f"{self._diverted or 'train'}_s"
+
     def fields(self) -> dict[str, float]:
-        """Return the clocks as fields of a record: `train_s` and so on."""
+        """Return the clocks at the last lap as fields of a record: `train_s` and so on."""
         return {f"{name}_s": round(seconds, 6) for name, seconds in self.seconds.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePoint:
+    """A point in the work of a device, queued by the host at a time; on a GPU, an event."""
+
+    queued: float
+    event: torch.cuda.Event | None
+
+
+class DeviceClock:
+    """Tells when the device reached a point of its work, on the host's `time.perf_counter`.
+
+    A host runs ahead of its GPU. The time of an event is that of the point before plus the seconds
+    that the GPU counts between the two; it lies after the event was queued and before it was found
+    complete, which bounds the drift of the two clocks. A CPU reaches a point when it is queued.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._before: torch.cuda.Event | None = None
+        self._time = 0.0
+
+    def point(self) -> QueuePoint:
+        """Return the point after all work that is queued now."""
+        event = None
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True, blocking=True)
+        queued = time.perf_counter()
+        if event:
+            event.record()
+        return QueuePoint(queued=queued, event=event)
+
+    def reached(self, point: QueuePoint) -> float:
+        """Wait until the device reaches `point`; return that time. Ask for points in order."""
+        if point.event is None:
+            return point.queued
+        point.event.synchronize()
+        found = time.perf_counter()
+        if self._before:
+            passed = self._time + self._before.elapsed_time(point.event) / 1000
+            found = min(max(passed, point.queued), found)
+        self._before, self._time = point.event, found
+        return found

@@ -250,9 +250,13 @@ def max_over_ranks(mine: int) -> int:
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """Sum `values` over all ranks, in place. Collective."""
-    dist.all_reduce(values)
-    return values
+    """Return the sum of `values` over all ranks, on the CPU. Collective.
+
+    It goes over gloo: for sums alone, NCCL's communicator of all ranks would take GPU memory.
+    """
+    total = values.cpu()
+    dist.all_reduce(total)
+    return total
 
 
 def from_rank_0(thing: Any) -> Any:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
-from train.engine.distributed import Agreement
-from train.engine.metrics import IntervalSums
+from train.engine.clocks import QueuePoint
+from train.engine.distributed import Agreement, sum_over_ranks
+from train.engine.metrics import IntervalSums, wall_time
 from train.engine.profiler import ProfileWindow, region
 from train.engine.stop import StopRequest
 
@@ -28,7 +29,10 @@ class TrainStep(Protocol):
         ...
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
-        """Return the fields of an interval's record; `norm` is that of its last step."""
+        """Return the fields of an interval's record; `norm` is that of its last step.
+
+        Scalar tensors on the device are copied without waiting for them.
+        """
         ...
 
 
@@ -38,6 +42,22 @@ class Evaluator(Protocol):
     def due_evaluations(self, step: int) -> list[Callable[[], None]]:
         """Return the evaluations due after a step, in order; each books its own time."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PendingRecord:
+    """The record of an interval whose `end` the device may not have reached.
+
+    `scalars` holds, on the host by then, the sum of this rank's losses and the tensors in `fields`.
+    """
+
+    fields: dict[str, Any]
+    scalars: Tensor
+    skipped: int
+    steps: int
+    running: str
+    arrival: QueuePoint
+    end: QueuePoint
 
 
 @dataclass(kw_only=True)
@@ -53,6 +73,7 @@ class Loop(Generic[Training]):
     def __post_init__(self) -> None:
         self._saved_at = self.context.state.step
         self._norm: Tensor | None = None
+        self._pending: _PendingRecord | None = None
 
     def train(self) -> StopRequest:
         """Train to the last step or a stop request, and save unless a newer attempt runs.
@@ -64,7 +85,7 @@ class Loop(Generic[Training]):
         with contextlib.closing(context.watchdog):
             self.steps.begin()
             context.clocks.lap("setup", drain=True)
-            context.arrivals.device_is_drained()
+            context.device_clock.reached(context.device_clock.point())
             agreement.vote(signals.request())
             request = StopRequest(agreement.settle())
             while context.state.step < last and request is StopRequest.GO_ON:
@@ -74,10 +95,11 @@ class Loop(Generic[Training]):
             context.watchdog.disarm()
             request = max(request, StopRequest(agreement.settle()))
             context.finite.check()
+            self._write_record()
             if context.state.step == last and request is not StopRequest.LEAVE:
                 request = StopRequest.GO_ON
             elif request is not StopRequest.LEAVE and context.state.step > self._saved_at:
-                self._record(scheduled=False)
+                self._record(drain=True, scheduled=False)
                 self._save()
             self.window.close()
             self._finish_saving(request)
@@ -87,7 +109,7 @@ class Loop(Generic[Training]):
         context, step = self.context, self.context.state.step + 1
         if self.window.opens_before(step):
             # Profiled steps get a record of their own.
-            self._record()
+            self._record(drain=True)
             self.window.open()
         context.watchdog.begin_step(step)
         self._norm = self.steps.take(step)
@@ -99,14 +121,16 @@ class Loop(Generic[Training]):
     def _after_step(self) -> None:
         """Record, save and evaluate if that is due."""
         context, config, step = self.context, self.context.attempt.config, self.context.state.step
+        self._write_record()
         saves = step % config.checkpoint.every == 0 or step == config.train.steps
         evaluations = self.evaluator.due_evaluations(step)
         context.watchdog.progress()
         if saves or evaluations:
             context.watchdog.disarm()
         closes = self.window.closes_after_step()
-        if closes or saves or evaluations or step % config.log.every == 0:
-            self._record()
+        drain = closes or saves or bool(evaluations)
+        if drain or step % config.log.every == 0:
+            self._record(drain=drain)
         if closes:
             self.window.close()
         if saves:
@@ -119,27 +143,66 @@ class Loop(Generic[Training]):
             context.clocks.lap("eval" if evaluations else "save")
         self._record_saved()
 
-    def _record(self, *, scheduled: bool = True) -> None:
+    def _record(self, *, drain: bool, scheduled: bool = True) -> None:
         """Record the steps since the last scheduled record, if there are any.
+
+        Without `drain`, a GPU and its host go on: the numbers are copied meanwhile, and the record
+        is written when the next step has been launched. In both cases the interval ends when the
+        device has finished its last step (`train_s`); `data_s` is time of the host.
 
         After a record that is not `scheduled`, the checkpoint holds the sums, so that a resumed run
         records the means that an uninterrupted one records.
         """
-        context, config = self.context, self.context.attempt.config
-        if self._norm is None or not context.losses.steps:
+        context, losses = self.context, self.context.losses
+        on_gpu = context.attempt.ranks.device.type == "cuda"
+        if drain:
+            context.finite.check()
+        self._write_record()
+        context.clocks.lap("train", drain=drain)
+        if self._norm is None or not losses.steps:
             return
-        context.finite.check()
-        context.clocks.lap("train", drain=True)
-        tensor, ranks = context.layout.tensor, context.attempt.ranks
-        sums = context.losses.totals(tensor=tensor)
-        context.state.interval = IntervalSums() if scheduled else sums
-        context.losses.restart(context.state.interval, rank=ranks.rank, tensor=tensor)
-        fields = context.at | sums.fields(global_batch=config.train.global_batch)
+        fields: dict[str, Any] = context.at | context.finite.host_bound()
         fields |= self.steps.fields(self._norm)
-        if ranks.device.type == "cuda":
-            fields["gpu_gb"] = torch.cuda.max_memory_allocated(ranks.device) / 1e9
-        context.arrivals.write(context.state.step)
-        context.metrics.step(fields | context.clocks.fields(), steps=config.train.steps)
+        if on_gpu:
+            fields["gpu_gb"] = torch.cuda.max_memory_allocated(context.attempt.ranks.device) / 1e9
+        values = [losses.loss, *(value for value in fields.values() if isinstance(value, Tensor))]
+        scalars = torch.stack([value.double() for value in values])
+        self._pending = _PendingRecord(
+            fields=fields | context.clocks.fields(),
+            scalars=scalars.to("cpu", non_blocking=True),
+            skipped=losses.skipped,
+            steps=losses.steps,
+            running=context.clocks.running,
+            arrival=context.arrivals.last,
+            end=context.device_clock.point(),
+        )
+        context.state.interval = IntervalSums()
+        losses.restart(context.state.interval, rank=0, tensor=1)
+        if drain or not on_gpu:
+            sums = self._write_record()
+            if not scheduled:
+                context.state.interval = sums
+
+    def _write_record(self) -> IntervalSums:
+        """Write the record that waits for the device, if there is one; return its sums."""
+        context, pending = self.context, self._pending
+        if pending is None:
+            return IntervalSums()
+        self._pending = None
+        train, tensor = context.attempt.config.train, context.layout.tensor
+        arrival, end = map(context.device_clock.reached, (pending.arrival, pending.end))
+        mine, *scalars = pending.scalars.tolist()
+        total = sum_over_ranks(torch.tensor([mine, pending.skipped], dtype=torch.float64) / tensor)
+        sums = IntervalSums(
+            loss=total[0].item(), skipped=round(total[1].item()), steps=pending.steps
+        )
+        fields = pending.fields | sums.fields(global_batch=train.global_batch)
+        names = [name for name, value in fields.items() if isinstance(value, Tensor)]
+        fields |= zip(names, scalars, strict=True)
+        fields[pending.running] = round(fields[pending.running] + end - pending.end.queued, 6)
+        context.arrivals.write(fields["step"], arrival)
+        context.metrics.step(fields | {"time": wall_time(end)}, steps=train.steps)
+        return sums
 
     def _save(self) -> None:
         """Save a checkpoint, or begin to."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from configs.run.folder import RunFolder
 from configs.run.records import Record, RecordWriter
-from train.engine.distributed import sum_over_ranks
+from train.engine.clocks import DeviceClock
 
 log = logging.getLogger("train")
 
@@ -102,26 +102,20 @@ class LossAccumulator:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._skipped = 0
+        self.loss = torch.zeros((), dtype=torch.float64, device=device)
+        self.skipped = 0
         self.steps = 0
 
     def add(self, loss: Tensor, *, skipped: int) -> None:
         """Add the sum of the losses of one microbatch."""
-        self._loss += loss
-        self._skipped += skipped
-
-    def totals(self, *, tensor: int) -> IntervalSums:
-        """Return the sums over all ranks. Each image is seen by `tensor` ranks. Collective."""
-        sums = torch.stack([self._loss, self._loss.new_tensor(self._skipped)])
-        loss, skipped = (sum_over_ranks(sums) / tensor).tolist()
-        return IntervalSums(loss=loss, skipped=round(skipped), steps=self.steps)
+        self.loss += loss
+        self.skipped += skipped
 
     def restart(self, sums: IntervalSums, *, rank: int, tensor: int) -> None:
-        """Start again at `sums`, which rank 0 holds from now on."""
+        """Start again at `sums`, which rank 0 holds from now on; `tensor` ranks see each image."""
         share = tensor if rank == 0 else 0
-        self._loss.fill_(sums.loss * share)
-        self._skipped, self.steps = sums.skipped * share, sums.steps
+        self.loss.fill_(sums.loss * share)
+        self.skipped, self.steps = sums.skipped * share, sums.steps
 
 
 class ArrivalLog:
@@ -131,38 +125,27 @@ class ArrivalLog:
     GPU it is the device that arrives: hosts run ahead, and wait for their GPUs all alike.
     """
 
-    def __init__(self, attempt: Path, *, rank: int, device: torch.device) -> None:
+    def __init__(self, attempt: Path, *, rank: int, clock: DeviceClock) -> None:
         self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
-        self._time = self._drained_at = time.time()
-        self._drained: torch.cuda.Event | None = None
-        self._arrived: torch.cuda.Event | None = None
-        if device.type == "cuda":
-            self._drained = torch.cuda.Event(enable_timing=True)
-            self._arrived = torch.cuda.Event(enable_timing=True)
-
-    def device_is_drained(self) -> None:
-        """Take the time from which those of the device are counted; nothing may be queued on it."""
-        if self._drained:
-            self._drained.record()
-            self._drained_at = time.time()
+        self._clock = clock
+        self.last = clock.point()
 
     def mark(self) -> None:
-        """Take the time at which this rank reaches the collective."""
-        if self._arrived:
-            self._arrived.record()
-        else:
-            self._time = time.time()
+        """Keep the point at which this rank reaches the collective, as `last`."""
+        self.last = self._clock.point()
 
-    def write(self, step: int) -> None:
-        """Write the time of the last `mark` as that of `step`; the device must be drained."""
-        if self._drained and self._arrived:
-            self._time = self._drained_at + self._drained.elapsed_time(self._arrived) / 1000
-        print(f'{{"step": {step}, "time": {self._time:.6f}}}', file=self._file, flush=True)
-        self.device_is_drained()
+    def write(self, step: int, arrived: float) -> None:
+        """Write the time of `step`, one of `time.perf_counter`."""
+        print(f'{{"step": {step}, "time": {wall_time(arrived):.6f}}}', file=self._file, flush=True)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def wall_time(moment: float) -> float:
+    """Return a time of `time.perf_counter` in seconds since 1970."""
+    return time.time() - (time.perf_counter() - moment)
 
 
 def console_line(fields: dict[str, Any], *, steps: int) -> str:

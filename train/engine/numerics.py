@@ -3,11 +3,12 @@
 import os
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim import AdamW
 
 from configs.errors import ConfigError
 from train.engine.failure import RunFailure
-from train.engine.gradients import scale_gradients
+from train.engine.gradients import clip_factor
 
 
 def set_precision(precision: str, device: torch.device) -> None:
@@ -53,8 +54,10 @@ class NonFiniteCheck:
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
         self._value = torch.zeros(1, pin_memory=self._on_gpu)
-        self._ready = torch.cuda.Event() if self._on_gpu else None
+        # A blocking event leaves the core to the data loader while the host waits.
+        self._ready = torch.cuda.Event(blocking=True) if self._on_gpu else None
         self._step = 0
+        self._had_value: list[bool] = []
 
     def put(self, step: int, value: Tensor) -> None:
         """Submit the `value` of a step, a scalar on the device; on a CPU, check it at once."""
@@ -65,6 +68,20 @@ class NonFiniteCheck:
         else:
             self.check()
 
+    def check_during_next_step(self) -> None:
+        """Do as `check`, once the next step's backward pass is launched."""
+        if self._step and self._ready:
+            self._had_value.append(self._ready.query())
+        self.check()
+
+    def host_bound(self) -> dict[str, float]:
+        """Return, as a field, the share of steps since the last call in which a GPU waited.
+
+        A GPU that has the value before the next step is launched has caught up with its host.
+        """
+        asked, self._had_value = self._had_value, []
+        return {"host_bound": sum(asked) / len(asked)} if asked else {}
+
     def check(self) -> None:
         """Raise `RunFailure` if the last submitted value is not finite."""
         if not self._step:
@@ -73,38 +90,53 @@ class NonFiniteCheck:
             self._ready.synchronize()
         if not torch.isfinite(self._value).item():
             raise RunFailure("nan", f"the loss or its gradient is not finite at step {self._step}")
+        self._step = 0
 
 
 class LossScaler:
     """The power of two that losses are multiplied by, so that fp16 can hold their gradients.
 
     It doubles after `patience` good steps and halves at each step whose gradients overflow; that
-    step is skipped (Micikevicius et al. 2018). Without `fp16` it stays 1.
+    step is skipped (Micikevicius et al. 2018). Without `fp16` it stays 1. `scale` and the number
+    of `good` steps are scalars on the device: no step waits for them.
     """
 
     LEAST = 2.0**-14
 
-    def __init__(self, *, fp16: bool, patience: int = 2000) -> None:
-        self.value = 2.0**16 if fp16 else 1.0
-        self.good = 0
+    def __init__(
+        self, *, fp16: bool, device: torch.device | str = "cpu", patience: int = 2000
+    ) -> None:
         self._fp16, self._patience = fp16, patience
+        # The constant 1 stays on the host, where reading it costs nothing.
+        place = device if fp16 else "cpu"
+        self.scale = torch.tensor(2.0**16 if fp16 else 1.0, device=place)
+        self.good = torch.zeros((), dtype=torch.int32, device=place)
 
-    def unscale(self, model: nn.Module, norm: Tensor, factor: Tensor) -> bool:
-        """Multiply the gradients by `factor` and divide them by the scale.
+    def scaled(self, factor: float) -> float | Tensor:
+        """Return `factor`, of a loss, multiplied by the scale."""
+        return factor * self.scale if self._fp16 else factor
 
-        `norm` is the norm of the scaled gradients. Return False if it overflowed: then the
-        gradients are unchanged, and no step may be taken.
+    def step(self, optimizer: AdamW, norm: Tensor, *, clip: float | None) -> None:
+        """Take a fused step with gradients unscaled, and clipped to norm `clip`, in its kernel.
+
+        `norm` is that of the unscaled gradients. If it overflowed, weights and moments stay. The
+        kernel divides each gradient by scale / clipping factor: without clipping that is exact,
+        with it two roundings are added.
+        """
+        if self._fp16 or clip is not None:
+            factor = self.scale / clip_factor(norm, clip)
+            optimizer.grad_scale = factor  # type: ignore[attr-defined]
+        if self._fp16:
+            overflow = (~norm.isfinite()).float()
+            optimizer.found_inf = overflow  # type: ignore[attr-defined]
+            torch._amp_update_scale_(self.scale, self.good, overflow, 2.0, 0.5, self._patience)
+        optimizer.step()
+
+    def excused(self, value: Tensor, norm: Tensor) -> Tensor:
+        """Return the `value` of a step, or 0 if it only overflowed and the scale can still halve.
+
+        If a gradient of norm `norm` overflowed, `value` is not finite either.
         """
         if not self._fp16:
-            scale_gradients(model, factor)
-            return True
-        if torch.isfinite(norm).item():
-            scale_gradients(model, factor / self.value)
-            self.good += 1
-            if self.good == self._patience:
-                self.value, self.good = self.value * 2, 0
-            return True
-        self.value, self.good = self.value / 2, 0
-        if self.value < self.LEAST:
-            raise RunFailure("nan", "gradients overflow fp16 at any loss scale")
-        return False
+            return value
+        return torch.where(norm.isfinite() | (self.scale < self.LEAST), value, 0.0)

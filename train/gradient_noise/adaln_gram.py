@@ -35,7 +35,7 @@ class AdalnGram:
         """Record the next forward and backward pass."""
         self._is_recording, self._condition, self._gradients = True, None, []
 
-    def after_backward(self, t: Tensor, weight: Tensor | None, *, factor: float) -> None:
+    def after_backward(self, t: Tensor, weight: Tensor | None, *, factor: float | Tensor) -> None:
         """Add the recorded microbatch of times `t` `[m]`.
 
         Each of its losses was multiplied by `factor` and, if given, by its `weight` `[m]`. The

@@ -38,9 +38,9 @@ class OnlineNoise:
         self._gram = gram
         if config.gns.bins is not None:
             self._weights = bin_weights(config, Bins(count=config.gns.bins))
-        self._norms = torch.zeros(2, dtype=torch.float64, device=device)
+        self._norms = torch.zeros(3, dtype=torch.float64, device=device)
         self._grams = torch.zeros_like(self._gram.sums) if self._gram else self._norms[:0]
-        self._steps = self._skipped = 0
+        self._steps = 0
 
     def discard(self) -> None:
         """Forget a backward pass whose gradients were thrown away."""
@@ -51,41 +51,37 @@ class OnlineNoise:
         if self._gram:
             self._gram.before_forward()
 
-    def after_backward(self, batch: Microbatch, *, factor: float) -> None:
+    def after_backward(self, batch: Microbatch, *, factor: float | Tensor) -> None:
         """Add a microbatch whose losses were multiplied by `factor` (and by their weights)."""
         self.hook.after_backward()
         if self._gram:
             self._gram.after_backward(batch.t, batch.weight, factor=factor)
 
-    def finish_step(self, squares: Tensor, *, scale: float, counted: bool) -> None:
+    def finish_step(self, squares: Tensor, *, scale: Tensor, counted: Tensor) -> None:
         """Add a step whose gradient has the squared norm `squares`, unless it is not `counted`.
 
         The gradients are scaled by `scale`, the loss scale of fp16.
         """
         small = self.hook.take_squares()
-        if counted:
-            # On one rank the gradient of a microbatch is its part of the mean over the step.
-            parts = self._layout.accumulation if self._layout.data_ranks == 1 else 1
-            factor = (parts / scale) ** 2 / self._layout.noise_count
-            self._norms += torch.stack([small * factor, squares / scale**2])
-            self._steps += 1
-        else:
-            self._skipped += 1
+        # On one rank the gradient of a microbatch is its part of the mean over the step.
+        parts = self._layout.accumulation if self._layout.data_ranks == 1 else 1
+        factor = (parts / scale.double()) ** 2 / self._layout.noise_count
+        found = torch.stack([small * factor, squares / scale.double() ** 2, torch.ones_like(small)])
+        self._norms += torch.where(counted, found, 0.0)
+        self._steps += 1
         if self._gram:
-            sums = self._gram.take()
-            if counted:
-                self._grams += sums
+            self._grams += torch.where(counted, self._gram.take(), 0.0)
 
     def fields(self) -> dict[str, Any]:
         """Return the means over the steps of the interval as record fields, and reset them.
 
-        Collective: every rank must call this.
+        This waits for the device. Collective: every rank must call it.
         """
-        steps, skipped = self._steps, self._skipped
         sums = sum_over_ranks(torch.cat([self._norms, self._grams])).tolist()
+        steps = round(sums[2] / self._layout.world)  # equal on every rank
+        skipped, self._steps = self._steps - steps, 0
         self._norms.zero_()
         self._grams.zero_()
-        self._steps = self._skipped = 0
         if not steps:
             return {}
         found: dict[str, Any] = {
@@ -98,7 +94,7 @@ class OnlineNoise:
         if skipped:
             found["skipped"] = skipped
         if self._gram:
-            found |= self._gram_fields(sums[2:])
+            found |= self._gram_fields(sums[3:])
         return {"gns": found}
 
     def _gram_fields(self, sums: list[float]) -> dict[str, Any]:

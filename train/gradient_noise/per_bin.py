@@ -13,7 +13,7 @@ from configs.schema import Pretrain
 from train.data.loader import Microbatch
 from train.data.source import Source
 from train.diffusion.timesteps import Bins
-from train.engine.distributed import Ranks, data_rank
+from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.gradients import squared_gradient_norm
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import GradientHook
@@ -69,7 +69,7 @@ class WholeModelNoise:
             for repeat in range(repeats if weight > 0 else 0):
                 first = (k * repeats + repeat) * self._count
                 found[:, k, repeat] = self._sample(k, step, first, scale)
-        dist.all_reduce(found)
+        found = sum_over_ranks(found)
         found[0] /= self._count
         found[1] /= dist.get_world_size()  # equal on every rank
         if not torch.isfinite(found).all():

@@ -7,7 +7,6 @@ from statistics import NormalDist
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from configs.checks.batch import BatchLayout
@@ -20,7 +19,7 @@ from train.data.source import Image, Source, held_out_split
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import flow_time, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
-from train.engine.distributed import Ranks, data_rank
+from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
 from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
@@ -68,7 +67,7 @@ class PretrainEvaluator:
         assert self.noise is not None
         assert self.noise.whole is not None
         context, step = self.context, self.context.state.step
-        found = self.noise.whole.measure(step, scale=self.train_state.scaler.value)
+        found = self.noise.whole.measure(step, scale=self.train_state.scaler.scale.item())
         context.clocks.lap("eval", drain=True)
         if found is None:
             log.warning("step %d: a gradient norm is not finite; noise not recorded", step)
@@ -141,7 +140,7 @@ class HeldOutLoss:
                 total += train_state.losses(batch.to(device)).sum(dtype=torch.float64)
             else:
                 train_state.losses(zero_batch(train_state.config, images=1, device=device))
-        dist.all_reduce(total)
+        total = sum_over_ranks(total)
         return float(total) / self._tensor / (len(self._images) * len(self._times))
 
     def _microbatches(self) -> Iterator[Microbatch]:

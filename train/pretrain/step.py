@@ -40,7 +40,7 @@ class PretrainStep:
             self.noise.discard()
 
     def take(self, step: int) -> Tensor:
-        """Take one optimizer step over the global batch; return the scaled gradient norm."""
+        """Take one optimizer step over the global batch; return the gradient norm."""
         context, accumulation = self.context, self.context.layout.accumulation
         for number in range(accumulation):
             last = number == accumulation - 1
@@ -48,23 +48,23 @@ class PretrainStep:
                 loss = self._backward(last=last)
         if self.noise:
             self.noise.hook.restore_gradients()
-        context.finite.check()
+        context.finite.check_during_next_step()
         gradient = self.train_state.update(step)
-        if gradient.is_finite:
-            context.finite.put(step, gradient.norm + loss)
+        value = self.train_state.scaler.excused(gradient.norm + loss, gradient.norm)
+        context.finite.put(step, value)
         if self.noise:
             self.noise.finish_step(
-                gradient.squared_norm, scale=gradient.scale, counted=gradient.is_finite
+                gradient.squared_norm, scale=gradient.scale, counted=gradient.norm.isfinite()
             )
         return gradient.norm
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
         """Return the rate and norm of the last step, and the noise since the last record."""
-        train_state, scale = self.train_state, self.train_state.scaler.value
+        train_state = self.train_state
         rate = train_state.learning_rate(self.context.state.step)
-        fields = {"lr": rate, "grad_norm": norm.item() / scale}
+        fields: dict[str, Any] = {"lr": rate, "grad_norm": norm}
         if train_state.config.train.precision == "fp16":
-            fields["loss_scale"] = scale
+            fields["loss_scale"] = train_state.scaler.scale
         return fields | (self.noise.fields() if self.noise else {})
 
     def _backward(self, *, last: bool) -> Tensor:
@@ -85,8 +85,8 @@ class PretrainStep:
         if last:
             context.arrivals.mark()
         # Ranks average their gradients, so multiply by their number to get the global mean.
-        global_batch, scale = train_state.config.train.global_batch, train_state.scaler.value
-        factor = context.layout.data_ranks / global_batch * scale
+        global_batch = train_state.config.train.global_batch
+        factor = train_state.scaler.scaled(context.layout.data_ranks / global_batch)
         with region("backward"):
             (losses.sum() * factor).backward()
         if self.noise:

@@ -13,7 +13,7 @@ from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
-from train.engine.gradients import clip_factor, squared_gradient_norm
+from train.engine.gradients import squared_gradient_norm
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.parallelize import autocast, parallelize
@@ -23,15 +23,15 @@ from train.weights.init import InitialNetwork
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSummary:
-    """The gradient of one step, before clipping, still multiplied by the loss `scale`.
+    """The gradient of one step, before clipping, as scalars on the device.
 
-    If `is_finite` is false, the gradient overflowed fp16 and no step was taken.
+    `squared_norm` is still multiplied by the square of the loss `scale`, `norm` is not. If it is
+    not finite, the gradient overflowed fp16 and no step was taken.
     """
 
     squared_norm: Tensor
     norm: Tensor
-    scale: float
-    is_finite: bool
+    scale: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,25 +57,19 @@ class TrainState:
     def update(self, step: int) -> GradientSummary:
         """Take optimizer step `step`, from 1: clip the gradients, move the weights and their EMA.
 
-        If the gradients overflowed fp16, they are dropped and the weights stay.
+        If the gradients overflowed fp16, they are dropped and the weights stay; the EMA moves
+        towards them all the same.
         """
-        config, scale = self.config, self.scaler.value
         with region("optimizer"):
-            squared_norm = squared_gradient_norm(self.network)
-            norm = squared_norm.sqrt().float()
-            factor = clip_factor(norm / scale, config.optimizer.clip)
-            is_finite = self.scaler.unscale(self.network, norm, factor)
-            if is_finite:
-                for group in self.optimizer.param_groups:
-                    group["lr"] = self.learning_rate(step)
-                self.optimizer.step()
+            squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
+            norm = squared_norm.sqrt().float() / scale
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate(step)
+            self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
-        if is_finite:
-            with region("ema"):
-                self.ema.update(step)
-        return GradientSummary(
-            squared_norm=squared_norm, norm=norm, scale=scale, is_finite=is_finite
-        )
+        with region("ema"):
+            self.ema.update(step)
+        return GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step`, from 1."""
@@ -112,7 +106,7 @@ def make_train_state(
         objective=DiffusionObjective(config, ranks.device),
         optimizer=make_optimizer(network, config.optimizer),
         ema=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
-        scaler=LossScaler(fp16=config.train.precision == "fp16"),
+        scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
     )
 
 

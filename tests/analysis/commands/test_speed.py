@@ -66,6 +66,18 @@ def test_a_larger_batch_is_compared_by_images(speed):
     assert found["speedup"] == pytest.approx(2, rel=0.02)
 
 
+def test_the_share_of_steps_that_waited_for_the_host_is_shown_where_it_is_known(tmp_path, capsys):
+    folder = generate_run(tmp_path / "a", SyntheticRun())
+    lines = (folder / "metrics.jsonl").read_text().replace('"loss"', '"host_bound": 0.25, "loss"')
+    (folder / "metrics.jsonl").write_text(lines)
+    other = generate_run(tmp_path / "b", SyntheticRun())
+    assert main(["speed", str(folder), str(other), "--json"]) == 0
+    a, b = json.loads(capsys.readouterr().out)
+    assert (a["host_bound"], "host_bound" in b) == (0.25, False)
+    assert main(["speed", str(folder), str(other)]) == 0
+    assert re.search(r"host-bound.*\na +25(\.0)?\b", capsys.readouterr().out)
+
+
 def test_the_table_shows_the_speedup_with_its_interval(speed):
     output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=0))
     assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
@@ -113,7 +125,7 @@ def test_csv_holds_the_same_rows(speed):
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
     units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
-    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n"}
+    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n", "host_bound"}
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):

@@ -7,42 +7,24 @@ import torch
 
 from analysis.detect.stragglers import find_late
 from analysis.read.arrivals import read_arrivals
-from train.engine import metrics
+from tests.train.engine.pretend_gpu import PretendGpu
+from train.engine.clocks import DeviceClock
 from train.engine.metrics import ArrivalLog
 
 STEP_S = 0.2
 
 
-class Gpu:
-    """The clocks of a GPU and of its host, which launches a step in no time and then waits."""
-
-    now = 1_700_000_000.0
-    queued_s = 0.0
-
-    class Event:
-        """An event that completes when the work queued before it has."""
-
-        def __init__(self, *, enable_timing: bool) -> None:
-            assert enable_timing
-
-        def record(self) -> None:
-            self.at = Gpu.now + Gpu.queued_s
-
-        def elapsed_time(self, end: "Gpu.Event") -> float:
-            assert Gpu.queued_s == 0, "an event that has not completed has no time"
-            return 1000 * (end.at - self.at)
-
-
-def write(folder: Path, *, rank: int, forward_s: float, device: str) -> None:
-    Gpu.now, Gpu.queued_s = 1_700_000_000.0, 0.0
-    log = ArrivalLog(folder, rank=rank, device=torch.device(device))
-    log.device_is_drained()
+def write(folder: Path, gpu: PretendGpu, *, rank: int, forward_s: float, device: str) -> None:
+    gpu.now = gpu.free_at = 1000.0
+    clock = DeviceClock(torch.device(device))
+    log = ArrivalLog(folder, rank=rank, clock=clock)
+    clock.reached(clock.point())
     for step in range(1, 41):
-        Gpu.queued_s = forward_s
+        gpu.launch(host_s=0.0, device_s=forward_s)
         log.mark()
         # All ranks end a step together.
-        Gpu.now, Gpu.queued_s = Gpu.now + STEP_S, 0.0
-        log.write(step)
+        gpu.now = gpu.free_at = 1000.0 + step * STEP_S
+        log.write(step, clock.reached(log.last))
     log.close()
 
 
@@ -50,10 +32,24 @@ def write(folder: Path, *, rank: int, forward_s: float, device: str) -> None:
 def test_a_slow_gpu_is_found_though_the_hosts_are_in_step(
     device: str, found: list[tuple[int, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics.time, "time", lambda: Gpu.now)
-    monkeypatch.setattr(torch.cuda, "Event", Gpu.Event)
+    gpu = PretendGpu(monkeypatch)
     (tmp_path / "ranks").mkdir()
     for rank, forward_s in enumerate((0.05, 0.11, 0.05)):
-        write(tmp_path, rank=rank, forward_s=forward_s, device=device)
+        write(tmp_path, gpu, rank=rank, forward_s=forward_s, device=device)
     late = find_late(read_arrivals(tmp_path / "ranks"), attempt=1)
     assert [(each.rank, round(each.late_s, 4)) for each in late] == found
+
+
+def test_a_device_clock_does_not_drift_away_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = PretendGpu(monkeypatch)
+    clock = DeviceClock(torch.device("cuda"))
+    clock.reached(clock.point())
+    for _ in range(100):
+        gpu.launch(host_s=0.0, device_s=1.0)
+        point = clock.point()
+        point.event.at -= 1e-3 * (point.event.at - 1000)  # the device counts 0.1 % too little
+        gpu.now = gpu.free_at
+        reached = clock.reached(point)
+        assert gpu.now - 1.01 <= reached <= gpu.now
+        point = clock.point()
+        assert clock.reached(point) == gpu.now

@@ -47,7 +47,8 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
     clocks = Clocks(torch.device("cpu"))
     clocks.seconds["train"] = 12.5
     scale = LossScaler(fp16=True)
-    scale.value, scale.good = 8.0, seed
+    scale.scale.fill_(8.0)
+    scale.good.fill_(seed)
     state = CheckpointState(
         network=network, ema=average, optimizer=optimizer, scaler=scale, clocks=clocks
     )

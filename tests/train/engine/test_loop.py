@@ -79,10 +79,10 @@ def test_sums_of_losses_do_not_depend_on_the_rank_that_takes_them_over() -> None
     resumed.restart(carried, rank=0, tensor=2)
     for loss in parts[:, 200:].flatten():
         resumed.add(2 * loss.double(), skipped=0)
-    assert resumed._loss.item() == 2 * whole._loss.item()
-    assert (resumed._skipped, resumed.steps) == (2, 200)
+    assert resumed.loss.item() == 2 * whole.loss.item()
+    assert (resumed.skipped, resumed.steps) == (2, 200)
     resumed.restart(carried, rank=1, tensor=2)
-    assert (resumed._loss.item(), resumed._skipped, resumed.steps) == (0, 0, 200)
+    assert (resumed.loss.item(), resumed.skipped, resumed.steps) == (0, 0, 200)
 
 
 def test_no_rank_is_watched_while_rank_0_writes_files_alone(

@@ -16,6 +16,7 @@ from configs.schema import Pretrain
 from tests.real_runs import DIGITS, TINY, losses, opened, torchrun, trained
 from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
+from train.engine.gradients import clip_factor, scale_gradients
 from train.engine.numerics import LossScaler, NonFiniteCheck, set_precision
 from train.pretrain import run as pretrain
 from train.pretrain.train_state import make_train_state
@@ -111,38 +112,98 @@ def test_a_non_finite_value_is_reported_with_its_step(value: float) -> None:
     assert failure.value.reason == "nan"
 
 
-def unscaled(scale: LossScaler, *gradient: float) -> tuple[bool, list[float]]:
-    """Whether a step with this gradient may be taken, and the gradient after unscaling."""
-    model = torch.nn.Linear(len(gradient), 1, bias=False)
-    model.weight.grad = torch.tensor([gradient]) * scale.value
-    taken = scale.unscale(model, model.weight.grad.norm(), torch.tensor(1.0))
-    return taken, model.weight.grad.flatten().tolist()
+def test_a_gpu_that_waits_for_its_host_is_counted() -> None:
+    class Event:
+        complete = iter([True, False, True])
+
+        def record(self) -> None: ...
+
+        def synchronize(self) -> None: ...
+
+        def query(self) -> bool:
+            return next(self.complete)
+
+    finite = NonFiniteCheck(torch.device("cpu"))
+    finite._ready = Event()
+    finite.check_during_next_step()
+    for step in (1, 2, 3):
+        finite.put(step, torch.tensor(1.0))
+        finite.check_during_next_step()
+    finite.put(4, torch.tensor(1.0))
+    finite.check()  # the host waits for the device, which is no sign of either
+    assert finite.host_bound() == {"host_bound": 2 / 3}
+    assert finite.host_bound() == {}
 
 
-def test_an_overflow_halves_the_scale_and_skips_the_step() -> None:
-    scale = LossScaler(fp16=True, patience=3)
-    assert unscaled(scale, 3.0, 4.0) == (True, [3.0, 4.0])
-    before = scale.value
-    assert not unscaled(scale, float("inf"), 1.0)[0]
-    assert (scale.value, scale.good) == (before / 2, 0)
-    for _ in range(3):
-        assert unscaled(scale, 3.0, 4.0)[0]
-    assert (scale.value, scale.good) == (before, 0)
+# Gradients of four numbers; fp16 overflows in the second, third and fifth step.
+_GRADIENTS = [
+    [3e-4, -4e-4, 1e-5, 0.0], [float("inf"), 1.0, 0.0, 0.0], [float("nan"), 1.0, 0.0, 0.0],
+    [1e-4, 2e-4, 3e-4, 4e-4], [-float("inf"), 1.0, 0.0, 0.0], [7e-4, -1e-4, 1e-4, 2e-4],
+    [1e-3, 5e-4, -2e-4, 1e-4],
+]  # fmt: skip
 
 
-def test_a_scale_below_the_least_ends_the_run() -> None:
-    scale = LossScaler(fp16=True)
-    scale.value = LossScaler.LEAST
-    with pytest.raises(RunFailure, match="at any loss scale"):
-        unscaled(scale, float("nan"))
+def stepped(clip: float | None, *, fused: bool) -> tuple[list[list[float]], list[float], list[int]]:
+    """Weights, scale and good steps after each step: by the scaler, or by separate operations."""
+    model = torch.nn.Linear(4, 1, bias=False)
+    torch.nn.init.constant_(model.weight, 0.5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
+    scaler, weights, scales, good = LossScaler(fp16=True, patience=2), [], [], []
+    scale, count = scaler.scale.item(), 0
+    for gradient in _GRADIENTS:
+        model.weight.grad = torch.tensor([gradient]) * scale
+        norm = model.weight.grad.norm()
+        if fused:
+            scaler.step(optimizer, norm / scaler.scale, clip=clip)
+            scale, count = scaler.scale.item(), int(scaler.good)
+        elif norm.isfinite():
+            scale_gradients(model, clip_factor(norm / scale, clip) / scale)
+            optimizer.step()
+            count += 1
+            scale, count = (scale * 2, 0) if count == 2 else (scale, count)
+        else:
+            scale, count = scale / 2, 0
+        weights.append(model.weight.flatten().tolist())
+        scales.append(scale)
+        good.append(count)
+    return weights, scales, good
 
 
-def test_without_fp16_gradients_are_only_clipped() -> None:
-    scale = LossScaler(fp16=False)
+def test_the_fused_step_without_clipping_equals_separate_operations_bit_for_bit() -> None:
+    weights, scales, good = stepped(None, fused=True)
+    assert (weights, scales, good) == stepped(None, fused=False)
+    assert scales == [2.0**k for k in (16, 15, 14, 14, 13, 13, 14)]
+    assert weights[0] == weights[1] == weights[2] != weights[3] == weights[4]
+
+
+def test_clipping_in_the_fused_step_adds_two_roundings() -> None:
+    weights, scales, good = stepped(3e-4, fused=True)
+    separate = stepped(3e-4, fused=False)
+    assert (scales, good) == separate[1:]
+    torch.testing.assert_close(
+        torch.tensor(weights), torch.tensor(separate[0]), rtol=2 * 2**-23, atol=0
+    )
+
+
+def test_an_overflow_is_excused_until_the_scale_is_below_the_least() -> None:
+    scaler, bad = LossScaler(fp16=True), torch.tensor(float("inf"))
+    assert scaler.excused(bad + 1, bad).item() == 0
+    assert scaler.excused(torch.tensor(3.0), torch.tensor(2.0)).item() == 3
+    assert scaler.excused(bad, torch.tensor(2.0)).item() == float("inf")  # the loss alone
+    scaler.scale.fill_(LossScaler.LEAST / 2)
+    assert scaler.excused(bad + 1, bad).item() == float("inf")
+    assert LossScaler(fp16=False).excused(bad, bad) is bad
+
+
+@pytest.mark.parametrize("clip", [2.5, None])
+def test_without_fp16_gradients_are_only_clipped(clip: float | None) -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 4.0]])
-    assert scale.unscale(model, torch.tensor(5.0), torch.tensor(0.5))
-    assert model.weight.grad.flatten().tolist() == [1.5, 2.0]
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    LossScaler(fp16=False).step(optimizer, torch.tensor(5.0), clip=clip)
+    moment = optimizer.state[model.weight]["exp_avg"] / 0.1
+    expected = torch.tensor([[3.0, 4.0]]) / (2 if clip else 1)
+    torch.testing.assert_close(moment, expected)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -233,7 +233,11 @@ def online_fields(scale: float, *, counted: bool = True) -> dict:
                 (losses_of(network, batch).sum() * actual / 8).backward()
                 noise.after_backward(batch, factor=scale / 8)
             noise.hook.restore_gradients()
-            noise.finish_step(squared_gradient_norm(network), scale=scale, counted=good)
+            noise.finish_step(
+                squared_gradient_norm(network),
+                scale=torch.tensor(scale),
+                counted=torch.tensor(good),
+            )
             network.zero_grad()
         return noise.fields()["gns"]
 
