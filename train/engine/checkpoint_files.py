@@ -6,13 +6,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.checkpoint import FileSystemWriter
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from configs.disk import replace_file, sync_folder
@@ -96,6 +99,11 @@ class CheckpointWriter(FileSystemWriter):
         discard_partial(self._folder)
         self._partial.mkdir()
 
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Copy to host memory what this rank will write of an asynchronous checkpoint."""
+        staged: dict[str, Any] = super().stage(own_share(state_dict, {}))
+        return staged
+
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write this rank's files and their checksums."""
         written = super().write_data(plan, planner)
@@ -115,6 +123,40 @@ class CheckpointWriter(FileSystemWriter):
         if self._is_superseded():
             raise Superseded(f"{self._folder}: a newer attempt has begun")
         install(self._folder, self._name, keep=self._keep)
+
+
+def own_share(state: dict[str, Any], shares: dict[int, list[int]]) -> dict[str, Any]:
+    """Return the tensors of which this rank, of all that hold a copy, is to write its own.
+
+    DCP makes such a choice too, but after every rank has staged all that it holds: under DDP the
+    whole state. Each tensor goes to the copy whose share, in bytes, is the smallest so far;
+    `shares` has those sizes by the number of copies, the same on every rank.
+    """
+    found = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            if inner := own_share(value, shares):
+                found[name] = inner
+            continue
+        number, copies = _copy_number(value)
+        sizes = shares.setdefault(copies, [0] * copies)
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += value.nbytes
+        if smallest == number:
+            found[name] = value
+    return found
+
+
+def _copy_number(tensor: Tensor) -> tuple[int, int]:
+    """Return the number of this rank's copy of a tensor or shard, and how many copies exist."""
+    if not isinstance(tensor, DTensor):
+        return dist.get_rank(), dist.get_world_size()
+    number, copies, mesh = 0, 1, tensor.device_mesh
+    for dim, placement in enumerate(tensor.placements):
+        if placement.is_replicate():
+            number = number * mesh.size(dim) + mesh.get_local_rank(dim)
+            copies *= mesh.size(dim)
+    return number, copies
 
 
 def partial_path(folder: Path, name: str) -> Path:

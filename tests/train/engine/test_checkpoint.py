@@ -15,7 +15,7 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.run.records import Superseded
 from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest, load_weights
-from train.engine.checkpoint_files import complete, newest
+from train.engine.checkpoint_files import complete, newest, own_share
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
 from train.engine.failure import RunFailure, reason_of
@@ -99,6 +99,22 @@ def test_a_checkpoint_without_the_sums_of_an_interval_is_loaded(tmp_path: Path) 
     loaded.interval = IntervalSums()
     assert load_newest(tmp_path, loaded)
     assert (loaded.step, loaded.interval) == (7, IntervalSums())
+
+
+def test_of_copies_on_several_ranks_each_is_staged_by_one_of_them_in_even_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state, *_ = make_state()
+    whole = tensors(state.state_dict())
+    monkeypatch.setattr(dist, "get_world_size", lambda: 3)
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
+        shares.append(tensors(own_share(state.state_dict(), {})))
+    names = [name for share in shares for name in share]
+    assert sorted(names) == sorted(whole)
+    sizes = [sum(tensor.nbytes for tensor in share.values()) for share in shares]
+    assert max(sizes) - min(sizes) <= max(tensor.nbytes for tensor in whole.values())
 
 
 def test_without_a_checkpoint_nothing_is_loaded(tmp_path: Path) -> None:

@@ -148,11 +148,11 @@ def test_a_reduction_in_bf16_is_refused_where_it_means_nothing(
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param([], marks=pytest.mark.long),
+        ["checkpoint.asynchronous=true"],
         ["layout.shard=2"],
         ["layout.tensor=2", "checkpoint.asynchronous=true"],
     ],
-    ids=["DDP", "FSDP2", "TP, saved while training"],
+    ids=["DDP, saved while training", "FSDP2", "TP, saved while training"],
 )
 def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
     keys = ["train.steps=24", "checkpoint.every=10", "checkpoint.keep=3"]
