@@ -18,24 +18,29 @@ def hide_progress_bars() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def load_transformer(folder: Path, dtype: torch.dtype) -> FluxTransformer2DModel:
-    """Load the transformer of a model folder into host memory, frozen."""
+def load_transformer(
+    folder: Path, dtype: torch.dtype, *, device: torch.device, quantise: str
+) -> FluxTransformer2DModel:
+    """Load the transformer of a model folder, frozen.
+
+    It goes straight to `device`, or to host memory if `quantise_blocks` will move it.
+    """
+    place = device if quantise == "none" else torch.device("cpu")
     transformer = FluxTransformer2DModel.from_pretrained(
-        folder / "transformer", dtype=dtype, local_files_only=True
+        folder / "transformer", dtype=dtype, device_map={"": place}, local_files_only=True
     )
     return transformer.requires_grad_(False).eval()
 
 
-def move_to_device(
+def quantise_blocks(
     transformer: FluxTransformer2DModel, device: torch.device, *, quantise: str
 ) -> None:
-    """Move the transformer to `device`; quantise the matrices of its blocks to 8 bits if asked.
+    """Unless `quantise` is `none`, move to `device` with the matrices of the blocks in 8 bits.
 
     `quantise` is `none`, `int8` or `float8`: weights only, with one scale per row. Matrices are
     moved one by one, so the GPU never holds all of them in full precision.
     """
     if quantise == "none":
-        transformer.to(device)
         return
     # Imported here because it takes seconds and most runs do not need it.
     from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_

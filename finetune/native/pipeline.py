@@ -18,7 +18,7 @@ from torch import Tensor
 from configs.checks.infer import InferSpec
 from configs.disk import replacing
 from configs.schema.finetune import PromptSamples
-from finetune.native.base_model import DTYPES, autocast, load_transformer, move_to_device
+from finetune.native.base_model import DTYPES, autocast, load_transformer, quantise_blocks
 from finetune.native.encoders import TEXT_TOKENS, embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
 from train.engine.clocks import Clocks
@@ -98,9 +98,9 @@ class LoraPipeline:
         self._texts = [embed(encoders, prompt, tokens=tokens) for prompt in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
-        transformer = load_transformer(spec.folder, dtype)
+        transformer = load_transformer(spec.folder, dtype, device=device, quantise=spec.quantise)
         clocks.lap("load")
-        move_to_device(transformer, device, quantise=spec.quantise)
+        quantise_blocks(transformer, device, quantise=spec.quantise)
         clocks.lap("load" if spec.quantise == "none" else "quantise", drain=True)
         if spec.lora and lora_scale:
             load_lora(transformer, spec.lora, scale=lora_scale)

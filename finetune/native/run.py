@@ -15,7 +15,7 @@ from finetune.native.base_model import (
     DTYPES,
     hide_progress_bars,
     load_transformer,
-    move_to_device,
+    quantise_blocks,
 )
 from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
@@ -82,9 +82,11 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
     folder, precision = Path(config.flux.folder), config.train.precision
     inputs = CacheInputs(config)
     cache = fill_cache(attempt, inputs, clocks, model=folder)
-    transformer = load_transformer(folder, DTYPES[precision])
+    transformer = load_transformer(
+        folder, DTYPES[precision], device=device, quantise=config.flux.quantise
+    )
     clocks.lap("load")
-    move_to_device(transformer, device, quantise=config.flux.quantise)
+    quantise_blocks(transformer, device, quantise=config.flux.quantise)
     clocks.lap("load" if config.flux.quantise == "none" else "quantise", drain=True)
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
