@@ -9,7 +9,7 @@ from configs.errors import ConfigError
 from configs.grid.study_file import is_study
 from configs.run.study_folder import is_study_folder
 from launch.forecast import ForecastAnswer
-from launch.preflight import gpu_memory, machine, signal_lead, storage
+from launch.preflight import gpu_memory, host_memory, machine, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm.client import NoSlurm, Refused
 from launch.submit.plan import overrides_of
@@ -56,7 +56,7 @@ def checks(request: RunRequest) -> Iterator[CheckResult]:
 
 
 def _with_forecast(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    for check in (signal_lead.lead, gpu_memory.gpu_memory):
+    for check in (signal_lead.lead, gpu_memory.gpu_memory, host_memory.host_memory):
         yield from check(request, forecast)
 
 

@@ -11,7 +11,7 @@ from configs.run.folder import ROOT, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
-from launch.preflight import gpu_memory, machine, signal_lead, storage
+from launch.preflight import gpu_memory, host_memory, machine, signal_lead, storage
 from launch.preflight.check import CheckResult, failure
 from launch.preflight.command import checks, show
 from launch.preflight.storage import Room, rooms
@@ -63,9 +63,9 @@ def test_a_config_that_can_run_passes_line_by_line_torch_too(
     topics = [line[6:18].strip() for line in out.splitlines()]
     assert topics == [
         "data", "batch", "site", "cluster", "modules", "virtualenv", "storage",
-        "lead time", "gpu memory",
+        "lead time", "gpu memory", "host memory",
     ]  # fmt: skip
-    assert err == "9 pass, 0 warn, 0 fail\n"
+    assert err == "10 pass, 0 warn, 0 fail\n"
 
 
 def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
@@ -232,6 +232,28 @@ def test_the_memory_of_the_gpu_is_forecast(
     )
     assert line.level == level
     assert line.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("keys", "level", "need"),
+    [
+        ([], "pass", 24),
+        (["resources.memory_gb=16"], "warn", 24),
+        (["checkpoint.asynchronous=true", "resources.memory_gb=128"], "fail", 24 + 16 * 10),
+        (["checkpoint.asynchronous=true", "resources.nodes=2", "resources.memory_gb=104"], "pass",
+         24 + 8 * 10),
+        (["model.init_from=LICENSE", "resources.memory_gb=400"], "pass", 24 + 8 * 4 * 10),
+    ],
+)  # fmt: skip
+def test_host_memory_is_refused_if_it_cannot_hold_what_ranks_read_or_stage(
+    keys: list[str], level: str, need: int
+) -> None:
+    request = subject("resources.gpus_per_node=8", *keys)
+    answer = ForecastAnswer(parameters=10 * 2**30)
+    line = only([*host_memory.host_memory(request, answer)])
+    assert line.level == level
+    assert f"of {need} GiB per node" in line.message
+    assert level == "pass" or line.fix.startswith(f"resources.memory_gb={need}")
 
 
 def test_a_failed_forecast_is_a_warning() -> None:
