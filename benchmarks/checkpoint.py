@@ -1,6 +1,6 @@
 """The cost of a checkpoint: saving, starting an asynchronous save, loading; against torch.save.
 
-    python -m benchmarks.checkpoint [--width 384 --depth 12] [--rounds 9] [--json]
+    python -m benchmarks.checkpoint [--device cuda] [--width 384 --depth 12] [--rounds 9]
 
 The state is that of training: weights, EMA and two moments in float32. The peer writes the same
 tensors to one file with torch.save and fsync, and reads them with torch.load; it has no checksums
@@ -30,16 +30,18 @@ from train.pretrain.optimizer import make_optimizer
 
 def main(arguments: list[str]) -> int:
     """Measure and print a report."""
-    options = parser(__doc__, rounds=9).parse_args(arguments)
+    flags = parser(__doc__, rounds=9)
+    flags.add_argument("--device", default="cpu", help="cpu or cuda")
+    options = flags.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    device = torch.device("cpu")
+    device = torch.device(options.device)
     model = {"width": options.width, "depth": options.depth, "heads": options.heads}
     data = {"source": "dummy", "size": 32, "channels": 4}
     tree = {"model": model, "data": data}
     config = expect(resolve(tree, source="benchmark"), Pretrain, source="benchmark")
     watch = Stopwatch(clock=options.clock, device=device)
     with tempfile.TemporaryDirectory() as folder, process_group(read_ranks()):
-        trial = CheckpointArms(config, Path(folder))
+        trial = CheckpointArms(config, Path(folder), device)
         arms = {
             "save": trial.save,
             "begin": trial.begin,
@@ -62,15 +64,15 @@ def main(arguments: list[str]) -> int:
 class CheckpointArms:
     """A training state and both ways of saving it."""
 
-    def __init__(self, config: Pretrain, folder: Path) -> None:
-        network = build_network(config)
+    def __init__(self, config: Pretrain, folder: Path, device: torch.device) -> None:
+        network = build_network(config).to(device)
         optimizer = make_optimizer(network, config.optimizer)
         self._state = CheckpointState(
             network=network,
             ema=EMA(network, decay=0.9, warmup=False),
             optimizer=optimizer,
             scaler=LossScaler(fp16=False),
-            clocks=Clocks(torch.device("cpu")),
+            clocks=Clocks(device),
         )
         self._folder, self._file = folder / "ours", folder / "peer.pt"
         self._saver = CheckpointSaver(self._folder, keep=1)
