@@ -30,6 +30,7 @@ def _add_preflight(commands: Commands) -> None:
     preflight.add_argument(
         "--script", type=Path, metavar="FILE", help="lint this sbatch file; nothing is run"
     )
+    preflight.add_argument("--test", action="store_true", help="also check a node, by a short job")
     add_site(preflight)
     preflight.set_defaults(action=_preflight, usage=preflight)
 
@@ -44,7 +45,7 @@ def _preflight(options: argparse.Namespace) -> int:
         return print_findings(read_script(options.script))
     from launch.preflight.command import preflight
 
-    return preflight(options.source, options.overrides, site_name=options.site)
+    return preflight(options.source, options.overrides, site_name=options.site, test=options.test)
 
 
 def _add_doctor(commands: Commands) -> None:

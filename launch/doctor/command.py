@@ -1,5 +1,6 @@
 """`ditbench doctor`: run the probe jobs, print a table and write a site file."""
 
+import shlex
 import shutil
 import sys
 import tempfile
@@ -78,6 +79,8 @@ def _probe(words: list[str], *, quick: bool, patience_min: float) -> list[Measur
     logs = site_logs(ROOT)
     logs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=logs))
+    check = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", measurements.NODE_CHECK]
+    (folder / "check").write_text(shlex.join(check), encoding="utf-8")
     probes = {name: probe for name, probe in _PROBES.items() if not (quick and name == "limit")}
     found = []
     try:

@@ -9,6 +9,7 @@ from launch.slurm.client import parse_time, shown_field
 # The limit in limit.sh. With a shorter one the warning comes late: Slurm checks every 30 s.
 _LIMIT_S = 120
 HOST = "host name of a node"
+NODE_CHECK = "from configs.checks.compute_node import *; check_driver(); check_compiler()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,7 @@ def node(probes: ProbeJobs) -> list[Measurement]:
     (probes.folder / "enough").touch()
     umask = " ".join(probes.values("node", "umask"))
     commands = probes.values("node", "command")
+    lacks = (probes.folder / "node.lacks").read_text(encoding="utf-8").strip()
     own, step = (probes.values("node", f"cpus-of-{what}") for what in ("job", "step"))
     return [
         Measurement(name=HOST, value=" ".join(probes.values("node", "host")) or "?"),
@@ -80,6 +82,7 @@ def node(probes: ProbeJobs) -> list[Measurement]:
             value=" ".join(commands) or "none",
             means="" if probes.values("node", "asks") else "scontrol fails on nodes: no requeue",
         ),
+        Measurement(name="driver and compiler", value="not good" if lacks else "good", means=lacks),
         Measurement(
             name="sacct",
             value="yes" if has_accounting else "no",

@@ -15,6 +15,8 @@ for command in scontrol squeue sacct srun; do
   "$command" --version >/dev/null 2>&1 && say command "$command"
 done
 [[ -n $(scontrol show node -o "${SLURMD_NODENAME:-$(hostname)}" 2>/dev/null) ]] && say asks scontrol
+# The doctor wrote this file: it fails with what jobs on this node's GPUs lack.
+bash check 2>&1 | tail -n 1 | sed 's/^[[:alnum:].]*Error: //' >node.lacks
 say cpus-of-job "$SLURM_CPUS_ON_NODE"
 # shellcheck disable=SC2016  # the step's shell expands it
 say cpus-of-step "$(srun --exact --ntasks=1 bash -c 'echo "$SLURM_CPUS_ON_NODE"')"

@@ -18,37 +18,37 @@ from launch.submit.run import Choices, checks_of, run_request
 from launch.submit.script import RunRequest
 from launch.submit.study import StudyRequest, StudySubmission, study_submission
 
+Machine = tuple[Callable[[RunRequest], Iterator[CheckResult]], ...]
 # These checks have the same result for all runs of a site.
-_MACHINE: tuple[Callable[[RunRequest], Iterator[CheckResult]], ...] = (
-    machine.hidden,
-    machine.modules,
-    machine.virtualenv,
-)
+_MACHINE: Machine = (machine.hidden, machine.modules, machine.virtualenv)
 
 
-def preflight(source: Path, overrides: list[str], *, site_name: str | None) -> int:
-    """Print the checks of a config, a run or a study; return 1 if one fails."""
-    return show(_results(source, overrides, site_name))
+def preflight(source: Path, overrides: list[str], *, site_name: str | None, test: bool) -> int:
+    """Print the checks of a config, run or study, `test` by a job, too; return 1 if one fails."""
+    probes = (*_MACHINE, machine.compute_node) if test else _MACHINE
+    return show(_results(source, overrides, site_name, probes))
 
 
-def _results(source: Path, overrides: list[str], site_name: str | None) -> Iterator[CheckResult]:
+def _results(
+    source: Path, overrides: list[str], site_name: str | None, probes: Machine
+) -> Iterator[CheckResult]:
     try:
         if is_study_folder(source):
             raise ConfigError(f"{source}: a study's folder; name its file, or one of its cells")
         if is_study(source, overrides):
             choices = Choices(site_name=site_name, new=True)
             request = StudyRequest(source=source, overrides=overrides, flags={}, choices=choices)
-            yield from _of_study(study_submission(request))
+            yield from _of_study(study_submission(request), probes)
         else:
-            yield from checks(run_request(source, overrides, site_name=site_name, extra={}))
+            yield from checks(run_request(source, overrides, site_name=site_name, extra={}), probes)
     except ConfigError as error:
         yield failure("config", str(error))
 
 
-def checks(request: RunRequest) -> Iterator[CheckResult]:
+def checks(request: RunRequest, probes: Machine = _MACHINE) -> Iterator[CheckResult]:
     """Run all checks of one run, those that need the forecast last."""
     yield from _of_submission(checks_of(request))
-    for check in _MACHINE:
+    for check in probes:
         yield from check(request)
     forecast = gpu_memory.forecast_of(request)
     yield from storage.room(request, forecast)
@@ -60,7 +60,7 @@ def _with_forecast(request: RunRequest, forecast: ForecastAnswer) -> Iterator[Ch
         yield from check(request, forecast)
 
 
-def _of_study(submission: StudySubmission) -> Iterator[CheckResult]:
+def _of_study(submission: StudySubmission, probes: Machine) -> Iterator[CheckResult]:
     """Check a study as it would be submitted, and the first cell of each resource shape."""
     assert submission.plan is not None
     scripts = submission.scripts()
@@ -70,7 +70,7 @@ def _of_study(submission: StudySubmission) -> Iterator[CheckResult]:
         forecast = submission.plan.forecasts.get(cell) or gpu_memory.forecast_of(request)
         for result in _with_forecast(request, forecast):
             yield replace(result, message=f"{shape}: {result.message}")
-    for check in _MACHINE:
+    for check in probes:
         for _, request in list(requests.values())[:1]:
             yield from check(request)
 

@@ -1,4 +1,4 @@
-"""Check the site: its modules and its virtualenv, activated as in a job."""
+"""Check the site: its modules, its virtualenv and a compute node, activated as in a job."""
 
 import os
 import shlex
@@ -6,7 +6,10 @@ import subprocess
 from collections.abc import Iterator
 
 from configs.run.folder import ROOT
+from configs.schema import Pretrain
 from launch.preflight.check import CheckResult, failure, passed, warning
+from launch.slurm import client
+from launch.slurm.flags import to_words
 from launch.submit.script import RunRequest
 from launch.submit.site import site_environment
 
@@ -22,6 +25,12 @@ load_modules
 _TORCH = """
 source "$1/env/activate.sh" || exit
 python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
+"""
+
+_NODE = """
+exec 2>&1
+source "$1/env/activate.sh" || exit
+python -c "from configs.checks import compute_node as node; node.check_driver(); $2"
 """
 
 
@@ -73,3 +82,17 @@ def hidden(request: RunRequest) -> Iterator[CheckResult]:
     if found:
         message = f"{', '.join(sorted(found))}: override the #SBATCH lines of a plain sbatch"
         yield warning("environment", message, f"unset {shlex.join(sorted(found))}")
+
+
+def compute_node(request: RunRequest) -> Iterator[CheckResult]:
+    """Check the driver of a node, and its compiler if the run compiles, in a job of its own."""
+    compiles = isinstance(request.config, Pretrain) and request.config.train.compile
+    exports = [f"{name}={value}" for name, value in request.site.exports().items()]
+    words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
+    flags = to_words(request.site.flags | request.flags)
+    done = client.run_on_node(*words, "node.check_compiler()" * compiles, flags=flags)
+    if done.returncode == 0:
+        yield passed("node", f"its driver fits torch{', and it can compile' * compiles}")
+    else:
+        last = (done.stdout or done.stderr or "no answer").strip().splitlines()[-1]
+        yield failure("node", last.removeprefix("configs.errors.ConfigError: "))

@@ -79,7 +79,9 @@ def is_installed() -> bool:
     return shutil.which("sbatch") is not None
 
 
-def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, text: str | None = None, timeout_s: float | None = 120
+) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm without the conflicting variables, `text` on its stdin.
 
     Raise `NoSlurm` if it is not installed, `Refused` if it does not answer in 2 minutes.
@@ -89,7 +91,7 @@ def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[s
     fix = "submit from a machine with Slurm, or run here with --local"
     try:
         answer = subprocess.run(
-            command, env=environment, input=text, capture_output=True, text=True, timeout=120
+            command, env=environment, input=text, capture_output=True, text=True, timeout=timeout_s
         )
     except FileNotFoundError:
         raise NoSlurm(f"{command[0]} not found: {fix}") from None
@@ -216,6 +218,12 @@ def begin_in(job: str, delay_s: int) -> bool:
 def test_only(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Let `sbatch --test-only` judge a batch script."""
     return run("sbatch", "--test-only", *flags, text=text)
+
+
+def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a job of its own on one node; give up after half an hour in the queue."""
+    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=5")
+    return run("srun", *flags, *own, *command, timeout_s=None)
 
 
 def submit_text(text: str, *flags: str, umask: str) -> str:

@@ -81,6 +81,7 @@ def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> N
     assert found["cpus-per-task in steps"] == "not inherited"
     assert found["umask on nodes"] == "that of sbatch"
     assert found["sacct"] == "yes"
+    assert found["driver and compiler"] == "good"
     assert found["GPU a40, 2 per node"].startswith("--gpus-per-node=TYPE:N")
     assert clinic.cluster.run("squeue", "-h").stdout == ""
     assert list((clinic.root / "lo gs").iterdir()) == []

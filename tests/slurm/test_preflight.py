@@ -55,3 +55,8 @@ def test_nothing_is_queued(preflight: Preflight, cluster: Cluster) -> None:
     before = cluster.run("squeue", "-h", "-t", "all", "-o", "%i").stdout.split()
     preflight()
     assert set(cluster.run("squeue", "-h", "-t", "all", "-o", "%i").stdout.split()) <= set(before)
+
+
+def test_a_compute_node_is_checked_by_a_job_with_the_flags_of_the_run(preflight: Preflight) -> None:
+    found = preflight("resources.gpu=a100", "resources.gpus_per_node=2", "--test")
+    assert found["node"] == "pass: its driver fits torch"

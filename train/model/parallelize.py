@@ -9,11 +9,7 @@ round them to.
 import contextlib
 import dataclasses
 import functools
-import os
-import shutil
-import sysconfig
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -37,8 +33,8 @@ from torch.utils.checkpoint import (
 )
 
 from configs.checks.batch import BatchLayout
+from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
-from configs.run.slurm_env import node_name
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
@@ -210,22 +206,6 @@ def check_float8(device: torch.device) -> None:
             f"train.float8 needs a GPU of compute capability 8.9 (L40S, H100 and later); "
             f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it to "
             "false"
-        )
-
-
-def check_compiler() -> None:
-    """Raise `ConfigError` if Triton cannot build the launchers of its kernels on this node."""
-    # Triton's own rule: Debian's posix_local has no headers.
-    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
-    header = Path(sysconfig.get_path("include", scheme), "Python.h")
-    elsewhere = os.environ.get("CPATH") or os.environ.get("C_INCLUDE_PATH")
-    missing = [] if elsewhere or header.is_file() else [str(header)]
-    if not (os.environ.get("CC") or shutil.which("clang") or shutil.which("gcc")):
-        missing.append("a C compiler (gcc, clang or CC)")
-    if missing:
-        raise ConfigError(
-            f"train.compile needs {' and '.join(missing)} on {node_name()}: load them by MODULES "
-            "in env/sites/<cluster>.sh, or set train.compile to false"
         )
 
 

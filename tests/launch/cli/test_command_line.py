@@ -31,7 +31,7 @@ def test_these_are_all_its_flags() -> None:
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],
-        "preflight": ["--help", "--script", "--site", "-h"],
+        "preflight": ["--help", "--script", "--site", "--test", "-h"],
         "doctor": [
             "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
             "-h",

@@ -35,6 +35,19 @@ def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, command: Command
     assert "Requested operation is presently disabled" in measured.means
 
 
+def test_a_node_with_an_old_driver_is_reported_with_the_fix(
+    tmp_path: Path, command: Command
+) -> None:
+    command("squeue", "echo '7|RUNNING||||None'")
+    for name in ("scancel", "sacct"):
+        command(name, "exit 0")
+    heard = "heard-step USR1\nheard-batch USR2\n"
+    one = probes(tmp_path, node=f"ready batch\nready step\n{heard}")
+    (tmp_path / "node.lacks").write_text("torch needs 580\n")
+    measured = {found.name: found for found in measurements.node(one)}["driver and compiler"]
+    assert (measured.value, measured.means) == ("not good", "torch needs 580")
+
+
 def test_a_warning_that_no_process_receives_is_reported(tmp_path: Path, command: Command) -> None:
     command("squeue", "echo '7|TIMEOUT||||None'")
     one = probes(tmp_path, limit="start 40.5\nbatch-TERM 175.5\nstep-TERM 175.7\n")

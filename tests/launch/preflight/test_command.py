@@ -129,6 +129,38 @@ def test_a_virtualenv_without_torch_fails(
 
 
 @pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("", "pass  node          its driver fits torch, and it can compile"),
+        (
+            "echo Traceback; echo 'configs.errors.ConfigError: needs gcc:  load it'; exit 1",
+            "fail  node          needs gcc: load it",
+        ),
+        ("echo 'invalid account' >&2; exit 1", "fail  node          invalid account"),
+    ],
+)
+def test_a_compute_node_is_asked_in_a_job_with_the_flags_of_the_run(
+    launch: Launch, slurm: None, command: Command, answer: str, line: str, tmp_path: Path
+) -> None:
+    command("srun", f"printf '%s\\n' \"$@\" >{tmp_path}/words; {answer}")
+    keys = ("resources.gpus_per_node=2", "resources.nodes=3", "train.compile=true")
+    assert line in launch("preflight", DIGITS, *keys, "--test")[1]
+    words = (tmp_path / "words").read_text()
+    assert "--gpus-per-node=2\n" in words
+    # srun takes the last of several: one node, for a few minutes.
+    assert words.rindex("--nodes=1\n") > words.rindex("--nodes=3\n")
+    assert words.endswith("\nnode.check_compiler()\n")
+
+
+def test_no_job_is_run_unless_it_is_asked_for(
+    launch: Launch, slurm: None, command: Command, tmp_path: Path
+) -> None:
+    command("srun", f"touch {tmp_path}/ran")
+    assert " node " not in launch("preflight", DIGITS)[1]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
     ("module", "level"),
     [
         ("() { echo 'ERROR: Unable to locate a modulefile for gcc' >&2\n}", "fail"),
