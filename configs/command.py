@@ -65,5 +65,7 @@ def _attempt(
         raise ConfigError(
             f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
         )
+    distributed = importlib.import_module("train.engine.distributed")
+    distributed.select_mig_instance()  # Libraries initialise CUDA when they are imported.
     status = int(importlib.import_module(module).attempt(run, number=attempt))
-    return status and int(importlib.import_module("train.engine.distributed").end_rank(status))
+    return status and int(distributed.end_rank(status))

@@ -4,11 +4,12 @@ import datetime
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
 from configs.checks.batch import BatchLayout
+from configs.checks.compute_node import nvidia_driver
 from configs.errors import ConfigError
 from configs.run.failures import find_reason
 from configs.run.slurm_env import has_gpus, node_name
@@ -32,9 +34,8 @@ TORCHRUN_VARIABLES = (
 
 # The file of agents and ranks that share a machine (jobs/agents.sh), and this group's part of it.
 AGENT_STORE, STORE_PREFIX = "AGENT_STORE", "AGENT_STORE_PREFIX"
-
-# Exists where the driver is loaded, whether or not torch can use it.
-_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+# All MIG instances of this node, for the processes that a rank starts.
+_MIG_INSTANCES = "AGENT_MIG_INSTANCES"
 
 # The first step may compile, and ranks compile at different speeds.
 _TIMEOUT = datetime.timedelta(minutes=20)
@@ -54,33 +55,56 @@ class Ranks:
 def read_ranks() -> Ranks:
     """Return the placement that torchrun gave this process; without torchrun, one rank alone.
 
-    Raise `ConfigError` if there are GPUs and torch can use none of them.
+    Raise `ConfigError` if there are GPUs and torch can use none of them, or if ranks share a card.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    instances = select_mig_instance()
+    gpu = 0 if instances else local_rank
     cuda = torch.cuda.is_available()
     if not cuda:
         _check_that_no_gpu_is_idle()
-    elif local_rank >= torch.cuda.device_count():
-        raise ValueError(
-            f"local rank {local_rank} has no GPU: {torch.cuda.device_count()} are visible"
-        )
+    elif local_rank >= (visible := len(instances) or torch.cuda.device_count()):
+        raise ValueError(f"local rank {local_rank} has no GPU: {visible} are visible")
     else:
-        _check_that_torch_has_kernels(local_rank)
+        _check_that_no_card_is_shared(instances[:local_world])
+        _check_that_torch_has_kernels(gpu)
     return Ranks(
         rank=rank_number(),
         world=int(os.environ.get("WORLD_SIZE", "1")),
         local_rank=local_rank,
-        local_world=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        device=torch.device("cuda", local_rank) if cuda else torch.device("cpu"),
+        local_world=local_world,
+        device=torch.device("cuda", gpu) if cuda else torch.device("cpu"),
     )
 
 
-def nvidia_driver() -> str | None:
-    """Return the version of the NVIDIA driver, or None if none is loaded."""
-    if not _NVIDIA_DRIVER.exists():
-        return None
-    found = re.search(r"\d+\.[.\d]+", _NVIDIA_DRIVER.read_text(encoding="utf-8"))
-    return found[0] if found else "unknown"
+def select_mig_instance() -> list[str]:
+    """Return the MIG instances of this node's ranks, if any, and leave only this rank's visible.
+
+    CUDA shows a process no more than one. It must be chosen before CUDA is initialised.
+    """
+    words = os.environ.get(_MIG_INSTANCES) or os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    instances = words.split(",")
+    if not all(word.startswith("MIG-") for word in instances):
+        return []
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if local_rank < len(instances):
+        os.environ[_MIG_INSTANCES] = words
+        os.environ["CUDA_VISIBLE_DEVICES"] = instances[local_rank]
+    return instances
+
+
+def _check_that_no_card_is_shared(instances: list[str]) -> None:
+    if len(instances) < 2 or not shutil.which("nvidia-smi"):
+        return
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    # Each card's line is followed by those of its instances.
+    cards = listed.stdout.split("(UUID: GPU-")
+    if any(sum(instance in card for instance in instances) > 1 for card in cards):
+        raise ConfigError(
+            f"ranks of {node_name()} share a card by MIG, and NCCL needs a card for each rank: ask "
+            "for one instance per node (resources.gpus_per_node=1), or for whole GPUs"
+        )
 
 
 def _check_that_no_gpu_is_idle() -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend
 
+from configs.checks.compute_node import nvidia_driver
 from configs.run.slurm_env import node_name
-from train.engine.distributed import Ranks, from_every_rank, nvidia_driver
+from train.engine.distributed import Ranks, from_every_rank
 
 _NVIDIA_SMI_S = 20.0
 # Variables that change how fast GPUs compute or communicate, and that name nobody.
@@ -42,6 +43,8 @@ def rank_placement(ranks: Ranks) -> dict[str, Any]:
     facts["threads"] = torch.get_num_threads()
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         facts["visible_gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        facts["gloo_interface"] = os.environ["GLOO_SOCKET_IFNAME"]
     if ranks.device.type == "cuda":
         properties = torch.cuda.get_device_properties(ranks.device)
         facts["gpu"] = properties.name
