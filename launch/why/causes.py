@@ -95,6 +95,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         for cause in causes().values():
             lines = SYMPTOMS[cause.name](evidence)
             if lines:
+                if evidence.folder and any(evidence.folder.glob("ranks/nccl-*")):
+                    lines += [f"collectives: torchfrtrace {evidence.folder}/ranks -p nccl-"]
                 rank = first_failure(evidence, cause.name, cause.reason)
                 shown = _without_repeats(evidence, lines)
                 return Diagnosis(evidence=evidence, cause=cause, lines=shown, first_failure=rank)

@@ -13,6 +13,7 @@ import torch
 from configs.errors import ConfigError, DataError
 from configs.run.failures import failures, find_reason
 from configs.run.slurm_env import node_name
+from train.engine.metrics import log
 
 
 class RunFailure(RuntimeError):
@@ -52,7 +53,7 @@ def reason_of(error: BaseException) -> str:
 def write_error(attempt: Path, error: BaseException, *, rank: int, node: str | None = None) -> None:
     """Write `error.json` in the attempt, unless a rank has failed before: the first is the cause.
 
-    `rank` failed on `node`; None means this node.
+    `rank` failed on `node`, None: on this one. If its GPU is full, the use of the memory is logged.
     """
     note = {
         "time": time.time(),
@@ -66,3 +67,5 @@ def write_error(attempt: Path, error: BaseException, *, rank: int, node: str | N
         handle = os.open(attempt / "error.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(note, file, indent=1)
+    if note["reason"] == "oom" and torch.cuda.is_initialized():
+        log.error("the memory of this rank's GPU:\n%s", torch.cuda.memory_summary())

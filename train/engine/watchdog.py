@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch._C import _distributed_c10d
 from torch.distributed import PrefixStore
 
 from configs.run.slurm_env import node_name
@@ -115,6 +116,14 @@ class HangWatchdog:
     def _dump_stacks(self) -> None:
         faulthandler.dump_traceback(file=self._stacks, all_threads=True)
         self._stacks.flush()
+        threading.Thread(target=self._dump_collectives, daemon=True).start()
+
+    def _dump_collectives(self) -> None:
+        """Write NCCL's newest collectives as at its own timeout; CUDA may not answer."""
+        prefix = os.environ.get("TORCH_FR_DUMP_TEMP_FILE")
+        if prefix and self._ranks.device.type == "cuda":
+            dump = _distributed_c10d._dump_nccl_trace()  # type: ignore[attr-defined]
+            Path(f"{prefix}{self._ranks.rank}").write_bytes(dump)
 
     def _progress_of(self, rank: int) -> "RankProgress":
         key = f"at/{rank}"

@@ -29,7 +29,10 @@ def test_the_rank_that_others_waited_for_is_named(run: RunFolder, why: Why) -> N
     for rank, step in ((0, 40), (1, 40), (2, 39), (3, 40)):
         line = f'{{"step": {step}, "time": 1.0}}'
         write_log(run, f"ranks/arrivals-{rank:05d}.jsonl", line, "torn {")
+    assert not any("torchfrtrace" in line for line in why()["evidence"])
+    (run.attempt(1) / "ranks" / "nccl-0").touch()
     found = why()
+    assert f"collectives: torchfrtrace {run.attempt(1)}/ranks -p nccl-" in found["evidence"]
     assert found["cause"] == "hang"
     assert found["first_failure"] == "rank 2, last seen at step 39; others reached 40"
 

@@ -16,7 +16,8 @@ from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from tests.real_runs import DIGITS, clean_environment, opened
 from train.engine.attempt import Attempt, run_attempt
-from train.engine.failure import reason_of
+from train.engine.failure import reason_of, write_error
+from train.engine.metrics import log
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,25 @@ def test_a_rank_that_finds_no_placement_says_so(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert run_attempt(run, Pretrain, lambda _: None, number=1) == 1
     assert "has no GPU" in json.loads((run.attempt(1) / "error.json").read_text())["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(torch.OutOfMemoryError("CUDA out of memory"), True), (MemoryError(), False)],
+)
+def test_the_use_of_a_full_gpu_is_logged_after_the_error_is_written(
+    error: Exception,
+    said: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def summary() -> str:
+        assert (tmp_path / "error.json").exists()
+        return "allocated 79 GiB"
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_summary", summary)
+    monkeypatch.setattr(log, "propagate", True)
+    write_error(tmp_path, error, rank=0)
+    assert ("allocated 79 GiB" in caplog.text) == said

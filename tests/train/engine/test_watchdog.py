@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from configs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, clean_environment, opened
@@ -102,3 +104,17 @@ def test_between_steps_there_is_no_limit(watchdog: HangWatchdog) -> None:
     # A watchdog that fires would end this process.
     time.sleep(1.5)
     assert (watchdog._attempt / "error.json").exists() is False
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_with_the_stacks_go_the_newest_collectives_of_nccl(
+    device: str, watchdog: HangWatchdog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_FR_DUMP_TEMP_FILE", str(tmp_path / "ranks" / "nccl-"))
+    here = Ranks(rank=3, world=4, local_rank=3, local_world=4, device=torch.device(device))
+    monkeypatch.setattr(watchdog, "_ranks", here)
+    watchdog._dump_collectives()
+    dumps = list((tmp_path / "ranks").glob("nccl-*"))
+    assert [file.name for file in dumps] == (["nccl-3"] if device == "cuda" else [])
+    # The format of torch's own dump, which torchfrtrace reads.
+    assert all("pg_config" in pickle.loads(file.read_bytes()) for file in dumps)
