@@ -8,6 +8,8 @@ trap '' USR1 TERM
 
 # shellcheck source=jobs/agents.sh
 source "$ROOT/jobs/agents.sh"
+# shellcheck source=jobs/environment.sh
+source "$ROOT/jobs/environment.sh"
 ranks=$(count_gpus)
 if [[ -z ${SLURM_GPUS_ON_NODE-} && -n $RANKS_PER_NODE ]]; then
   ranks=$RANKS_PER_NODE
@@ -22,6 +24,11 @@ available=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-$cores}}
 # Always set it: torchrun sets 1 for several ranks, and nothing for a single rank.
 threads=$((cores / ranks))
 export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
+# By default the ranks of a node compile with 32 processes each.
+set_default TORCHINDUCTOR_COMPILE_THREADS "$OMP_NUM_THREADS"
+if (($(count_gpus))); then
+  set_gpu_defaults
+fi
 
 arguments=(
   --nnodes="$AGENT_NODES"
@@ -34,13 +41,16 @@ if [[ -n ${SLURM_JOB_ID-} ]] && ((AGENT_NODES > 1)); then
   # not. The first node chooses port and id, and the attempt's folder keeps them from other users.
   rendezvous=$ATTEMPT/rendezvous
   if ((SLURM_PROCID == 0)); then
-    address=$(node_address)
+    address=$(node_address "$SLURMD_NODENAME")
     port=$(python -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
     echo "$address" "$port" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')" >"$rendezvous.partial"
     mv "$rendezvous.partial" "$rendezvous"
   fi
   until [[ -f $rendezvous ]]; do sleep 0.2; done
   read -r address port id <"$rendezvous"
+  peer=$address
+  ((SLURM_PROCID)) || peer=$(node_address "$(another_node)" 2>/dev/null) || peer=
+  set_gloo_interface "$peer"
   arguments+=(--node-rank="$SLURM_PROCID" --master-addr="$address" --master-port="$port")
 else
   # On one machine agents and ranks share a file, and no TCP store is opened.

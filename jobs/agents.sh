@@ -24,11 +24,16 @@ count_gpus() {
   fi
 }
 
-# Print the address of this node, as the other nodes reach it.
-node_address() {
-  scontrol show node -o "$SLURMD_NODENAME" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return
-  echo "scontrol gives no address for node '$SLURMD_NODENAME'" >&2
+# Print the address of a node, as the other nodes reach it.
+node_address() { # node_address NODE
+  scontrol show node -o "$1" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return
+  echo "scontrol gives no address for node '$1'" >&2
   return 1
+}
+
+# Print a node of the step that is not this one.
+another_node() {
+  scontrol show hostnames "$SLURM_STEP_NODELIST" | grep -vxF -m 1 "$SLURMD_NODENAME"
 }
 
 # Open a file without a name for the stores of agents and ranks that share a machine, and set

@@ -181,10 +181,14 @@ def find_runs(path: Path) -> list[RunFolder]:
     """Return the runs below a folder of logs, including the cells of studies, sorted by path."""
     if is_run(path):
         return [RunFolder(path)]
-    found = {file.parent for file in path.rglob("config.yaml") if ".code" not in file.parts}
-    # The output of another program inside a run may have its own config.yaml.
-    runs = {folder for folder in found if (folder / "attempts").is_dir()}
-    return [RunFolder(folder) for folder in sorted(found) if runs.isdisjoint(folder.parents)]
+    found = []
+    for folder, below, files in os.walk(path):
+        if "config.yaml" in files:
+            found.append(RunFolder(Path(folder)))
+        # The output of another program inside a run may have its own config.yaml.
+        is_begun = "config.yaml" in files and "attempts" in below
+        below[:] = [] if is_begun else [name for name in below if name != ".code"]
+    return sorted(found, key=lambda run: run.path)
 
 
 def logs_folder() -> Path:
