@@ -1,5 +1,5 @@
 # Everyday commands; each first creates or completes the virtualenv.
-.PHONY: demo study test test-long check format slurm
+.PHONY: demo study test test-long check format slurm gpu
 SHELL := bash
 PYTHON := .venv/bin/python
 
@@ -40,3 +40,8 @@ slurm:
 study:
 	env/create.sh
 	jobs/study.sh '$(NAME)'
+
+# Measure the GPU of this machine in 20 minutes, into docs/measurements/gpu-NAME.
+gpu:
+	env/create.sh dev
+	$(PYTHON) -m benchmarks.gpu

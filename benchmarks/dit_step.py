@@ -1,6 +1,6 @@
 """Our training step against diffusers' `DiTTransformer2DModel`: eager, compiled, fp32, bf16.
 
-    python -m benchmarks.dit_step [--rounds 10] [--only "bf16 compiled"] [--device cuda] [--json]
+    python -m benchmarks.dit_step [--only "bf16 compiled"] [--device cuda] [--model xl] [--apart]
 
 The same on both sides: width, depth, heads, patch, tokens, MLP ratio, number of classes, batch,
 rectified-flow loss, gradient clipping at 1, fused AdamW with the same settings, autocast, compile
@@ -12,13 +12,15 @@ our linear layers call oneDNN and theirs MKL (`train/model/linear.py`); in bf16 
 there is two products and a softmax, theirs the flash kernel (`train/model/attention.py`).
 
 A ratio is their time over ours: above 1, ours is faster. "best bf16" compares the bf16 settings
-with the smallest median of each side.
+with the smallest median of each side. `--apart` saves memory, but drift no longer cancels.
 """
 
 import argparse
 import statistics
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +35,9 @@ from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
 SETTINGS = ("fp32 eager", "fp32 compiled", "bf16 eager", "bf16 compiled")
+# Peebles & Xie 2023, table 1.
+MODELS = {"s": (384, 12, 6), "b": (768, 12, 12), "l": (1024, 24, 16), "xl": (1152, 28, 16)}
+Makers = dict[str, Callable[[], Arm]]
 PURE = ("bf16 weights eager", "bf16 weights compiled")
 
 
@@ -40,16 +45,24 @@ def main(arguments: list[str]) -> int:
     """Measure and print a report."""
     options = parser(__doc__, rounds=10)
     options.add_argument("--device", default="cpu", help="cpu or cuda")
+    options.add_argument("--model", choices=MODELS, help="instead of width, depth and heads")
+    options.add_argument("--apart", action="store_true", help="hold one arm at a time")
     options.add_argument("--only", choices=SETTINGS, action="append", help="this setting")
     chosen = options.parse_args(arguments)
+    if chosen.model:
+        chosen.width, chosen.depth, chosen.heads = MODELS[chosen.model]
     torch.set_num_threads(chosen.threads)
     # The compiler warns about features that the machine lacks.
     warnings.simplefilter("ignore")
     settings = chosen.only or list(SETTINGS)
     device = torch.device(chosen.device)
-    arms = arms_of(settings, _config(chosen), device)
+    makers = arms_of(settings, _config(chosen), device)
     watch = Stopwatch(clock=chosen.clock, device=device)
-    seconds = interleave(arms, rounds=chosen.rounds, warmup=2, watch=watch)
+    seconds: dict[str, list[float]] = {}
+    for names in [[name] for name in makers] if chosen.apart else [list(makers)]:
+        arms = {name: makers[name]() for name in names}
+        seconds |= interleave(arms, rounds=chosen.rounds, warmup=2, watch=watch)
+        del arms  # before the next one is made
     ratios = [ratio(name, seconds[f"theirs {name}"], seconds[f"ours {name}"]) for name in settings]
     if any("bf16" in name for name in settings):
         ours, theirs = (_best(seconds, side) for side in ("ours bf16", "theirs bf16"))
@@ -65,28 +78,26 @@ def _config(chosen: argparse.Namespace) -> Pretrain:
     return resolve({"model": model, "data": data, "train": train}, source="benchmarks.dit_step")
 
 
-def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> dict[str, Arm]:
-    """Return a step of both sides for each setting, and of the peer with bf16 weights."""
-    arms: dict[str, Arm] = {}
+def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> Makers:
+    """Return what makes a step of both sides for each setting, and of the peer in pure bf16."""
+    arms: Makers = {}
     for name in settings:
-        ours, theirs = build_network(config), diffusers_dit(config)
-        arms[f"ours {name}"] = step_of(ours, ours.blocks, name, config, device)
-        arms[f"theirs {name}"] = step_of(theirs, theirs.blocks, name, config, device)
+        arms[f"ours {name}"] = partial(step_of, build_network, name, config, device)
+        arms[f"theirs {name}"] = partial(step_of, diffusers_dit, name, config, device)
     for name in PURE:
         if name.replace(" weights", "") in settings:
-            theirs = diffusers_dit(config)
-            arms[f"theirs {name}"] = step_of(theirs, theirs.blocks, name, config, device)
+            arms[f"theirs {name}"] = partial(step_of, diffusers_dit, name, config, device)
     return arms
 
 
 def step_of(
-    network: nn.Module, blocks: nn.ModuleList, setting: str, config: Pretrain, device: torch.device
+    build: Callable[[Pretrain], nn.Module], setting: str, config: Pretrain, device: torch.device
 ) -> Arm:
-    """Return a training step of `network` in `setting`."""
+    """Return a training step of a network in `setting`."""
     dtype = torch.bfloat16 if "weights" in setting else torch.float32
-    network.to(device, dtype)
+    network = build(config).to(device, dtype)
     if "compiled" in setting:
-        for block in blocks:
+        for block in network.blocks:
             block.compile()
     batch = _batch(config, device, dtype)
     objective = DiffusionObjective(config, device)

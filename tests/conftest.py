@@ -20,6 +20,16 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked `gpu` on a machine without one."""
+    if item.get_closest_marker("gpu"):
+        # Imported here, since not every test needs torch.
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA GPU")
+
+
 @pytest.fixture
 def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A folder in which every user of the machine may write."""

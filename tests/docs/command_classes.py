@@ -109,6 +109,7 @@ ELSEWHERE = {
     r"python -m pytest tests/slurm/test_matrix\.py .+": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
     ),
+    r"make gpu": "tests/benchmarks/test_gpu.py::test_every_part_is_measured_on_a_cpu_at_tiny_sizes",
     r"python -m pytest tests/train/engine/test_kills\.py": (
         "tests/train/engine/test_kills.py::test_200_kills_change_no_loss"
     ),

@@ -1,15 +1,11 @@
 """Features that need CUDA: 8-bit moments, an 8-bit base under bf16, memory in the records."""
 
 import pytest
-import torch
 
 from tests.finetune.conftest import TrainLora
 from tests.real_runs import events, losses
 
-pytestmark = [
-    pytest.mark.xdist_group("flux"),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = [pytest.mark.xdist_group("flux"), pytest.mark.gpu]
 EIGHT = ("optimizer.kind=adamw8bit", "resources.gpus_per_node=1", "lora.rank=32")
 
 

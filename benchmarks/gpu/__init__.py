@@ -1,0 +1,1 @@
+"""One command that measures a GPU: `python -m benchmarks.gpu` (`make gpu`)."""

@@ -1,0 +1,93 @@
+"""Figures of the GPU alone: its ceilings, attention, and the matrix products of a block.
+
+    python -m benchmarks.gpu.kernels machine|attention|gemm cuda|cpu
+
+Prints one JSON object per figure. The shapes are those of a DiT-XL/2 on 256 tokens with a micro
+batch of 128: 32,768 tokens of width 1152 in 16 heads of 72. On a CPU they are small.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.benchmark import Timer
+
+ON_GPU = "cuda" in sys.argv
+# A CPU may only emulate bf16.
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
+BATCH, TOKENS, WIDTH, HEADS = (128, 256, 1152, 16) if ON_GPU else (1, 64, 96, 2)
+BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
+
+
+def put(name: str, **values: object) -> None:
+    """Print one figure."""
+    print(json.dumps({"name": name} | values), flush=True)
+
+
+def seconds(step: Callable[[], object]) -> float:
+    """Return the median seconds of a call with the device's work, after a warm-up."""
+    timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
+    return timer.blocked_autorange(min_run_time=0.5 if ON_GPU else 0.01).median
+
+
+def measure_machine() -> None:
+    """Print GB/s of a copy (read + written), TFLOP/s of square products, and what the GPU is."""
+    to, source = torch.ones(2, 1 << (29 if ON_GPU else 18), device=DEVICE)
+    put("copy", gb_per_s=2 * source.nbytes / 1e9 / seconds(lambda: to.copy_(source)))
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32}
+    side = 8192 if ON_GPU else 256
+    for name, dtype in types.items() if ON_GPU else {"fp32": torch.float32}.items():
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        a, b = torch.randn(2, side, side, device=DEVICE).to(dtype)
+        taken = seconds(lambda a=a, b=b: a @ b)
+        put(f"matmul {name}", tflop_per_s=2 * side**3 / taken / 1e12)
+    # Imported here: a machine without pydantic has its ceilings measured.
+    from train.engine.distributed import read_ranks
+    from train.engine.environment import gpu_settings, rank_placement, versions
+
+    for _ in range(400 * ON_GPU):  # a second of work, under which the clocks are read
+        a @ b
+    facts = rank_placement(read_ranks()) | versions() | gpu_settings()
+    put("facts", **{name: fact for name, fact in facts.items() if name not in ("node", "host")})
+
+
+def measure_attention() -> None:
+    """Print forward + backward of each backend: seven products of 2 B H T^2 D FLOP."""
+    shape = (BATCH, TOKENS, 3, HEADS, WIDTH // HEADS)
+    qkv = torch.randn(shape, device=DEVICE, dtype=DTYPE, requires_grad=True)
+    gradient = torch.randn_like(qkv[:, :, 0].transpose(1, 2))
+
+    def step() -> None:
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        F.scaled_dot_product_attention(query, key, value).backward(gradient)
+        qkv.grad = None
+
+    for name in BACKENDS:
+        try:
+            with sdpa_kernel(getattr(SDPBackend, name)):
+                taken = seconds(step)
+            tflop = 7 * 2 * BATCH * TOKENS**2 * WIDTH / 1e12
+            put(name, ms=1e3 * taken, tflop_per_s=tflop / taken)
+        except RuntimeError as error:
+            put(name, skipped=str(error).partition("\n")[0])
+
+
+def measure_gemms() -> None:
+    """Print forward, dgrad and wgrad of y [M, N] = x [M, K] W^T for each linear layer."""
+    m = BATCH * TOKENS
+    for layer, n, k in (("qkv", 3, 1), ("out", 1, 1), ("up", 4, 1), ("down", 1, 4)):
+        n, k = n * WIDTH, k * WIDTH
+        shapes = ((m, k), (n, k), (m, n))
+        x, w, y = (torch.randn(shape, device=DEVICE, dtype=DTYPE) for shape in shapes)
+        for name, a, b in (("forward", x, w.t()), ("dgrad", y, w), ("wgrad", y.t(), x)):
+            taken = seconds(lambda a=a, b=b: a @ b)
+            tflop = 2 * m * n * k / 1e12
+            put(f"{layer} {name}", n=n, k=k, ms=1e3 * taken, tflop_per_s=tflop / taken)
+
+
+if __name__ == "__main__":
+    parts = {"machine": measure_machine, "attention": measure_attention, "gemm": measure_gemms}
+    parts[sys.argv[1]]()
