@@ -122,7 +122,7 @@ def _parallelized(network: nn.Module, config: Pretrain, layout: BatchLayout) -> 
         return parallelize(network, config, layout=layout, ranks=ranks)
     # The network is on its device already, and torch cannot move fake parameters.
     alone = dataclasses.replace(layout, replicate=1)
-    with mock.patch.object(network, "to_empty"):
+    with mock.patch.multiple(network, to=mock.DEFAULT, to_empty=mock.DEFAULT):
         return parallelize(network, config, layout=alone, ranks=ranks)
 
 

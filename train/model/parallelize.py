@@ -92,6 +92,9 @@ def parallelize(
             apply_tensor_parallel(block, mesh["tensor"])
     if mesh is not None and is_sharded(layout):
         _apply_fsdp(network, blocks, mesh["replicate", "shard"], config)
+    else:
+        # Of convolutions, as tensor cores read them. FSDP2 takes only contiguous weights.
+        network.to(memory_format=torch.channels_last)
     network.to_empty(device=ranks.device)
     cast(Network, network).init_buffers()
     if fill is not None:

@@ -43,7 +43,12 @@ class UNet(nn.Module):
         """Do nothing: a U-Net has no such buffers."""
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
-        """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`."""
+        """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
+
+        Activations are channels-last in memory: in NCHW, convolutions on tensor cores transpose
+        their input and output. In training, diffusers makes the input of shortcuts NCHW.
+        """
+        x = x.contiguous(memory_format=torch.channels_last)
         return cast(Tensor, self.unet(x, 1000 * t, class_labels=label, return_dict=False)[0])
 
 

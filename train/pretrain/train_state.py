@@ -95,6 +95,10 @@ def make_train_state(
     """
     set_precision(config.train.precision, ranks.device)
     set_deterministic(config.train.deterministic)
+    # All convolutions of a U-Net keep their shapes: cuDNN can time its algorithms once.
+    torch.backends.cudnn.benchmark = (
+        config.model.family == "unet" and not config.train.deterministic
+    )
     initial = InitialNetwork(config)
     network = initial.network
     fill = None if resumes else initial.fill
