@@ -7,9 +7,8 @@ rectified-flow loss, gradient clipping at 1, fused AdamW with the same settings,
 by block, no dropout (nor of labels), weights in float32. Theirs has one more setting, which may
 be its best: weights, gradients and optimizer in bf16. The models differ: ours has rotary
 positions and normalised queries and keys; theirs has a fixed table of positions, and a timestep
-and label embedding in each block. Both use the tanh GELU. In float32 on a CPU
-our linear layers call oneDNN and theirs MKL (`train/model/linear.py`); in bf16 our attention
-there is two products and a softmax, theirs the flash kernel (`train/model/attention.py`).
+and label embedding in each block. Both use the tanh GELU. In bf16 on a CPU our attention is two
+products and a softmax, theirs the flash kernel (`train/model/attention.py`).
 
 A ratio is their time over ours: above 1, ours is faster. "best bf16" compares the bf16 settings
 with the smallest median of each side. `--apart` saves memory, but drift no longer cancels.

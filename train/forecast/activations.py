@@ -23,8 +23,7 @@ class SavedBytes:
 
 def residual_size(config: Pretrain) -> int:
     """Return the bytes per number of the residual stream, float32 if a float32 is added to it."""
-    model = config.model
-    widened = model.positions == "sincos" or model.conditioning == "in_context"
+    widened = config.model.conditioning == "in_context"
     return 4 if widened else PRECISION_BYTES[config.train.precision]
 
 
@@ -51,9 +50,7 @@ def _attention(config: Pretrain) -> int:
     kept = 4 * e * model.width + 4 * model.heads  # q, k, v, the output; the log-sum-exp
     if model.qk_norm:
         kept += 8 * model.heads
-        # In lower precision q and k are cast to float32 for the norm, and its output, which has
-        # their strides, is copied for the next operation.
-        kept += (8 + e) * model.width * (e < 4)
+        kept += 8 * model.width * (e < 4)  # in lower precision, q and k cast to float32
     if model.qk_norm or model.positions == "rope":
         kept += 2 * e * model.width  # q and k are no longer views of the qkv output
     return kept

@@ -37,13 +37,12 @@ def _on_real_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def gpu_kernels(mesh: DeviceMesh | None) -> Iterator[None]:
-    """Choose the operations of a GPU: flash attention at any length, and no oneDNN."""
+    """Choose the operations of a GPU: flash attention at any length."""
     with (
         mock.patch("train.model.parallelize.make_mesh", return_value=mesh and _RealMesh(mesh)),
         # FSDP with tensor parallelism makes a mesh of its own.
         mock.patch.object(DeviceMesh, "__init__", _on_real_tensors(DeviceMesh.__init__)),
         mock.patch("train.model.attention._MATERIALIZE_TOKENS", 0),
-        mock.patch("train.model.linear._ONEDNN", False),
     ):
         yield
 

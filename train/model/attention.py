@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from configs.schema.model import Model
-from train.model.linear import Linear
 
 # On a CPU, up to this many tokens, the matrix of scores costs less than the kernel that avoids it.
 _MATERIALIZE_TOKENS = 1024
@@ -21,18 +20,21 @@ class Attention(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.head_dim = model.width // model.heads
-        self.qkv = Linear(model.width, 3 * model.width)
-        self.out = Linear(model.width, model.width)
+        self.qkv = nn.Linear(model.width, 3 * model.width)
+        self.out = nn.Linear(model.width, model.width)
         self.q_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
         self.k_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
 
     def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]`."""
-        q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).permute(3, 0, 2, 1, 4)
+        # Norm and rotation keep the layout of the linear layers, [B, T, heads, head_dim]: compiled,
+        # they fuse into fewer passes over memory (docs/measurements/block-traffic.md).
+        q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).unbind(3)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
-            q, k = rotate(q, rope), rotate(k, rope)
-        return self.out(attend(q, k, v).transpose(1, 2).flatten(2))
+            q, k = rotate(q, rope[:, :, None]), rotate(k, rope[:, :, None])
+        y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+        return self.out(y.transpose(1, 2).flatten(2))
 
 
 class HeadNorm(nn.Module):

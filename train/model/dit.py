@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from configs.schema import Pretrain
 from train.model.attention import Attention, rope_table, sincos_table
 from train.model.flops import TIME_CHANNELS, mlp_hidden
-from train.model.linear import Linear
 
 
 class DiT(nn.Module):
@@ -26,27 +25,30 @@ class DiT(nn.Module):
         self.patch, self.null_label = model.patch, data.classes
         self.in_context = model.conditioning == "in_context"
         self._model, self._side = model, data.size // model.patch
-        self.patches_in = Linear(patch_values, width)
-        self.time = nn.Sequential(Linear(TIME_CHANNELS, width), nn.SiLU(), Linear(width, width))
+        self.patches_in = nn.Linear(patch_values, width)
+        self.time = nn.Sequential(
+            nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
+        )
         self.label = nn.Embedding(data.classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
         self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
         if self.in_context:
             self.norm_out = nn.LayerNorm(width, eps=1e-6)
         else:
-            self.modulation_out = Linear(width, 2 * width)
-        self.patches_out = Linear(width, patch_values)
+            self.modulation_out = nn.Linear(width, 2 * width)
+        self.patches_out = nn.Linear(width, patch_values)
         self.init_buffers()
         self._init_weights()
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
         """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
 
-        `null_label` stands for no label.
+        `null_label` stands for no label. Under autocast the sinusoids are rounded to the dtype of
+        the patches, as RoPE's table is: a float32 table would make every block add in float32.
         """
         tokens = self.patches_in(self._patchify(x))
         if self.pos_embed is not None:
-            tokens = tokens + self.pos_embed
+            tokens = tokens + self.pos_embed.to(tokens.dtype)
         time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
         class_embedding = self.label(label)
         if self.in_context:
@@ -99,7 +101,7 @@ class AdaLNBlock(nn.Module):
 
     def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.modulation = Linear(config.model.width, 6 * config.model.width)
+        self.modulation = nn.Linear(config.model.width, 6 * config.model.width)
         self.attention = Attention(config.model)
         self.mlp = MLPS[config.model.mlp](config.model.width, mlp_hidden(config))
 
@@ -132,8 +134,8 @@ class GeluMLP(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.up = Linear(width, hidden)
-        self.down = Linear(hidden, width)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., d]` for `x` `[..., d]`."""
@@ -145,9 +147,9 @@ class SwiGLU(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.gate = Linear(width, hidden)
-        self.up = Linear(width, hidden)
-        self.down = Linear(hidden, width)
+        self.gate = nn.Linear(width, hidden)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., d]` for `x` `[..., d]`."""

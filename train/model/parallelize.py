@@ -62,7 +62,6 @@ _SAVED_OPS = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.ditbench.times_transposed.default,
 }
 
 
@@ -182,9 +181,9 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     if isinstance(block, AdaLNBlock):
         plan["modulation"] = ColwiseParallel(output_layouts=Replicate())
     if list(block.attention.q_norm.parameters()):
-        # Queries and keys [B, heads, T, head_dim] are split over the heads.
+        # Queries and keys [B, T, heads, head_dim] are split over the heads.
         for name in ("attention.q_norm", "attention.k_norm"):
-            plan[name] = SequenceParallel(sequence_dim=1, use_local_output=True)
+            plan[name] = SequenceParallel(sequence_dim=2, use_local_output=True)
     parallelize_module(block, mesh, plan)
 
 
