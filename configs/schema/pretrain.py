@@ -54,6 +54,7 @@ class Pretrain(Run):
             self._size(),
             self._unet(),
             self._reduce(),
+            self._float8(),
             self._sampler(),
             self._validation(),
             self._strata(),
@@ -91,6 +92,11 @@ class Pretrain(Run):
             return "train.reduce bf16 is for sharded layouts: set layout.shard, or it to fp32"
         if self.gns.enabled:
             return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
+        return None
+
+    def _float8(self) -> str | None:
+        if self.train.float8 and not self.train.compile:
+            return "train.float8 without train.compile is slower than bf16: set both to true"
         return None
 
     def _sampler(self) -> str | None:
