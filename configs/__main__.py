@@ -16,7 +16,7 @@ from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, to_tree
 from configs.run.folder import RunFolder, is_run
 from configs.schema import KINDS, MODELS, keys
-from configs.terminal import guarded
+from configs.terminal import command_parser, guarded
 from configs.yaml12 import dump_yaml
 
 
@@ -32,11 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ditbench configs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("configs", __doc__)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     check = actions.add_parser("check", help="validate configs and studies")

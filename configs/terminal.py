@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import traceback
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,16 @@ def csv_cell(value: Any) -> Any:
 def plural(count: int, noun: str) -> str:
     """Return `1 run`, `2 runs`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def command_parser(command: str, about: str | None, examples: str = "") -> ArgumentParser:
+    """Return the parser of `ditbench COMMAND`, whose texts keep their lines."""
+    return ArgumentParser(
+        prog=f"ditbench {command}".rstrip(),
+        description=about,
+        epilog=examples,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -5,7 +5,6 @@
 A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
 
-import argparse
 import hashlib
 import math
 import sys
@@ -27,6 +26,7 @@ from configs.checks.captions import (
 )
 from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
+from configs.terminal import command_parser
 
 _MIN_IMAGES = 5
 _EXIF_ORIENTATION = 0x0112
@@ -60,11 +60,7 @@ class DatasetProblem:
 
 def main(arguments: list[str]) -> int:
     """Check a folder; return 1 if it has a fault, else 0."""
-    parser = argparse.ArgumentParser(
-        prog="ditbench finetune check-data",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("finetune check-data", __doc__)
     parser.add_argument("folder", type=Path, help="folder of images, NAME.png with NAME.txt")
     parser.add_argument(
         "--resolution", type=int, default=512, help="smallest resolution of the config"
@@ -201,36 +197,22 @@ def _check_caption(pair: CaptionedFile, found: list[CaptionedFile]) -> Iterator[
 
 
 def save_sheet(pairs: Sequence[CaptionedFile], file: Path) -> None:
-    """Write a contact sheet as a PNG: every image small, above its caption."""
+    """Write a contact sheet as a PNG: every image above its caption, a faulty one in red."""
     columns = max(1, min(_COLUMNS, len(pairs)))
     rows = max(1, -(-len(pairs) // columns))
     across, down = _SIDE + _GAP, _SIDE + _TEXT + _GAP
     sheet = Image.new("RGB", (columns * across + _GAP, rows * down + _GAP), "white")
     for number, pair in enumerate(pairs):
         row, column = divmod(number, columns)
-        corner = (_GAP + column * across, _GAP + row * down)
-        _paste(sheet, pair.image, corner)
-        lines = textwrap.wrap(f"{pair.image.name}: {_caption_text(pair.caption)}", _LINE)[:4]
+        left, top = _GAP + column * across, _GAP + row * down
+        try:
+            image, caption = open_image(pair.image).convert("RGB"), read_text(pair.caption)
+        except ConfigError as error:
+            image, caption = Image.new("RGB", (_SIDE, _SIDE), "red"), str(error)
+        sheet.paste(ImageOps.contain(image, (_SIDE, _SIDE)), (left, top))
+        lines = textwrap.wrap(f"{pair.image.name}: {caption}", _LINE)[:4]
         # Pillow's built-in font has Latin letters only.
         text = "\n".join(lines).encode("latin-1", "replace").decode("latin-1")
-        ImageDraw.Draw(sheet).text((corner[0], corner[1] + _SIDE + 2), text, fill="black")
+        ImageDraw.Draw(sheet).text((left, top + _SIDE + 2), text, fill="black")
     with replacing(file) as stream:
         sheet.save(stream, "PNG")
-
-
-def _paste(sheet: Image.Image, file: Path, corner: tuple[int, int]) -> None:
-    try:
-        image = open_image(file).convert("RGB")
-    except ConfigError:
-        box = (*corner, corner[0] + _SIDE, corner[1] + _SIDE)
-        ImageDraw.Draw(sheet).rectangle(box, outline="red")
-        ImageDraw.Draw(sheet).text((corner[0] + 8, corner[1] + 8), "unreadable", fill="red")
-        return
-    sheet.paste(ImageOps.contain(image, (_SIDE, _SIDE)), corner)
-
-
-def _caption_text(caption: Path) -> str:
-    try:
-        return read_text(caption)
-    except ConfigError:
-        return "(no caption)"

@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from configs.terminal import command_parser
 from launch.cli import diagnose, status, submit
 
 EXAMPLES = """examples:
@@ -87,12 +88,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser with one sub-command per task."""
-    top = argparse.ArgumentParser(
-        prog="ditbench",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    top = command_parser("", __doc__, EXAMPLES)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in (submit, status, diagnose):
         group.add(commands)

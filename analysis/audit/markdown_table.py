@@ -1,7 +1,7 @@
 """Check a Markdown table of devices, steps, run times and rates against its own numbers."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -100,63 +100,39 @@ def _ratio(above: float, below: float, half_above: float, half_below: float) -> 
     )
 
 
-def _rates(rows: list[TableRow]) -> list[dict[str, Any]]:
-    judged = []
+def _rates(rows: list[TableRow]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row.rate is not None:
+            text = f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s"
             found = _ratio(row.steps, row.seconds, 0.0, row.half_s)
-            judged.append(
-                judged_row(
-                    f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s",
-                    row.rate,
-                    found,
-                    f"steps over run time, line {row.line}: an end-to-end rate",
-                    half=row.half,
-                )
-            )
-    return judged
+            why = f"steps over run time, line {row.line}: an end-to-end rate"
+            yield judged_row(text, row.rate, found, why, half=row.half)
 
 
-def _clocks(rows: list[TableRow]) -> list[dict[str, Any]]:
+def _clocks(rows: list[TableRow]) -> Iterator[dict[str, Any]]:
     """Find rates that fall with the steps: start-up is paid once, so on one clock they cannot."""
-    judged = []
     for short, long in combinations(sorted(rows, key=lambda row: row.steps), 2):
-        if short.device != long.device or short.steps == long.steps:
-            continue
         before, after = short.steps / short.seconds, long.steps / long.seconds
-        if after < before * (1 - FALLS):
-            judged.append(
-                judged_row(
-                    f"{long.device}: {long.steps:g} steps are slower per step than {short.steps:g}",
-                    after,
-                    Estimate(value=before),
-                    f"two clocks: the rate falls by {1 - after / before:.0%} from line "
-                    f"{short.line} to line {long.line}; the longer one probably holds what the "
-                    "shorter leaves out (sampling, saving); one clock for both would be needed",
-                    verdict="disagrees",
-                )
+        is_pair = short.device == long.device and short.steps < long.steps
+        if is_pair and after < before * (1 - FALLS):
+            text = f"{long.device}: {long.steps:g} steps are slower per step than {short.steps:g}"
+            why = (
+                f"two clocks: the rate falls by {1 - after / before:.0%} from line {short.line} to "
+                f"line {long.line}; the longer one probably holds what the shorter leaves out "
+                "(sampling, saving); one clock for both would be needed"
             )
-    return judged
+            yield judged_row(text, after, Estimate(value=before), why, verdict="disagrees")
 
 
-def _speedups(rows: list[TableRow], prose: str) -> list[dict[str, Any]]:
-    """Each speedup told in the prose against the ratios of devices at equal steps."""
-    pairs = [
-        (a, b) for a, b in combinations(rows, 2) if a.device != b.device and a.steps == b.steps
-    ]
-    judged = []
+def _speedups(rows: list[TableRow], prose: str) -> Iterator[dict[str, Any]]:
+    """Yield each speedup told in the prose against the ratios of devices at equal steps."""
     for match in _SPEEDUP.finditer(prose):
         value, half = parse_value(match[1], quantity="rate")
-        for a, b in pairs:
+        for a, b in combinations(rows, 2):
+            if a.device == b.device or a.steps != b.steps:
+                continue
             slow, fast = (a, b) if a.seconds >= b.seconds else (b, a)
+            text = f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps"
             found = _ratio(slow.seconds, fast.seconds, slow.half_s, fast.half_s)
-            judged.append(
-                judged_row(
-                    f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps",
-                    value,
-                    found,
-                    f"run times of lines {a.line} and {b.line}; one run each",
-                    half=half,
-                )
-            )
-    return judged
+            why = f"run times of lines {a.line} and {b.line}; one run each"
+            yield judged_row(text, value, found, why, half=half)

@@ -35,8 +35,9 @@ def run(args: argparse.Namespace) -> int:
     remark(study.remarks)
     if args.plot:
         # matplotlib takes half a second to import.
-        from analysis.study.ablation_plot import plot_effects
+        from analysis.plot import save
+        from analysis.study.ablation_plot import effects_figure
 
         with writing(args.plot):
-            plot_effects(found, study, args.plot)
+            save(effects_figure(found, study), args.plot)
     return 0 if found else 1

@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
         remark(noise_remarks(log, stages))
     if args.plot:
         # matplotlib takes half a second to import.
-        from analysis.gradient_noise.plot import plot_noise
+        from analysis.gradient_noise.plot import noise_figure
+        from analysis.plot import save
 
         with writing(args.plot):
-            plot_noise([(log.name, stages) for log, stages in found], args.plot)
+            save(noise_figure([(log.name, stages) for log, stages in found]), args.plot)
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

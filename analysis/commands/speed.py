@@ -7,7 +7,6 @@ from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
     difference_rows,
     display_row,
-    flops_rows,
     speed_rows,
     time_rows,
 )
@@ -21,7 +20,7 @@ MOST_LISTED = 4
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the clock, the pooling of repeats and the utilisation."""
+    """Add the clock and the pooling of repeats."""
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
@@ -34,12 +33,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="pool runs that differ only in their seed: "
         "the intervals then come from the scatter between runs",
     )
-    parser.add_argument(
-        "--flops",
-        action="store_true",
-        help="instead, utilisation of the peak: by the model's own arithmetic (MFU), with what is "
-        "computed again (HFU), and by 6 x parameters x tokens, which overstates a DiT",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     measured = measure_rates(logs, clock=args.clock)
     grouped = group_arms(measured)
     compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
-    found = flops_rows(compared) if args.flops else speed_rows(compared)
-    if args.json or args.csv or args.flops:
+    found = speed_rows(compared)
+    if args.json or args.csv:
         put(found, args)
     else:
         print(_text(compared, whole=args.all))

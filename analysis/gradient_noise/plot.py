@@ -1,7 +1,6 @@
 """Plot the noise scale over training and over t, on linear and logarithmic axes."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -9,15 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.gradient_noise.table import BinNoise, StageNoise
-from analysis.plot import figure_of, plain, plain_ticks, save
+from analysis.plot import figure_of, plain, plain_ticks
 from analysis.stats.noise_scale import NoiseScale
 
 _STAGES_SHOWN = 4
-
-
-def plot_noise(runs: Sequence[tuple[str, list[StageNoise]]], path: Path) -> None:
-    """Save `noise_figure` as PNG or SVG."""
-    save(noise_figure(runs), path)
 
 
 def noise_figure(runs: Sequence[tuple[str, list[StageNoise]]]) -> Figure:

@@ -1,7 +1,7 @@
 """Compare fine-tuning runs by device and number of steps, on one named clock."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
 from analysis.table import interval_text
+from configs.run.records import is_number
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
 # Seconds before the first image of an inference run, and of that image.
@@ -108,12 +109,12 @@ def seconds_per_image(log: RunLog) -> Estimate | None:
 
     An inference run records every image, a fine-tuning run each set of samples.
     """
-    seconds = [r["image_s"] for r in log.evaluations if _is_number(r.get("image_s"))]
+    seconds = [r["image_s"] for r in log.evaluations if is_number(r.get("image_s"))]
     for record in log.evaluations:
         images, drawn_s, first_s = (
             record.get(name) for name in ("drawn_images", "drawn_s", "first_image_s")
         )
-        if _is_number(images) and _is_number(drawn_s) and _is_number(first_s) and images > 1:
+        if is_number(images) and is_number(drawn_s) and is_number(first_s) and images > 1:
             seconds.append((drawn_s - first_s) / (images - 1))
     return median_interval(np.array(seconds)) if seconds else None
 
@@ -145,9 +146,5 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _newest(log: RunLog, name: str) -> float | None:
-    values = [record[name] for record in log.evaluations if _is_number(record.get(name))]
+    values = [record[name] for record in log.evaluations if is_number(record.get(name))]
     return float(values[-1]) if values else None
-
-
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return type(value) in (int, float)

@@ -64,17 +64,6 @@ def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
     }
 
 
-def flops_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Return the FLOPs per image of each arm, and its utilisation counted in three ways."""
-    counts = ("training_flops_per_image", "recomputed_macs_per_image")
-    return [
-        {"run": arm.name}
-        | {name: arm.runs[0].log.facts.get(name) for name in counts}
-        | _utilisation(arm, pooled_rate(arm))
-        for arm in compared
-    ]
-
-
 def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return the seconds of each run by purpose, and its end-to-end rate."""
     found = []

@@ -1,14 +1,13 @@
 """Plot a study: the change by each factor, pair by pair, and curves over the batch size."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from textwrap import shorten
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.plot import figure_of, plain, save
+from analysis.plot import figure_of, plain
 from analysis.study.ablation import Effect, other_levels
 from analysis.study.cells import METRICS, Levels, StudyRuns
 
@@ -17,11 +16,6 @@ MAX_LABEL = 60
 # A legend of more lines is not readable.
 MAX_LEGEND = 8
 BATCH = ("train.global_batch", "train.micro_batch")
-
-
-def plot_effects(found: Sequence[Effect], study: StudyRuns, path: Path) -> None:
-    """Save `effects_figure` as .png or .svg."""
-    save(effects_figure(found, study), path)
 
 
 def effects_figure(found: Sequence[Effect], study: StudyRuns) -> Figure:

@@ -6,11 +6,11 @@
 Latents are checked by reading samples of them, not by trusting the store's index.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 from configs.errors import DataError
+from configs.terminal import command_parser
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.checks import (
     QUICK_SAMPLE,
@@ -24,11 +24,7 @@ from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read
 
 def main(arguments: list[str]) -> int:
     """Run the checks; return 0 if there is no problem, else 1."""
-    parser = argparse.ArgumentParser(
-        prog="ditbench train check-data",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("train check-data", __doc__)
     parser.add_argument("path", type=Path, help="latent store or image folder")
     parser.add_argument("--vae", type=Path, help="folder of the VAE, if it has moved")
     parser.add_argument("--labels", type=Path, help="csv of labels, for a flat image folder")

@@ -83,9 +83,6 @@ def test_both_counts_and_mfu_are_columns_of_one_table(tmp_path, capsys):
     # The naive count also omits attention's 12LdT; with it the ratio would be 1.43 to 1.49.
     assert 1.40 < row["mfu_naive_6n"] / row["mfu"] < 1.49
     assert "hfu" not in row
-    [counted] = run_json(capsys, "speed", run, "--flops")
-    assert counted["training_flops_per_image"] == XL["training_flops_per_image"]
-    assert counted["mfu_naive_6n"] == row["mfu_naive_6n"]
     assert main(["speed", str(run)]) == 0
     assert re.search(r"MFU +by 6N.*\n.*24\.4% +35\.\d%", capsys.readouterr().out)
 
