@@ -81,6 +81,19 @@ def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
     pool.run(run.path, engine=engine, environment=environment)
 
 
+def two_ranks(*command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Start a command as two ranks of a torchrun of its own, from outside of the pools."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*launcher, "--nproc-per-node=2", *command],
+        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+
+
 def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
     """Train a new run on digits to its end."""
     run = opened(DIGITS, overrides)

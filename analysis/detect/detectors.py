@@ -1,4 +1,4 @@
-"""Detect faults in a run from its records: losses, rates, clocks, gaps, resumes, stragglers."""
+"""Detect faults in a run from its records: losses, rates, gaps, resumes, stragglers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
 DIVERGED_RECORDS = 10
 DROP_STRENGTH, DROP_SHARE = 6.0, 0.04
-JUMP_BACK_S, JUMP_AHEAD_S = 1.0, 60.0
 WINDOW = 15
 MIN_RECORDS = 30
 # A step between two records that is this many times the usual one is a gap.
@@ -45,7 +44,7 @@ class Finding:
 
 def detect(log: RunLog) -> list[Finding]:
     """Return the findings of all detectors in a run, in the order of steps."""
-    found = [*_nans(log), *_loss(log), *_rates(log), *_clock_jumps(log), *_stragglers(log)]
+    found = [*_nans(log), *_loss(log), *_rates(log), *_stragglers(log)]
     found += [*_skipped_steps(log), *_gaps(log), *_resumes(log)]
     return sorted(found, key=lambda finding: (finding.step, finding.kind))
 
@@ -168,31 +167,6 @@ def _rate_drop(log: RunLog, found: Intervals) -> Iterator[Finding]:
     if change[best] > DROP_SHARE and change[best] > DROP_STRENGTH * error:
         detail = f"every step takes {np.expm1(change[best]):.0%} longer from here on"
         yield _at(log, int(found.row[kept[cut]]), "rate drop", detail)
-
-
-def _clock_jumps(log: RunLog) -> Iterator[Finding]:
-    """Find a wall clock that runs backwards, or apart from the run's own clocks."""
-    time = log.column("time")
-    rows = np.flatnonzero(~np.isnan(time))
-    start, end = rows[:-1], rows[1:]
-    same = log.attempt[start] == log.attempt[end]
-    start, end = start[same], end[same]
-    elapsed = time[end] - time[start]
-    for index in np.flatnonzero(elapsed < -JUMP_BACK_S):
-        yield _at(log, int(end[index]), "clock jump", f"back by {-elapsed[index]:.3g} s")
-    if "train_s" not in log.values or not len(elapsed):
-        return
-    spent = sum(
-        np.nan_to_num(log.column(name)[end] - log.column(name)[start])
-        for name in ("train_s", "save_s", "sample_s", "eval_s", "setup_s")
-    )
-    apart = elapsed - spent
-    bound = max(JUMP_AHEAD_S, 20 * float(np.median(np.abs(elapsed))))
-    for index in np.flatnonzero(
-        (apart > bound) | ((apart < -JUMP_BACK_S) & (elapsed >= -JUMP_BACK_S))
-    ):
-        detail = f"{apart[index]:+.3g} s against the run's own clocks"
-        yield _at(log, int(end[index]), "clock jump", detail)
 
 
 def _stragglers(log: RunLog) -> Iterator[Finding]:

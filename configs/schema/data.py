@@ -23,10 +23,7 @@ class Data(KeyGroup):
         None, "csv of file name and label, if classes are not sub-folders", "loss", path="file"
     )
     vae: str | None = key(
-        None,
-        "VAE that decodes sampled latents; null: the one that encoded them",
-        free=True,
-        path="folder",
+        None, "VAE for sampled latents; null: the one that encoded them", free=True, path="folder"
     )
     size: int = key(
         8, "side of an image, or of a latent, after loading", "loss clock", unit="px", ge=1

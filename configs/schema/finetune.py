@@ -41,17 +41,10 @@ class CaptionedImages(KeyGroup):
     )
     trigger: str | None = key(None, "word that replaces [trigger] in captions and prompts", "loss")
     resolutions: list[int] = key(
-        [512, 768, 1024],
-        "sizes of an image in training: roots of its area",
-        "loss clock",
-        unit="px",
+        [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px"
     )
     bucket: int = key(
-        64,
-        "the sides of scaled images are multiples of this",
-        "loss clock",
-        unit="px",
-        ge=_TOKEN_PX,
+        64, "sides of scaled images are multiples of this", "loss clock", unit="px", ge=_TOKEN_PX
     )
     caption_dropout: float = key(
         0.0, "share of the examples without their caption", "loss", ge=0, le=1
@@ -141,11 +134,7 @@ class LoraValidation(KeyGroup):
     """The loss of the averaged LoRA on the training images, at fixed t with fixed noise."""
 
     every: int | None = key(
-        None,
-        "steps between evaluations; null: only at start and end",
-        free=True,
-        unit="steps",
-        ge=1,
+        None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1
     )
     strata: int = key(4, "values of t per image, evenly spaced", "loss", ge=1)
     noises: int = key(2, "noise draws per image and t", "loss", ge=1)
@@ -155,7 +144,7 @@ class PromptSamples(KeyGroup):
     """The samples before the first step, during training, and after the last step."""
 
     every: int | None = key(
-        250, "steps between samples; null: only at start and end", free=True, unit="steps", ge=1
+        250, "steps between samples; null: at start and end", free=True, unit="steps", ge=1
     )
     prompts: list[str] = key([], "prompts, with one image each", free=True)
     prompts_file: str | None = key(

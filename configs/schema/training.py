@@ -63,11 +63,7 @@ class Train(KeyGroup):
         0.9999, "EMA decay of the weights, per step; null: no EMA", "loss", ge=0, lt=1
     )
     ema_batch: int | None = key(
-        None,
-        "global batch of ema_decay: its decay per image is constant",
-        "loss",
-        unit="images",
-        ge=1,
+        None, "global batch of ema_decay: decay per image is constant", "loss", unit="images", ge=1
     )
     ema_warmup: bool = key(True, "limit the EMA decay to (1 + step) / (10 + step) at first", "loss")
 

@@ -9,19 +9,16 @@ from configs.run.folder import ROOT, RunFolder, run_name
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
-from configs.yaml12 import dump_value
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, template_flags, to_words
 from launch.submit import snapshot
-from launch.submit.plan import Plan
 from launch.submit.site import Site
 
 REPORT = Path("jobs", "report.sbatch")
 # Flags for the cells that say who pays and where; the report takes them too.
 _PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
 # Flags that only the launcher's own scripts need.
-_LAUNCHER_FLAGS = ("job-name", "chdir", "output", "array")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,22 +176,3 @@ def sbatch_command(request: RunRequest) -> str:
     del other["job-name"]
     words = [*to_words(other), str(request.template), str(request.source), *request.overrides]
     return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])
-
-
-def sbatch_commands(array: Array, plan: Plan | None, script: BatchScript) -> Iterator[str]:
-    """Yield an sbatch command per run: the base with the cell's keys, or the existing folder."""
-    known = template_flags(ROOT / array.template)
-    flags = {
-        name: value
-        for name, value in script.flags.items()
-        if name not in _LAUNCHER_FLAGS and known.get(name) != value
-    }
-    command = ["env", f"SITE={script.exports['SITE']}", "sbatch", *to_words(flags)]
-    changes = {run.name: run.cell.changes for run in plan.runs} if plan else {}
-    for row in array.rows:
-        if plan is None or row.cell not in changes:
-            words = [f"{script.command[-1]}/cells/{row.cell}"]
-        else:
-            overrides = [f"{key}={dump_value(value)}" for key, value in changes[row.cell].items()]
-            words = [str(plan.grid.study.base), *overrides]
-        yield shlex.join([*command, str(array.template), *words])

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -33,7 +32,6 @@ from launch.submit.script import (
     array_script,
     make_arrays,
     report_script,
-    sbatch_commands,
 )
 from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
@@ -46,8 +44,6 @@ from launch.submit.study_cells import (
     rows_with,
 )
 
-# Of the commands for single runs, --dry-run prints this many.
-_EXAMPLES = 3
 ArrayScript = tuple[Array, BatchScript]
 
 
@@ -266,14 +262,8 @@ def _print(submission: StudySubmission) -> int:
             print(executor.sbatch_text(script))
         if submission.settings.report:
             print(executor.sbatch_text(submission.report_script(["JOB"] * len(scripts))))
-        print("# Equivalent commands, one per run, for the checkout instead of a snapshot:")
-        lines = [line for one in scripts for line in sbatch_commands(one[0], plan, one[1])]
-        for line in lines[:_EXAMPLES]:
-            print(textwrap.indent(line, "# ", lambda line: True))
-        if len(lines) > _EXAMPLES:
-            print(f"# ... and {len(lines) - _EXAMPLES} more")
         if plan:
-            print(f"\n{text_table(table(plan))}\n")
+            print(f"{text_table(table(plan))}\n")
         print(submission.bill(scripts))
     for line in plan.remarks if plan else ():
         print(line, file=sys.stderr)

@@ -16,7 +16,6 @@ from tests.train.latent_stores import (
     flip_bit,
     latents,
     truncate,
-    write_store,
 )
 from tests.train.tiny_vae import change_config, save_cosmos
 from train.data.catalog import open_source
@@ -25,16 +24,10 @@ from train.engine.failure import reason_of
 from train.engine.stop import StopRequest
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a folder with images, a VAE, and their store."""
-    return write_store(tmp_path_factory.mktemp("made"))
-
-
 @pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    """Copy `made`, so that a test can damage it; only the paths in its index are still `made`'s."""
-    shutil.copytree(made, tmp_path / "copy")
+def copy(stored: Path, tmp_path: Path) -> Path:
+    """Copy `stored`, so that a test can damage it; the paths in its index are not changed."""
+    shutil.copytree(stored, tmp_path / "copy")
     return tmp_path / "copy"
 
 
@@ -80,9 +73,9 @@ def test_a_rerun_makes_only_missing_or_damaged_shards(copy: Path, damage) -> Non
 
 
 def test_a_stop_request_is_followed_between_shards_and_a_rerun_makes_the_rest(
-    made: Path, tmp_path: Path
+    stored: Path, tmp_path: Path
 ) -> None:
-    config = encoding(made, out=str(tmp_path / "store"))
+    config = encoding(stored, out=str(tmp_path / "store"))
     calls = count()
 
     def request() -> StopRequest:
@@ -94,7 +87,7 @@ def test_a_stop_request_is_followed_between_shards_and_a_rerun_makes_the_rest(
         open_source(latents(tmp_path / "store"))
     outcome, reports = encode_alone(config)
     assert (outcome, reports[0].shards, reports[-1].shards) == (StopRequest.GO_ON, 2, 4)
-    assert shards(tmp_path / "store") == shards(made / "store")
+    assert shards(tmp_path / "store") == shards(stored / "store")
 
 
 @pytest.mark.parametrize(
@@ -126,10 +119,10 @@ def test_a_store_never_mixes_two_encodings(copy: Path, change, named: str) -> No
     assert contents(copy / "store") == before
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(made: Path, tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_else_is_left_alone(stored: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ConfigError, match="not empty, and no store"):
-        encode_alone(encoding(made, out=str(tmp_path)))
+        encode_alone(encoding(stored, out=str(tmp_path)))
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -167,9 +160,9 @@ def test_without_any_readable_image_there_is_no_store(copy: Path) -> None:
         encode_alone(encoding(copy, skip_bad=True))
 
 
-def test_a_vae_with_other_channels_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_vae_with_other_channels_is_refused(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the VAE in .* takes 3: set encode\.channels"):
-        encode_alone(encoding(made, out=str(tmp_path / "store"), channels=1))
+        encode_alone(encoding(stored, out=str(tmp_path / "store"), channels=1))
 
 
 def test_latents_that_float16_cannot_hold_are_refused(copy: Path) -> None:
@@ -179,28 +172,28 @@ def test_latents_that_float16_cannot_hold_are_refused(copy: Path) -> None:
         encode_alone(encoding(copy))
 
 
-def test_bf16_encodes_close_to_fp32(made: Path, tmp_path: Path) -> None:
+def test_bf16_encodes_close_to_fp32(stored: Path, tmp_path: Path) -> None:
     save_cosmos(tmp_path / "vae")
-    for vae in (made / "vae", tmp_path / "vae"):
+    for vae in (stored / "vae", tmp_path / "vae"):
         found = []
         for precision in ("fp32", "bf16"):
             out = tmp_path / f"{vae.parent.name}-{precision}"
-            encode_alone(encoding(made, vae=str(vae), out=str(out), precision=precision))
+            encode_alone(encoding(stored, vae=str(vae), out=str(out), precision=precision))
             found.append(open_source(latents(out))[5][0])
         assert 0 < abs(found[0] - found[1]).max() < 0.2
 
 
 def test_a_full_disk_is_recognised(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "store").mkdir()
-    settings = json.loads((made / "store/encoding.json").read_text())
+    settings = json.loads((stored / "store/encoding.json").read_text())
     (tmp_path / "store/encoding.json").write_text(json.dumps(settings))
     monkeypatch.setattr("configs.disk.os.fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
-        encode_alone(encoding(made, out=str(tmp_path / "store")))
+        encode_alone(encoding(stored, out=str(tmp_path / "store")))
     assert reason_of(caught.value) == "disk"
     assert not list((tmp_path / "store").glob("shard-*"))

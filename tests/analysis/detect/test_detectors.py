@@ -13,7 +13,7 @@ from analysis.read.run_log import RunLog
 from configs.run.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
-KINDS = ("stall", "spike", "divergence", "rate drop", "clock jump", "nan")
+KINDS = ("stall", "spike", "divergence", "rate drop", "nan")
 
 
 def clean(folder, seed: int) -> RunLog:
@@ -49,8 +49,6 @@ def inject(log: RunLog, kind: str, rng: np.random.Generator) -> RunLog:
         more = np.cumsum(np.diff(values["train_s"], prepend=values["train_s"][0])[at:])
         values["train_s"][at:] += more * rng.uniform(0.1, 0.5)
         values["time"] = values["time"] + (values["train_s"] - log.values["train_s"])
-    elif kind == "clock jump":
-        values["time"][at:] -= rng.uniform(10, 4000) + step_s
     elif kind == "nan":
         return replace(
             log, events=({"event": "failed", "reason": "nan", "attempt": 1, "time": 0.0},)

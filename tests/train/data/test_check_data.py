@@ -16,7 +16,6 @@ from tests.train.latent_stores import (
     flip_bit,
     latents,
     truncate,
-    write_store,
 )
 from tests.train.tiny_vae import save_images, save_kl
 from train.__main__ import main
@@ -24,16 +23,10 @@ from train.data.catalog import open_source
 from train.data.latents.store import checksum
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a folder with images, a VAE, and their store."""
-    return write_store(tmp_path_factory.mktemp("original"))
-
-
 @pytest.fixture
-def store(original: Path, tmp_path: Path) -> Path:
-    """Copy the store, so that a test can damage it; its VAE is the original's."""
-    shutil.copytree(original / "store", tmp_path / "store")
+def store(stored: Path, tmp_path: Path) -> Path:
+    """Copy the store, so that a test can damage it; its VAE is the original."""
+    shutil.copytree(stored / "store", tmp_path / "store")
     return tmp_path / "store"
 
 
@@ -165,9 +158,9 @@ def test_a_missing_or_different_vae_is_named(
 
 
 def test_every_image_of_a_folder_is_checked_unless_fast(
-    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(original / "images", tmp_path / "images")
+    shutil.copytree(stored / "images", tmp_path / "images")
     assert main(["check-data", str(tmp_path / "images")]) == 0
     (tmp_path / "images/class-2/001.png").write_bytes(b"")
     for options in ([], ["--fast"]):

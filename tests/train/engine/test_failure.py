@@ -3,8 +3,6 @@
 import errno
 import json
 import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import torch
 from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from tests.real_runs import DIGITS, clean_environment, opened
+from tests.real_runs import DIGITS, opened, two_ranks
 from train.engine.attempt import Attempt, run_attempt
 from train.engine.failure import reason_of, write_error
 from train.engine.metrics import log
@@ -116,15 +114,7 @@ def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(
         sys.exit(end_rank(run_attempt(RunFolder(Path("{run.path}")), Pretrain, work, number=1)))
         """)
     )
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*launcher, "--nproc-per-node=2", str(script)],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = two_ranks(str(script), timeout_s=120)
     assert done.returncode == 1
     note = json.loads((run.attempt(1) / "error.json").read_text())
     assert (note["reason"], note["rank"]) == ("oom", 1)

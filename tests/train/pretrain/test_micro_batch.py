@@ -13,7 +13,7 @@ from configs.attempt.open import open_attempt
 from configs.checks.batch import divide
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
-from tests.real_runs import DIGITS, clean_environment, opened
+from tests.real_runs import DIGITS, clean_environment, opened, two_ranks
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure
 from train.pretrain import micro_batch_trial
@@ -161,15 +161,7 @@ def torchrun(run: RunFolder, script: str, tmp_path: Path) -> subprocess.Complete
     file = tmp_path / "rank.sh"
     file.write_text(f'#!/bin/bash\n{script}\nexec "{sys.executable}" -m train "{run.path}"\n')
     file.chmod(0o700)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
-    return subprocess.run(
-        [*command, "--nproc-per-node=2", str(file)],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
+    return two_ranks("--no-python", str(file), timeout_s=500)
 
 
 @pytest.mark.long
