@@ -14,7 +14,7 @@ def advice(figures: Figures, budgets: Figures, attention_order: Sequence[str]) -
 and a stopped run exits with {one['exit_status']}."
     runs = figures["trainer"]
     for name, one in runs.items():
-        if (bound := one.get("host_bound_share", 0.0)) > 0.2:
+        if (bound := one["host_bound"] or 0.0) > 0.2:
             yield f"{name}: in {bound:.0%} of the steps the GPU waits for its host: capture CUDA \
 graphs (`train.compile=graphs`)."
         if one["data_share"] > 0.05:

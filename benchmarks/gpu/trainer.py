@@ -95,12 +95,12 @@ def train_rate(keys: list[str]) -> dict[str, Any]:
     training.end(signal.SIGKILL)
     log = read_ours(training.run)
     (row,) = speed_rows(group_arms(measure_rates([log], clock="train")))
-    names = ("steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s", "mfu")
-    found = {"micro_batch": log.facts["micro_batch"]} | {name: row[name] for name in names}
+    rates = ("steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s", "mfu")
+    found = {"micro_batch": log.facts["micro_batch"]} | {name: row[name] for name in rates}
     found |= {"gpu_gb": log.last("gpu_gb")} | predicted(log, training.config)
+    found["host_bound"] = row["host_bound"]
     found["data_share"] = (log.last("data_s") or 0.0) / (log.last("train_s") or 1.0)
-    shares = {name: log.last(name) for name in log.values if name.startswith("host_bound")}
-    return found | shares | {"setup_s": log.last("setup_s")}
+    return found | {"setup_s": log.last("setup_s")}
 
 
 def predicted(log: RunLog, config: Pretrain) -> dict[str, float | None]:

@@ -26,7 +26,8 @@ WORK = {"peak_tflop_per_s": 989.0, "peak_gb_per_s": 3350.0, "gemm_tflop": 0.686,
 MEASURED = {"gemm": 1.2, "attention": 0.12, "elementwise": 0.9, "optimizer": 0.05, "other": 0.01,
             "idle": 0.02}  # fmt: skip
 RATE = {"micro_batch": 128, "steps_per_s": 2.0, "images_per_s": 512.0, "mfu": 0.37, "gpu_gb": 40.0,
-        "predicted_gb": 41.0, "predicted_images_per_s": 640.0, "data_share": 0.01}  # fmt: skip
+        "predicted_gb": 41.0, "predicted_images_per_s": 640.0, "host_bound": None,
+        "data_share": 0.01}  # fmt: skip
 RESUMED = {"standstill_s": 3.0, "steps_repeated": 5, "losses": "equal", "exit_status": 0}
 
 
@@ -175,7 +176,7 @@ def test_the_last_result_of_a_command_counts_and_a_skip_replaces_none() -> None:
         (lambda: changed("trainer", "xl-eager-128", images_per_s=500.0), "graph breaks"),
         (lambda: changed("trainer", "xl-eager-128", data_share=0.2), "raise `data.workers`"),
         (lambda: changed("trainer", "xl-eager-128", gpu_gb=60.0), "but 41.0 GB were predicted"),
-        (lambda: changed("trainer", "xl-eager-128", host_bound_share=0.5), "capture CUDA graphs"),
+        (lambda: changed("trainer", "xl-eager-128", host_bound=0.5), "capture CUDA graphs"),
         (lambda: changed("attention", "CUDNN_ATTENTION", tflop_per_s=300.0), "CUDNN_ATTENTION is"),
         (lambda: changed("gemm", "out wgrad", tflop_per_s=300.0), "square one: out wgrad."),
     ],
