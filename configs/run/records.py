@@ -19,7 +19,7 @@ Record = dict[str, Any]
 _LARGEST = 2**53
 
 EVENTS = (
-    "queued", "started", "tuned", "saved", "evaluated",
+    "queued", "started", "tuned", "checked", "saved", "evaluated",
     "paused", "stopped", "done", "failed", "skipped",
 )  # fmt: skip
 STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")

@@ -48,6 +48,9 @@ class Train(KeyGroup):
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
     compile: bool = key(False, "compile each block with torch.compile", "clock")
+    check_gradients: Literal["first", "never"] = key(
+        "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True
+    )
     deterministic: bool = key(
         False, "only GPU algorithms that give the same bits, which are slower", "clock", free=True
     )

@@ -48,6 +48,7 @@ SYMPTOMS: dict[str, Symptom] = {
     "disk": symptoms.reason_or_output("disk"),
     "gpu fault": symptoms.reason_or_output("node"),
     "nan": symptoms.recorded_reason("nan"),
+    "gradients": symptoms.recorded_reason("gradients"),
     "data": symptoms.reason_or_output("data"),
     "port clash": symptoms.reason_or_output("port", symptoms.PORT),
     "node failure": symptoms.node_failure,

@@ -34,6 +34,7 @@ from train.model.build import network_macs
 from train.model.flops import recomputed_macs, tokens, training_flops
 from train.model.parallelize import DTYPES, is_sharded
 from train.pretrain.evaluation import HeldOutLoss, PretrainEvaluator
+from train.pretrain.gradient_check import check_gradients
 from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
 from train.pretrain.train_state import TrainState, make_train_state
@@ -90,6 +91,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
                     clocks=clocks,
                 ),
             )
+            check_gradients(context, train_state)
             request = loop.train()
         context.finish(request)
 

@@ -75,7 +75,8 @@ def test_a_paused_run_is_requeued_and_a_stopped_one_is_not(config: Path, monkeyp
 @pytest.mark.parametrize(
     ("reason", "saved", "requeued"),
     [("crash", True, True), ("crash", False, False), ("data", True, False),
-     ("config", True, False), ("nan", True, False), ("oom", True, False)],
+     ("config", True, False), ("nan", True, False), ("gradients", True, False),
+     ("oom", True, False)],
 )  # fmt: skip
 def test_a_failed_run_is_requeued_only_for_a_transient_fault_after_progress(
     config: Path, reason: str, saved: bool, requeued: bool
