@@ -269,8 +269,10 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
     tree, edits = run.config_tree(), run.edits()
     old, new = ({name: pair[i] for name, pair in edits.items()} for i in (0, 1))
-    after = resolve(merge(tree, new | parse_overrides(overrides)), source=str(run.config_file))
-    changed = _changes(merge(tree, old), to_tree(after))
+    source = str(run.config_file)
+    after = resolve(merge(tree, new | parse_overrides(overrides)), source=source)
+    # A key younger than the run has its default on both sides.
+    changed = _changes(to_tree(resolve(merge(tree, old), source=source)), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
         free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
