@@ -23,7 +23,10 @@ def region(name: str) -> record_function:
 
 
 class ProfileWindow:
-    """Opens before step `at`, lets one step pass to warm up, and records `steps` more."""
+    """Opens before step `at`, lets one step pass to warm up, and records `steps` more.
+
+    The history of memory begins at once: an object made before the network sees its weights.
+    """
 
     def __init__(
         self, config: Profile, folder: Path, *, rank: int, device: torch.device, clocks: Clocks
@@ -32,9 +35,14 @@ class ProfileWindow:
         self._device, self._clocks = device, clocks
         self._profiler: profile | None = None
         self._left = 0
+        self._remembers = config.at is not None and config.memory and device.type == "cuda"
+        if self._remembers:
+            torch.cuda.memory._record_memory_history(max_entries=_ENTRIES, stacks="python")
 
     def opens_before(self, step: int) -> bool:
         """Return whether to open the window before `step`; record the earlier steps first."""
+        if self._remembers and self._profiler is None and step > (self._config.at or 0):
+            self._forget()  # the attempt resumed behind the window
         return step == self._config.at
 
     def open(self) -> None:
@@ -48,8 +56,6 @@ class ProfileWindow:
             schedule=torch.profiler.schedule(wait=0, warmup=1, active=self._config.steps),
             acc_events=True,
         )
-        if self._config.memory and self._device.type == "cuda":
-            torch.cuda.memory._record_memory_history(max_entries=_ENTRIES)
         self._profiler.start()
         self._clocks.divert("profile")
 
@@ -86,5 +92,9 @@ class ProfileWindow:
             return
         file = self._folder / f"memory-{self._rank:05d}.pickle"
         torch.cuda.memory._dump_snapshot(str(file))
-        torch.cuda.memory._record_memory_history(enabled=None)
+        self._forget()
         log.info("for pytorch.org/memory_viz: %s", file)
+
+    def _forget(self) -> None:
+        torch.cuda.memory._record_memory_history(enabled=None)
+        self._remembers = False

@@ -53,6 +53,13 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     source = open_source(config.data)
     training = _training_images(source, config)
     with process_group(ranks):
+        window = ProfileWindow(
+            config.profile,
+            attempt.run.profile / f"attempt-{attempt.number:03d}",
+            rank=ranks.rank,
+            device=ranks.device,
+            clocks=clocks,
+        )
         train_state, state = _load_newest(attempt, layout, clocks)
         attempt.note(**_facts(config, layout, train_state.network))
         context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
@@ -83,13 +90,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
                     asynchronous=config.checkpoint.asynchronous,
                     is_superseded=attempt.is_superseded,
                 ),
-                window=ProfileWindow(
-                    config.profile,
-                    attempt.run.profile / f"attempt-{attempt.number:03d}",
-                    rank=ranks.rank,
-                    device=ranks.device,
-                    clocks=clocks,
-                ),
+                window=window,
             )
             check_gradients(context, train_state)
             request = loop.train()

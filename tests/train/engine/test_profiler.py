@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from analysis.__main__ import main as analyse
 from analysis.measure.clocks import intervals
 from analysis.read.find import read_logs
 from configs.run.folder import RunFolder
+from configs.schema.training import Profile
 from tests.real_runs import TINY, losses, trained
+from train.engine.clocks import Clocks
+from train.engine.profiler import ProfileWindow
 
 KEYS = [*TINY, "train.steps=30", "log.every=2", "checkpoint.every=100"]
 
@@ -70,6 +74,25 @@ def test_without_a_gpu_a_warning_says_that_there_is_no_memory_snapshot(
 ) -> None:
     log = (runs[0].attempt(1) / "ranks" / "rank-00000.log").read_text()
     assert "without a GPU there is no memory snapshot" in log
+
+
+def test_the_history_of_gpu_memory_begins_before_the_network_and_ends_behind_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        torch.cuda.memory, "_record_memory_history", lambda **options: calls.append(options)
+    )
+    clocks = Clocks(torch.device("cpu"))
+    window = ProfileWindow(
+        Profile(at=5, memory=True), tmp_path, rank=0, device=torch.device("cuda"), clocks=clocks
+    )
+    assert [call.get("stacks") for call in calls] == ["python"]
+    assert window.opens_before(5)
+    assert len(calls) == 1
+    assert not window.opens_before(6)
+    assert not window.opens_before(7)
+    assert calls[1:] == [{"enabled": None}]
 
 
 def test_a_run_that_ends_inside_the_window_releases_its_clocks(
