@@ -21,10 +21,7 @@ def hide_progress_bars() -> None:
 def load_transformer(
     folder: Path, dtype: torch.dtype, *, device: torch.device, quantise: str
 ) -> FluxTransformer2DModel:
-    """Load the transformer of a model folder, frozen.
-
-    It goes straight to `device`, or to host memory if `quantise_blocks` will move it.
-    """
+    """Load the frozen transformer of a folder to `device`, or to the host if it is quantised."""
     place = device if quantise == "none" else torch.device("cpu")
     transformer = FluxTransformer2DModel.from_pretrained(
         folder / "transformer", dtype=dtype, device_map={"": place}, local_files_only=True

@@ -9,7 +9,7 @@ from configs.errors import ConfigError
 from configs.grid.study_file import is_study
 from configs.run.study_folder import is_study_folder
 from launch.forecast import ForecastAnswer
-from launch.preflight import gpu_memory, host_memory, machine, signal_lead, storage
+from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm.client import NoSlurm, Refused
 from launch.submit.plan import overrides_of
@@ -50,13 +50,13 @@ def checks(request: RunRequest, probes: Machine = _MACHINE) -> Iterator[CheckRes
     yield from _of_submission(checks_of(request))
     for check in probes:
         yield from check(request)
-    forecast = gpu_memory.forecast_of(request)
+    forecast = memory.forecast_of(request)
     yield from storage.room(request, forecast)
     yield from _with_forecast(request, forecast)
 
 
 def _with_forecast(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    for check in (signal_lead.lead, gpu_memory.gpu_memory, host_memory.host_memory):
+    for check in (signal_lead.lead, memory.gpu_memory, memory.host_memory):
         yield from check(request, forecast)
 
 
@@ -67,7 +67,7 @@ def _of_study(submission: StudySubmission, probes: Machine) -> Iterator[CheckRes
     yield from _of_submission(submission.checks(scripts))
     requests = _first_requests(submission)
     for shape, (cell, request) in requests.items():
-        forecast = submission.plan.forecasts.get(cell) or gpu_memory.forecast_of(request)
+        forecast = submission.plan.forecasts.get(cell) or memory.forecast_of(request)
         for result in _with_forecast(request, forecast):
             yield replace(result, message=f"{shape}: {result.message}")
     for check in probes:

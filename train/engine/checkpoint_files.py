@@ -101,8 +101,7 @@ class CheckpointWriter(FileSystemWriter):
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """Copy to host memory what this rank will write of an asynchronous checkpoint."""
-        staged: dict[str, Any] = super().stage(own_share(state_dict, {}))
-        return staged
+        return dict(super().stage(own_share(state_dict, {})))
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write this rank's files and their checksums."""
@@ -126,17 +125,15 @@ class CheckpointWriter(FileSystemWriter):
 
 
 def own_share(state: dict[str, Any], shares: dict[int, list[int]]) -> dict[str, Any]:
-    """Return the tensors of which this rank, of all that hold a copy, is to write its own.
+    """Return the tensors that this rank, of all that hold a copy, is to write.
 
-    DCP makes such a choice too, but after every rank has staged all that it holds: under DDP the
-    whole state. Each tensor goes to the copy whose share, in bytes, is the smallest so far;
-    `shares` has those sizes by the number of copies, the same on every rank.
+    DCP chooses too, but after each rank has staged all that it holds, under DDP the whole state.
+    A tensor goes to the copy with the fewest bytes in `shares`, by the number of copies.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in state.items():
         if isinstance(value, dict):
-            if inner := own_share(value, shares):
-                found[name] = inner
+            found |= {name: inner} if (inner := own_share(value, shares)) else {}
             continue
         number, copies = _copy_number(value)
         sizes = shares.setdefault(copies, [0] * copies)
@@ -151,7 +148,7 @@ def _copy_number(tensor: Tensor) -> tuple[int, int]:
     """Return the number of this rank's copy of a tensor or shard, and how many copies exist."""
     if not isinstance(tensor, DTensor):
         return dist.get_rank(), dist.get_world_size()
-    number, copies, mesh = 0, 1, tensor.device_mesh
+    mesh, number, copies = tensor.device_mesh, 0, 1
     for dim, placement in enumerate(tensor.placements):
         if placement.is_replicate():
             number = number * mesh.size(dim) + mesh.get_local_rank(dim)

@@ -1,7 +1,6 @@
 """The network that a run starts with: random by its seed, or with the weights of a file or run."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,14 +8,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from configs.schema import Pretrain
-from train.engine.metrics import log
 from train.model.build import build_network
-from train.weights.load import (
-    copy_shard,
-    has_sharded_weights,
-    load_sharded_weights,
-    load_whole_weights,
-)
+from train.weights.load import copy_shard, load_initial_weights
 
 
 class InitialNetwork:
@@ -32,31 +25,20 @@ class InitialNetwork:
         with torch.device("meta"), _Recorder() as recorder:
             self.network = build_network(config)
         names = {id(parameter): name for name, parameter in self.network.named_parameters()}
-        self._drawn = [
-            (names[id(tensor)], draw) for tensor, draw in recorder.calls if id(tensor) in names
-        ]
+        self._drawn = [(names[id(x)], draw) for x, draw in recorder.calls if id(x) in names]
         assert {name for name, _ in self._drawn} == set(names.values())
 
     def fill(self) -> None:
         """Give the distributed network its weights: every rank keeps its shards. Collective."""
-        source = self._config.model.init_from
-        if source is None:
-            self._draw()
+        if self._config.model.init_from is not None:
+            load_initial_weights(self.network, self._config)
             return
-        load = load_sharded_weights if has_sharded_weights(Path(source)) else load_whole_weights
-        load(self.network, self._config)
-        log.info("loaded weights of %s", source)
-
-    def _draw(self) -> None:
         parameters = dict(self.network.named_parameters())
-        last = dict(self._drawn)
         torch.manual_seed(self._config.seed)
         for name, draw in self._drawn:
             whole = torch.empty(parameters[name].shape, device="cpu")
             draw(whole)
-            # What is drawn again later only moves the random numbers on.
-            if draw is last[name]:
-                copy_shard(parameters[name], whole)
+            copy_shard(parameters[name], whole)
 
 
 class _Recorder(TorchDispatchMode):

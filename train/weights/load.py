@@ -16,14 +16,18 @@ from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
+from train.engine.metrics import log
 from train.engine.unpickler import load_tensors
 from train.weights.published import State, from_diffusers, from_official, is_official
 from train.weights.seed import SEED_CONFIG
 
 
-def has_sharded_weights(path: Path) -> bool:
-    """Return whether the path is a run or a seed checkpoint, which ranks load in shards."""
-    return is_run(path) or (path / SEED_CONFIG).is_file()
+def load_initial_weights(network: nn.Module, config: Pretrain) -> None:
+    """Load `model.init_from`; of a run or a seed checkpoint each rank reads only its shards."""
+    path = Path(str(config.model.init_from))
+    is_sharded = is_run(path) or (path / SEED_CONFIG).is_file()
+    (load_sharded_weights if is_sharded else load_whole_weights)(network, config)
+    log.info("loaded weights of %s", path)
 
 
 def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
@@ -31,8 +35,7 @@ def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
     path = Path(str(config.model.init_from))
     state = _read(path, config)
     parameters = dict(network.named_parameters())
-    problem = _mismatch(state, parameters)
-    if problem:
+    if problem := _mismatch(state, parameters):
         raise ConfigError(f"model.init_from {path}: {problem}")
     for name, parameter in parameters.items():
         copy_shard(parameter, state[name])

@@ -11,7 +11,7 @@ from configs.run.folder import ROOT, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
-from launch.preflight import gpu_memory, host_memory, machine, signal_lead, storage
+from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure
 from launch.preflight.command import checks, show
 from launch.preflight.storage import Room, rooms
@@ -257,7 +257,7 @@ def test_the_memory_of_the_gpu_is_forecast(
 ) -> None:
     line = only(
         [
-            *gpu_memory.gpu_memory(
+            *memory.gpu_memory(
                 subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
             )
         ]
@@ -282,14 +282,14 @@ def test_host_memory_is_refused_if_it_cannot_hold_what_ranks_read_or_stage(
 ) -> None:
     request = subject("resources.gpus_per_node=8", *keys)
     answer = ForecastAnswer(parameters=10 * 2**30)
-    line = only([*host_memory.host_memory(request, answer)])
+    line = only([*memory.host_memory(request, answer)])
     assert line.level == level
-    assert f"of {need} GiB per node" in line.message
+    assert f"of {need} GiB" in line.message
     assert level == "pass" or line.fix.startswith(f"resources.memory_gb={need}")
 
 
 def test_a_failed_forecast_is_a_warning() -> None:
-    forecast = gpu_memory.forecast_of(subject("resources.gpu=abacus"))
+    forecast = memory.forecast_of(subject("resources.gpu=abacus"))
     assert forecast.parameters is None
     assert "abacus" in forecast.remark
     line = only([*storage.room(subject(), forecast)])

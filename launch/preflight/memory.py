@@ -1,12 +1,18 @@
-"""Check by forecast that a run fits into the memory of its GPU."""
+"""Check by forecast that a run fits into the memory of its GPU and of its nodes."""
 
+import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from configs.schema import Pretrain
 from launch import forecast
 from launch.forecast import ForecastAnswer
-from launch.preflight.check import CheckResult, failure, passed, warning
+from launch.preflight.check import GIB, CheckResult, failure, passed, warning
+from launch.preflight.storage import checkpoint_bytes
 from launch.submit.script import RunRequest
+
+# The host memory of a rank with the libraries of CUDA, and of its data workers. Assumed.
+_PROCESS = 3 * GIB
 
 
 def forecast_of(request: RunRequest) -> ForecastAnswer:
@@ -39,3 +45,24 @@ def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckR
         yield warning("gpu memory", message, fix)
     else:
         yield failure("gpu memory", message, str(gpu["fix"]))
+
+
+def host_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Check that a node holds what its ranks read at the start or stage for a save."""
+    config, resources = request.config, request.config.resources
+    ranks = resources.gpus_per_node
+    if not isinstance(config, Pretrain) or not ranks or forecast.parameters is None:
+        return
+    source, held = config.model.init_from, 0.0
+    # Of a run or a seed checkpoint each rank reads its part, of other weights all.
+    if source and not any(Path(source, name).is_file() for name in ("config.yaml", "seed.yaml")):
+        held = 4.0 * forecast.parameters * ranks
+    if config.checkpoint.asynchronous:
+        held = max(held, checkpoint_bytes(config, forecast.parameters) / resources.nodes)
+    need, requested = math.ceil((held + ranks * _PROCESS) / GIB), resources.memory_gb
+    message = f"{requested or 'the default'} of {need} GiB, {ranks} processes of 3 GiB assumed"
+    if requested is None or requested >= need:
+        yield passed("host memory", message)
+    else:
+        level = failure if requested * GIB < held else warning
+        yield level("host memory", message, f"resources.memory_gb={need}")
