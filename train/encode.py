@@ -1,10 +1,14 @@
 """One attempt at encoding an image folder into a latent store.
 
 Each rank makes one whole shard per round, and the ranks agree after each round on whether to
-continue. The store does not depend on the number of ranks, and a kill loses at most one round.
+continue. The store does not depend on the number of ranks, and a kill loses at most two rounds,
+of which one is being written.
 """
 
+import contextlib
+import itertools
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -19,6 +23,7 @@ from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks, from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
+from train.engine.numerics import set_precision
 from train.engine.stop import StopRequest
 
 
@@ -71,6 +76,7 @@ def encode(
     is checked before each round. `report` is called at the start and after each round. Raise
     `ConfigError` if the folder holds another encoding, `DataError` for unusable images or VAE.
     """
+    set_precision(config.precision, ranks.device)
     encoder = Encoder(config, device=ranks.device)
     if len(set(from_every_rank(encoder.listing_sha256))) > 1:
         raise DataError(f"{config.images}: ranks do not see the same images; wait, or share it")
@@ -81,13 +87,27 @@ def encode(
     records = _gather({number: encoder.finished_shard(number) for number in mine})
     report(_progress(records, encoder))
     missing = [number for number in range(encoder.shard_count) if number not in records]
-    for begin in range(0, len(missing), ranks.world):
-        stop_request = StopRequest(max_over_ranks(request()))
-        if stop_request is not StopRequest.GO_ON:
-            return stop_request
-        mine_now = missing[begin : begin + ranks.world][ranks.rank : ranks.rank + 1]
-        records |= _gather({number: encoder.make_shard(number) for number in mine_now})
+    stop_request = StopRequest.GO_ON
+
+    def finish_round(writing: dict[int, Future[ShardRecord]]) -> None:
+        records.update(_gather({number: record.result() for number, record in writing.items()}))
         report(_progress(records, encoder))
+
+    # A shard is written while the next one is encoded.
+    writing: dict[int, Future[ShardRecord]] | None = None
+    with contextlib.closing(encoder.make_shards(missing[ranks.rank :: ranks.world])) as made:
+        for _ in range(0, len(missing), ranks.world):
+            stop_request = StopRequest(max_over_ranks(request()))
+            if stop_request is not StopRequest.GO_ON:
+                break
+            encoded = dict(itertools.islice(made, 1))
+            if writing is not None:
+                finish_round(writing)
+            writing = encoded
+        if writing is not None:
+            finish_round(writing)
+    if stop_request is not StopRequest.GO_ON:
+        return stop_request
     if ranks.rank == 0:
         index = encoder.index([records[number] for number in sorted(records)])
         replace_file(encoder.out / INDEX, index.model_dump_json(indent=1) + "\n")

@@ -24,13 +24,15 @@ class Encoding(KeyGroup):
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
     channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a greyscale VAE", "clock")
     flip: bool = key(True, "also encode the mirrored images", "clock")
-    precision: Literal["fp32", "bf16"] = key(
-        "fp32", "precision of the VAE: fp32 (without TF32), or bf16 by autocast", "clock"
+    precision: Literal["fp32", "tf32", "bf16"] = key(
+        "fp32",
+        "precision of the VAE: fp32 without TF32, tf32 (GPUs), or bf16 by autocast",
+        "clock",
     )
     dtype: Literal["float16", "float32"] = key("float16", "data type of the stored latents")
     micro_batch: int = key(16, "images that a rank encodes at once", "clock", free=True, ge=1)
     shard_examples: int = key(
-        4096, "images per shard; a rank holds one shard in memory", "clock", ge=1
+        4096, "images per shard; a rank holds two shards in memory", "clock", ge=1
     )
     skip_bad: bool = key(False, "skip and count unreadable images instead of failing", free=True)
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -129,7 +129,7 @@ class LoaderIterator(Iterator[Item]):
             self._iterator._shutdown_workers()
 
 
-def ahead(items: Iterator[Item], *, device: torch.device) -> Iterator[Item]:
+def ahead(items: Iterator[Item], *, device: torch.device) -> Generator[Item, None, None]:
     """Yield `items`; a thread makes each of them while the caller still uses the one before.
 
     The items may be in page-locked memory: the thread's current device is `device`.

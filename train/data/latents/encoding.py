@@ -5,8 +5,11 @@ A shard depends only on the list of images, the VAE and the config, not on the r
 
 import contextlib
 import hashlib
+import itertools
 import json
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +34,7 @@ from train.data.latents.store import (
     write_shard,
 )
 from train.data.latents.vae import Vae
-from train.data.loader import LoaderIterator, ignore_signals
+from train.data.loader import LoaderIterator, ahead, ignore_signals
 from train.data.source import from_pixels
 
 
@@ -42,6 +45,10 @@ class _ImageBatch:
     images: Tensor | None
     labels: list[int]
     errors: list[str]
+
+    def pin_memory(self) -> "_ImageBatch":
+        """Copy the images to page-locked memory; `DataLoader` calls this."""
+        return replace(self, images=None if self.images is None else self.images.pin_memory())
 
 
 class _BatchDataset(Dataset[_ImageBatch]):
@@ -133,32 +140,48 @@ class Encoder:
         # If skip_bad is now false, encode again to name the image that was skipped.
         return None if record.skipped and not self.config.skip_bad else record
 
-    def make_shard(self, number: int) -> ShardRecord:
-        """Encode and write one shard. Raise `DataError` for an image that cannot be read."""
-        size = self.config.shard_examples
-        indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
-        moments, labels, skipped = self._encode(indices)
-        return write_shard(self.out / shard_name(number), moments, labels, skipped=skipped)
+    def make_shards(
+        self, numbers: list[int]
+    ) -> Generator[tuple[int, Future[ShardRecord]], None, None]:
+        """Encode shards in turn; yield the number and the future record of each.
 
-    def _encode(self, indices: range) -> tuple[Tensor, list[int], list[str]]:
-        """Return moments `[n, flips, 1 or 2, C, h, w]`, labels and errors of images."""
-        config, moments, labels, skipped = self.config, list[Tensor](), list[int](), list[str]()
-        size = config.micro_batch
+        While the VAE encodes a batch, one thread loads the next batch and another writes the shard
+        before. Raise `DataError` for an image that cannot be read.
+        """
+        config, device, batches = self.config, self._vae.device, self._batches
         loader: DataLoader[_ImageBatch] = DataLoader(
             _BatchDataset(self._images),
             batch_size=None,
-            sampler=[list(indices[k : k + size]) for k in range(0, len(indices), size)],
+            sampler=[batch for number in numbers for batch in batches(number)],
             num_workers=config.workers,
+            pin_memory=device.type == "cuda",
             worker_init_fn=ignore_signals if config.workers else None,
         )
-        with contextlib.closing(LoaderIterator(loader)) as batches:
-            for batch in batches:
-                if batch.errors and not config.skip_bad:
-                    raise DataError(f"{batch.errors[0]}; replace it, or set encode.skip_bad true")
-                skipped += batch.errors
-                labels += batch.labels
-                if batch.images is not None:
-                    moments.append(self._moments(batch.images))
+        with (
+            ThreadPoolExecutor(1) as writer,
+            contextlib.closing(LoaderIterator(loader)) as read,
+            contextlib.closing(ahead(read, device=device)) as loaded,
+        ):
+            for number in numbers:
+                encoded = self._encode(itertools.islice(loaded, len(batches(number))))
+                yield number, writer.submit(write_shard, self.out / shard_name(number), *encoded)
+
+    def _batches(self, number: int) -> list[list[int]]:
+        """Return the indices of the images of a shard, batch by batch."""
+        size, micro = self.config.shard_examples, self.config.micro_batch
+        indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
+        return [list(indices[k : k + micro]) for k in range(0, len(indices), micro)]
+
+    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[Tensor, list[int], list[str]]:
+        """Return moments `[n, flips, 1 or 2, C, h, w]`, labels and errors of images."""
+        moments, labels, skipped = list[Tensor](), list[int](), list[str]()
+        for batch in batches:
+            if batch.errors and not self.config.skip_bad:
+                raise DataError(f"{batch.errors[0]}; replace it, or set encode.skip_bad true")
+            skipped += batch.errors
+            labels += batch.labels
+            if batch.images is not None:
+                moments.append(self._moments(batch.images))
         if not moments:
             # An empty tensor of the right shape, which only the VAE knows.
             moments.append(self._moments(self._blank_image())[:0])

@@ -87,7 +87,7 @@ class StoreIndex(StoreModel):
     examples: int
     shape: tuple[int, int, int]
     dtype: Literal["float16", "float32"]
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "tf32", "bf16"]
     flips: Literal[1, 2]
     moments: Literal[1, 2]
     classes: int
@@ -171,9 +171,7 @@ def record_path(file: Path) -> Path:
     return file.with_suffix(".json")
 
 
-def write_shard(
-    file: Path, moments: Tensor, labels: list[int], *, skipped: list[str]
-) -> ShardRecord:
+def write_shard(file: Path, moments: Tensor, labels: list[int], skipped: list[str]) -> ShardRecord:
     """Write moments `[n, flips, 1 or 2, C, H, W]` and labels, then their record.
 
     A crash leaves no shard that looks complete: the record is written last.

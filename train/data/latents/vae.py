@@ -32,7 +32,7 @@ class Vae:
 
     def __init__(self, folder: Path, *, device: torch.device, precision: str = "fp32") -> None:
         facts = vae_facts(folder)
-        self.device, self._bf16 = device, precision == "bf16"
+        self.device, self._precision = device, precision
         self._network = _load(folder, facts).to(device).eval().requires_grad_(False)
         # The loaded config has the defaults of keys that are younger than the published file.
         config = {k: v for k, v in self._network.config.items() if not k.startswith("_")}
@@ -55,7 +55,7 @@ class Vae:
         Both are `[n, C, h, w]` float32 on the VAE's device. Without a posterior the std is 0.
         """
         images = images.to(self.device)
-        with deterministic_cudnn(), self._autocast():
+        with deterministic_cudnn(tf32=self._precision == "tf32"), self._autocast():
             posterior = self._network.encode(images[:, :, None] if self._video else images)
         posterior = posterior.latent_dist
         z = posterior.mode().float()
@@ -84,13 +84,13 @@ class Vae:
         return scale, shift
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._precision == "bf16")
 
 
-def deterministic_cudnn() -> AbstractContextManager[None]:
-    """Disable TF32 and the choice of kernels by timing, which make outputs differ between runs."""
+def deterministic_cudnn(*, tf32: bool = False) -> AbstractContextManager[None]:
+    """Disable the choice of kernels by timing, and TF32 unless `tf32`, for reproducible outputs."""
     return torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=tf32
     )
 
 
