@@ -23,12 +23,16 @@ class Peaks(KeyGroup):
 
 
 class Gpu(KeyGroup):
-    """One GPU; `names` are patterns for the model that its driver reports."""
+    """One GPU; `names` are patterns for the model that its driver reports.
+
+    `matmul_share` of the dense peak is what matrix products of a DiT are assumed to reach.
+    """
 
     names: list[str] = Field(min_length=1)
     peak_tflops: Peaks
     memory_gb: float = Field(gt=0)
     bandwidth_gb_s: float = Field(gt=0)
+    matmul_share: float = Field(default=0.63, gt=0, le=1)
 
     @field_validator("names")
     @classmethod

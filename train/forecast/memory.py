@@ -21,10 +21,10 @@ from train.forecast.activations import (
 from train.forecast.parameters import block_count, edge_count, held_parameters
 
 GIB = 2**30
-# The context of the driver and the workspaces of libraries, and with several ranks the buffers of
-# NCCL. Assumed, not derived.
+# The context of the driver and the workspaces of libraries, and the buffers of each communicator of
+# NCCL (0.1 to 0.4 GiB). Assumed, not derived.
 _CONTEXT = 0.75 * GIB
-_COMMUNICATION = 0.5 * GIB
+_COMMUNICATOR = 0.3 * GIB
 # The share of torch's allocations that its cache holds in blocks too small to reuse. Assumed.
 _FRAGMENTATION = 0.03
 
@@ -98,7 +98,9 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
 
 def overhead(layout: BatchLayout, *, peak: float) -> float:
     """Return the bytes beside the `peak` of torch's tensors: driver, libraries, fragmentation."""
-    return _CONTEXT + _COMMUNICATION * (layout.world > 1) + _FRAGMENTATION * peak
+    # A dimension of the mesh communicates by itself; the group of all ranks never does on GPUs.
+    communicators = sum(size > 1 for size in (layout.replicate, layout.shard, layout.tensor))
+    return _CONTEXT + communicators * _COMMUNICATOR + _FRAGMENTATION * peak
 
 
 def dit_written(config: Pretrain, layout: BatchLayout) -> float:

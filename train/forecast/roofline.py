@@ -1,8 +1,9 @@
-"""A roofline model of the training speed of a GPU: an upper bound, without torch.
+"""A roofline model of the training speed of a GPU: a prediction, without torch.
 
 A step takes the time of its matrix products at an assumed share of the GPU's peak, plus the time
-of its memory traffic. Communication is left out: the speed of a cluster's links is not known here,
-and on fast links DDP and FSDP hide most of it behind the backward pass.
+of its counted memory traffic; no GPU has confirmed a rate. Communication is left out: the speed of
+a cluster's links is not known here, and on fast links DDP and FSDP hide most of it behind the
+backward pass.
 """
 
 from configs.checks.batch import BatchLayout
@@ -11,12 +12,16 @@ from configs.schema import Pretrain
 from train.forecast.memory import Memory, dit_written
 from train.model.flops import recomputed_macs, training_flops
 
-# The share of the dense peak that library products of thousands by thousands reach in practice.
-_MATMUL_EFFICIENCY = 0.7
-# The share of the data sheet's bandwidth that a copy kernel reaches.
-_COPY_EFFICIENCY = 0.85
-# Each byte of an activation is written and read, and so is its gradient.
-_PASSES = 4
+# How many times as long as other products attention takes, per multiply-accumulate. Assumed.
+_ATTENTION_SLOWDOWN = 2.5
+# The share of the data sheet's bandwidth that a copy kernel reaches. Assumed.
+_COPY_EFFICIENCY = 0.87
+# The bytes that forward and backward pass of a block move, per byte that it saves for the backward
+# pass. Counted by `benchmarks.block_traffic` for a block of DiT-XL/2 in bf16: 550 of 60.3 bytes per
+# token and channel eager, 168 of 38.2 compiled (docs/measurements/block-traffic.md). With SwiGLU
+# they are within 10 % of the count; without RoPE and QK norm 9 % above it compiled, 40 % eager.
+# A U-Net is not counted, but taken to be the same.
+_EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
 # Bytes per parameter and step: AdamW reads four numbers and writes three; clipping and the EMA each
 # read two and write one.
 _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
@@ -25,21 +30,23 @@ _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
 def images_per_s(
     config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
 ) -> float | None:
-    """Return an upper bound of the images per second of all ranks together.
+    """Return the predicted images per second of all ranks together.
 
     Return None for a GPU that only emulates the precision, which a run would refuse.
     """
     tflops: float | None = getattr(gpu.peak_tflops, config.train.precision)
     if tflops is None:
         return None
-    peak = tflops * 1e12 * _MATMUL_EFFICIENCY
+    matmul_flops_s = tflops * 1e12 * gpu.matmul_share
     bandwidth = gpu.bandwidth_gb_s * 1e9 * _COPY_EFFICIENCY
-    flops = training_flops(macs) + 2 * recomputed_macs(config)
+    timed = macs | {"attention": round(_ATTENTION_SLOWDOWN * macs.get("attention", 0))}
+    flops = training_flops(timed) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation
-    matmul_s = images * flops / layout.tensor / peak
+    matmul_s = images * flops / layout.tensor / matmul_flops_s
     is_dit = config.model.family == "dit"
     written = dit_written(config, layout) if is_dit else memory.activations
-    traffic_s = layout.accumulation * _PASSES * written / bandwidth
+    passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
+    traffic_s = layout.accumulation * passes * written / bandwidth
     ema_bytes = _EMA_BYTES * (config.train.ema_decay is not None)
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth
