@@ -49,9 +49,8 @@ def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
 
 def _host_bound(arm: Arm) -> float | None:
     """Return the mean share of steps for whose launch a GPU waited, if the records have it."""
-    columns = [run.log.column("host_bound") for run in arm.runs]
-    shares = [float(np.nanmean(column)) for column in columns if (column >= 0).any()]
-    return sum(shares) / len(shares) if shares else None
+    shares = arm.runs[0].log.column("host_bound")
+    return float(np.nanmean(shares)) if (shares >= 0).any() else None
 
 
 def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:

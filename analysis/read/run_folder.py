@@ -25,6 +25,8 @@ def read_ours(run: RunFolder) -> RunLog:
     try:
         config = flatten(run.config_tree())
         facts = run.entries()
+        if config.get("train.compile") == "auto" and facts:
+            config["train.compile"] = facts[-1].get("compile", "auto")  # what ran
         superseded = _superseded(run, facts)
         for number, record in read_records(run.metrics_file, odd=odd):
             lines[id(record)] = number

@@ -15,8 +15,8 @@ and a stopped run exits with {one['exit_status']}."
     runs = figures["trainer"]
     for name, one in runs.items():
         if (bound := one["host_bound"] or 0.0) > 0.2:
-            yield f"{name}: in {bound:.0%} of the steps the GPU waits for its host: capture CUDA \
-graphs (`train.compile=graphs`)."
+            yield f"{name}: in {bound:.0%} of the steps the GPU waits for its host: compile the \
+blocks (`train.compile`), or raise `train.micro_batch`."
         if one["data_share"] > 0.05:
             yield f"{name}: {one['data_share']:.0%} of training waits for data: raise \
 `data.workers`."

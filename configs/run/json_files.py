@@ -27,6 +27,7 @@ class AttemptEntry(TypedDict, total=False):
     host: str
     slurm: dict[str, str | int]
     placement: list[dict[str, Any]]
+    compile: bool
 
 
 class Manifest(TypedDict, total=False):

@@ -86,7 +86,7 @@ def hidden(request: RunRequest) -> Iterator[CheckResult]:
 
 def compute_node(request: RunRequest) -> Iterator[CheckResult]:
     """Check the driver of a node, and its compiler if the run compiles, in a job of its own."""
-    compiles = isinstance(request.config, Pretrain) and request.config.train.compile
+    compiles = isinstance(request.config, Pretrain) and request.config.train.compile is True
     exports = [f"{name}={value}" for name, value in request.site.exports().items()]
     words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
     flags = to_words(request.site.flags | request.flags)

@@ -176,7 +176,7 @@ def test_the_last_result_of_a_command_counts_and_a_skip_replaces_none() -> None:
         (lambda: changed("trainer", "xl-eager-128", images_per_s=500.0), "graph breaks"),
         (lambda: changed("trainer", "xl-eager-128", data_share=0.2), "raise `data.workers`"),
         (lambda: changed("trainer", "xl-eager-128", gpu_gb=60.0), "but 41.0 GB were predicted"),
-        (lambda: changed("trainer", "xl-eager-128", host_bound=0.5), "capture CUDA graphs"),
+        (lambda: changed("trainer", "xl-eager-128", host_bound=0.5), "waits for its host"),
         (lambda: changed("attention", "CUDNN_ATTENTION", tflop_per_s=300.0), "CUDNN_ATTENTION is"),
         (lambda: changed("gemm", "out wgrad", tflop_per_s=300.0), "square one: out wgrad."),
     ],

@@ -107,7 +107,7 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         ),
         ({"kind": "pretrian"}, f"kind is 'pretrian'; expected one of {', '.join(MODELS)}"),
         ({"kind": ["pretrain"]}, f"kind is ['pretrain']; expected one of {', '.join(MODELS)}"),
-        ({"train": {"compile": 1}}, "train.compile: expected a valid boolean, found the integer 1"),
+        ({"train": {"float8": 1}}, "train.float8: expected a valid boolean, found the integer 1"),
         ({"optimizer": {"lr": 0}}, "optimizer.lr: expected greater than 0, found the integer 0"),
         (
             {"model": {"width": 100}},

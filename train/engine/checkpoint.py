@@ -61,15 +61,13 @@ class CheckpointState(Stateful):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
-        parameters = dict(self._network.named_parameters())
+        parameters, scaler = dict(self._network.named_parameters()), self._scaler
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
             "average": self._ema.weights,
             "optimizer": {name: self._moments(p) for name, p in parameters.items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
-            "loss_scale": _numbers(
-                {"value": self._scaler.scale.item(), "good": self._scaler.good.item()}
-            ),
+            "loss_scale": _numbers({"value": scaler.scale.item(), "good": scaler.good.item()}),
             "clocks": _numbers(self._clocks.seconds),
         } | ({"interval": _numbers(asdict(self.interval))} if self._has_interval else {})
 

@@ -65,9 +65,7 @@ class DeviceClock:
 
     def point(self) -> QueuePoint:
         """Return the point after all work that is queued now."""
-        event = None
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True, blocking=True)
+        event = torch.cuda.Event(enable_timing=True, blocking=True) if self._on_gpu else None
         queued = time.perf_counter()
         if event:
             event.record()

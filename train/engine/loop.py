@@ -192,10 +192,9 @@ class Loop(Generic[Training]):
         train, tensor = context.attempt.config.train, context.layout.tensor
         arrival, end = map(context.device_clock.reached, (pending.arrival, pending.end))
         mine, *scalars = pending.scalars.tolist()
-        total = sum_over_ranks(torch.tensor([mine, pending.skipped], dtype=torch.float64) / tensor)
-        sums = IntervalSums(
-            loss=total[0].item(), skipped=round(total[1].item()), steps=pending.steps
-        )
+        sums_of_rank = torch.tensor([mine, pending.skipped], dtype=torch.float64)
+        loss, skipped = (sum_over_ranks(sums_of_rank) / tensor).tolist()
+        sums = IntervalSums(loss=loss, skipped=round(skipped), steps=pending.steps)
         fields = pending.fields | sums.fields(global_batch=train.global_batch)
         names = [name for name, value in fields.items() if isinstance(value, Tensor)]
         fields |= zip(names, scalars, strict=True)

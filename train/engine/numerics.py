@@ -107,7 +107,7 @@ class LossScaler:
         self, *, fp16: bool, device: torch.device | str = "cpu", patience: int = 2000
     ) -> None:
         self._fp16, self._patience = fp16, patience
-        # The constant 1 stays on the host, where reading it costs nothing.
+        # Without fp16 they stay on the host, where reading them costs nothing.
         place = device if fp16 else "cpu"
         self.scale = torch.tensor(2.0**16 if fp16 else 1.0, device=place)
         self.good = torch.zeros((), dtype=torch.int32, device=place)

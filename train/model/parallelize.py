@@ -87,7 +87,7 @@ def parallelize(
     if config.train.float8:
         check_float8(ranks.device)
         convert_to_float8(blocks)
-    if config.train.compile and ranks.device.type == "cuda":
+    if config.train.compile is True and ranks.device.type == "cuda":
         check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
@@ -103,7 +103,7 @@ def parallelize(
     cast(Network, network).init_buffers()
     if fill is not None:
         fill()
-    if config.train.compile:
+    if config.train.compile is True:
         # A block is small enough to be a bucket of gradients: DDP need not cut it into graphs.
         torch._dynamo.config.optimize_ddp = False
         for block in blocks:

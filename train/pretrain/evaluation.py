@@ -140,8 +140,7 @@ class HeldOutLoss:
                 total += train_state.losses(batch.to(device)).sum(dtype=torch.float64)
             else:
                 train_state.losses(zero_batch(train_state.config, images=1, device=device))
-        total = sum_over_ranks(total)
-        return float(total) / self._tensor / (len(self._images) * len(self._times))
+        return float(sum_over_ranks(total)) / self._tensor / (len(self._images) * len(self._times))
 
     def _microbatches(self) -> Iterator[Microbatch]:
         """Yield the microbatches of this rank's images, each at every time."""

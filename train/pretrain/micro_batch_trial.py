@@ -26,6 +26,7 @@ from configs.schema import Pretrain
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
 from train.model.parallelize import gradient_sync
+from train.pretrain.compilation import with_compile_resolved
 from train.pretrain.train_state import make_train_state, zero_batch
 
 # The share of memory that a micro batch must leave free.
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> NoReturn:
         _leave_margin(ranks)
         layout = divide(config, world=ranks.world, tuned=options.micro_batch)
         with process_group(ranks):
-            _train(config, layout, ranks)
+            _train(with_compile_resolved(run, config, ranks), layout, ranks)
     except Exception as error:
         reason = reason_of(error)
         if _hides_lack_of_memory(error):

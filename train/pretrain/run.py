@@ -1,7 +1,7 @@
 """One attempt at a pretraining run: build everything, resume, and run the loop."""
 
 import contextlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from torch import nn
@@ -33,6 +33,7 @@ from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import network_macs
 from train.model.flops import recomputed_macs, tokens, training_flops
 from train.model.parallelize import DTYPES, is_sharded
+from train.pretrain.compilation import with_compile_resolved
 from train.pretrain.evaluation import HeldOutLoss, PretrainEvaluator
 from train.pretrain.gradient_check import check_gradients
 from train.pretrain.micro_batch import tuned_micro_batch
@@ -53,6 +54,8 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     source = open_source(config.data)
     training = _training_images(source, config)
     with process_group(ranks):
+        config = with_compile_resolved(attempt.run, config, ranks)
+        attempt = replace(attempt, config=config)
         window = ProfileWindow(
             config.profile,
             attempt.run.profile / f"attempt-{attempt.number:03d}",
@@ -161,6 +164,7 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         "training_flops_per_image": training_flops(macs),
         "ranks": layout.world,
         **asdict(layout),
+        "compile": config.train.compile,
         "dtypes": _dtypes(config, layout),
         "versions": versions(),
     }

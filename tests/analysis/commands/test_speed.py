@@ -8,6 +8,7 @@ import re
 import pytest
 
 from analysis.__main__ import main
+from configs.run.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {
@@ -82,6 +83,19 @@ def test_the_table_shows_the_speedup_with_its_interval(speed):
     output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=0))
     assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
     assert "time by purpose" in output.out
+
+
+def test_runs_are_compared_by_what_auto_came_to(tmp_path, capsys):
+    truths = {"a": (False, "auto"), "b": (True, "auto"), "c": (True, "true")}
+    folders = []
+    for seed, (name, (compiled, key)) in enumerate(truths.items()):
+        truth = SyntheticRun(seed=seed, overrides=(f"train.compile={key}",))
+        folders.append(str(generate_run(tmp_path / name, truth)))
+        RunFolder(tmp_path / name).note(1, compile=compiled)
+    assert main(["speed", *folders]) == 0
+    output = capsys.readouterr().out
+    for name in "bc":
+        assert f"{name} against a: speedup of train.compile: false -> true" in output
 
 
 def test_one_difference_gives_a_speedup_of_it(speed):

@@ -66,6 +66,7 @@ def test_a_run_stopped_within_an_interval_records_the_losses_of_an_uninterrupted
     train(broken.path)
     assert {step: losses(broken)[step] for step in losses(whole)} == losses(whole)
     assert set(losses(broken)) == {first, 5, second, 10, 12}
+    assert [entry["compile"] for entry in broken.entries()] == [False] * 3  # train.compile: auto
     assert analyse(["loss", "--exact", str(whole.path), str(broken.path)]) == 0
     assert "identical" in capsys.readouterr().out
 

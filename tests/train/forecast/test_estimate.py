@@ -36,7 +36,8 @@ SMALL = {"width": 64, "depth": 2, "heads": 2, "patch": 2}
 
 def config_of(model: dict[str, Any] | None = None, **groups: dict[str, Any]) -> Pretrain:
     data = {"source": "dummy", "size": 32, "channels": 4, "classes": 1000}
-    tree = {"model": SMALL | (model or {}), "data": data, **groups}
+    train = {"compile": False} | groups.pop("train", {})
+    tree = {"model": SMALL | (model or {}), "data": data, "train": train, **groups}
     config = resolve(tree, source="test")
     assert isinstance(config, Pretrain)
     return config
