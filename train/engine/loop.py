@@ -158,9 +158,9 @@ class Loop(Generic[Training]):
         if drain:
             context.finite.check()
         self._write_record()
-        context.clocks.lap("train", drain=drain)
         if self._norm is None or not losses.steps:
             return
+        context.clocks.lap("train", drain=drain)
         fields: dict[str, Any] = context.at | context.finite.host_bound()
         fields |= self.steps.fields(self._norm)
         if on_gpu:
