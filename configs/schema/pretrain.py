@@ -95,8 +95,10 @@ class Pretrain(Run):
         return None
 
     def _float8(self) -> str | None:
-        if self.train.float8 and not self.train.compile:
-            return "train.float8 without train.compile is slower than bf16: set both to true"
+        if self.train.float8 and self.train.compile is not True:
+            return (
+                "train.float8 is slower than bf16 if it is not compiled: set train.compile to true"
+            )
         return None
 
     def _sampler(self) -> str | None:

@@ -62,9 +62,10 @@ def test_a_machine_without_float8_is_refused(tmp_path, monkeypatch: pytest.Monke
         trained(tmp_path, [*TINY, "train.float8=true", "train.compile=true", "train.steps=2"])
 
 
-def test_float8_without_compilation_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is slower than bf16"):
-        resolve({"train": {"float8": True}}, source="test")
+@pytest.mark.parametrize("compiled", [False, "auto"])
+def test_float8_without_certain_compilation_is_refused(compiled: bool | str) -> None:
+    with pytest.raises(ConfigError, match=r"set train\.compile to true"):
+        resolve({"train": {"float8": True, "compile": compiled}}, source="test")
 
 
 def test_an_older_gpu_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
