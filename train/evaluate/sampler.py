@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from configs.checks.compute_node import check_compiler
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, merge, resolve, to_tree
@@ -26,7 +25,7 @@ from train.engine.metrics import log
 from train.engine.numerics import set_precision
 from train.evaluate.npz import Metadata, Pixels
 from train.model.build import Network, build_network
-from train.model.parallelize import autocast
+from train.model.parallelize import autocast, can_compile
 
 _BATCH = 64
 
@@ -136,8 +135,9 @@ class RunSampler:
                 "channels can be drawn to a file"
             )
         self._network = build_network(self._config).to(device).eval()
-        if self._config.train.compile:
-            _compile_on_gpu(self._network, device)
+        if self._config.train.compile and can_compile(device):
+            for block in cast(Network, self._network).blocks:
+                block.compile()
         self._objective = DiffusionObjective(self._config, device)
 
     def metadata(self) -> Metadata:
@@ -182,19 +182,6 @@ class RunSampler:
         if self._sampling.labels == "turn":
             return index % classes
         return sample_label(self._sampling.seed, index, classes)
-
-
-def _compile_on_gpu(network: nn.Module, device: torch.device) -> None:
-    """Compile the blocks of a network on a GPU, if the machine has a compiler."""
-    if device.type != "cuda":
-        return
-    try:
-        check_compiler()
-    except ConfigError as error:
-        log.warning("sampling without train.compile, which is slower: %s", error)
-        return
-    for block in cast(Network, network).blocks:
-        block.compile()
 
 
 def _sampled_config(run: RunFolder, sampling: Sampling) -> Pretrain:

@@ -38,6 +38,7 @@ from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
+from train.engine.metrics import log
 from train.model.build import Network
 from train.model.dit import AdaLNBlock, InContextBlock
 
@@ -203,6 +204,18 @@ def _apply_fsdp(
     for block in blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=config.layout.reshard)
     fully_shard(network, mesh=mesh, mp_policy=root)
+
+
+def can_compile(device: torch.device) -> bool:
+    """Return whether `device` is a GPU whose node has a compiler; warn if only that is missing."""
+    if device.type != "cuda":
+        return False
+    try:
+        check_compiler()
+    except ConfigError as error:
+        log.warning("the blocks run eagerly: %s", error)
+        return False
+    return True
 
 
 def check_float8(device: torch.device) -> None:

@@ -13,6 +13,7 @@ from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from tests.real_runs import DIGITS, opened
 from train.engine.distributed import Ranks, process_group, read_ranks
+from train.model import parallelize
 from train.pretrain import compilation
 from train.pretrain.compilation import with_compile_resolved
 
@@ -50,7 +51,7 @@ def test_auto_is_eager_on_a_cpu_and_the_user_decides_otherwise(
 def test_auto_compiles_on_gpus_if_every_rank_can(
     others: bool, run: RunFolder, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compilation, "check_compiler", lambda: None)
+    monkeypatch.setattr(parallelize, "check_compiler", lambda: None)
     monkeypatch.setattr(compilation, "from_every_rank", lambda mine: [mine, others])
     assert resolved(run, on_gpu(ranks)) is others
 
@@ -61,8 +62,8 @@ def test_a_node_without_a_compiler_runs_eagerly_and_says_so(
     def missing() -> None:
         raise ConfigError("train.compile needs a C compiler")
 
-    monkeypatch.setattr(compilation, "check_compiler", missing)
-    monkeypatch.setattr(compilation.log, "propagate", True)
+    monkeypatch.setattr(parallelize, "check_compiler", missing)
+    monkeypatch.setattr(parallelize.log, "propagate", True)
     assert resolved(run, on_gpu(ranks)) is False
     assert "eagerly: train.compile needs a C compiler" in caplog.text
 
