@@ -305,7 +305,10 @@ def _pretended_h100() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(mock.patch(name, lambda *_, answer=answer, **__: answer))
-        stack.enter_context(torch._inductor.config.patch(fx_graph_cache=False, compile_threads=1))
+        # The defaults, which libraries may have changed: nothing is tuned, as no kernel can run.
+        plain = {"max_autotune": False, "coordinate_descent_tuning": False}
+        settings = {"fx_graph_cache": False, "compile_threads": 1} | plain
+        stack.enter_context(torch._inductor.config.patch(settings))
         yield
 
 

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     judged = []
     for path in map(Path, args.paths):
         if not path.is_file():
-            raise Unreadable(f"{path}: no file with claims")
+            raise Unreadable(f"{path}: no such file with claims")
         if path.suffix.lower() in (".md", ".markdown"):
             judged += judge_markdown(path)
         else:

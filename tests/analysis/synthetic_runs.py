@@ -72,12 +72,9 @@ def generate_run(folder: Path, truth: SyntheticRun) -> Path:
     """Write the folder of a generated run and return it."""
     (folder / "attempts" / "001").mkdir(parents=True)
     steps = truth.intervals * truth.every
-    overrides = [
-        "train.compile=false",
-        f"train.steps={steps}",
-        f"log.every={truth.every}",
-        f"seed={truth.seed}",
-    ]
+    overrides = [f"train.steps={steps}", f"log.every={truth.every}", f"seed={truth.seed}"]
+    if "kind=finetune" not in truth.overrides:
+        overrides += ["train.compile=false"]
     overrides += [f"train.global_batch={truth.global_batch}", *truth.overrides]
     config = resolve(merge({}, parse_overrides(overrides)), source="generated")
     (folder / "config.yaml").write_text(dump_yaml(to_tree(config)))

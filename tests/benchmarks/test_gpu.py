@@ -75,6 +75,7 @@ def section(text: str, title: str) -> str:
     return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.long
 def test_every_part_is_measured_on_a_cpu_at_tiny_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

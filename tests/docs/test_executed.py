@@ -37,7 +37,7 @@ CONCRETE = {
         "python -m launch status logs/STUDY --wait --csv",
         "python -m launch status logs",
     ],
-    "python -m launch preflight CONFIG|RUN|STUDY [key=value ...] [--site NAME]": [
+    "python -m launch preflight CONFIG|RUN|STUDY [key=value ...] [--site NAME] [--test]": [
         "python -m launch preflight logs/RUN --site local"
     ],
     "python -m launch why logs/RUN|JOB [--json]": ["python -m launch why logs/RUN --json"],

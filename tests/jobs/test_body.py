@@ -117,7 +117,10 @@ def test_a_done_run_submitted_again_ends_at_once_and_continues_with_more_steps(
     expect_hours_that_add_up(run, capsys)
 
 
-@pytest.mark.parametrize("how", ["STOP", "Ctrl-C", pytest.param("TERM", marks=pytest.mark.long)])
+LONG_WAYS = [pytest.param(how, marks=pytest.mark.long) for how in ("STOP", "TERM")]
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", *LONG_WAYS])
 def test_a_stopped_run_is_saved_and_can_be_resumed(begin: Begin, tmp_path: Path, how: str) -> None:
     process = begin(DIGITS, *LONG, LOCAL_NODES="2")
     run = wait_for_step(tmp_path, 3)

@@ -90,6 +90,7 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     assert "done already" in done.stderr
 
 
+@pytest.mark.long
 def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> None:
     save_images(tmp_path / "images")
     (tmp_path / "images/class-1/003.png").write_bytes(b"torn")

@@ -149,9 +149,8 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
     expect_same_curve(run, reference)
 
 
-@pytest.mark.parametrize(
-    "limit", ["brought near", pytest.param("2 minutes", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("limit", ["brought near", "2 minutes"])
 def test_a_real_time_limit_is_survived(jobs: Jobs, limit: str) -> None:
     time = "--time=2" if limit == "2 minutes" else "--time=10"
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*ONE, time, "--signal=B:USR1@60"))

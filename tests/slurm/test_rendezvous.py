@@ -15,6 +15,7 @@ from tests.slurm.test_pretrain import ENDLESS, TWO_BY_ONE, Jobs
 from tests.stranger import attack, listening_ports
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_another_user_who_overwrites_every_key_of_the_store_runs_no_code(
     cluster: Cluster, tmp_path: Path

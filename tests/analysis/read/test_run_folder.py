@@ -22,6 +22,7 @@ ALL = list(command_line.COMMANDS)
 def test_a_missing_path_is_misuse(command, tmp_path, capsys):
     more = {
         "time-to-target": ["--target", "loss<=1"],
+        "cbs": ["--target", "loss<=1"],
         "archive": ["--out", str(tmp_path / "x.tar.xz")],
     }
     assert main([command, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
