@@ -169,10 +169,10 @@ class Cluster:
         """Send the batch shell USR1, as --signal=B:USR1@... does before the limit.
 
         To a task of a throttled array, scancel repeats the signal after 5 s, as if the job were in
-        transition: end it before.
+        transition: end it before. On a busy machine it takes more than a second to send it once.
         """
         signal = ["scancel", "--batch", "--signal=USR1", job]
-        answer = self.run("timeout", "1", *signal, check=False)
+        answer = self.run("timeout", "3", *signal, check=False)
         assert answer.returncode in (0, 124), answer.stderr
 
     def bring_limit_near(self, job: str, *, seconds: int = 40) -> None:
