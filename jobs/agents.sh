@@ -40,9 +40,10 @@ another_node() {
 # AGENT_STORE to its path: no other user can open it, and nothing of it remains.
 open_store() {
   local file store
-  file=$(mktemp -p /dev/shm)
+  # A Ctrl-C must not end these commands, and with them the script.
+  file=$(trap '' INT && mktemp -p /dev/shm)
   exec {store}<>"$file"
-  rm "$file"
+  (trap '' INT && rm "$file")
   export AGENT_STORE=/proc/$$/fd/$store
 }
 
@@ -72,6 +73,8 @@ start_agents() {
       AGENTS+=("$!")
     done
   fi
+  # One that came before the agents could be signalled.
+  ((${interrupted:-0} < 2)) || kill_agents
   follow_output
 }
 
