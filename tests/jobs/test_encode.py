@@ -57,6 +57,7 @@ def ranks_of(run: RunFolder) -> list[int]:
     return [pid for pid, line in every if line.exists() and b"torchrun" not in line.read_bytes()]
 
 
+@pytest.mark.long
 def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     made: Path, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def begin(run: RunFolder, logs: Path) -> tuple[subprocess.Popen[str], RunFolder]
     return process, begun
 
 
+@pytest.mark.long
 def test_a_job_killed_half_way_continues_to_the_same_bytes(
     run: RunFolder, whole: bytes, tmp_path: Path
 ) -> None:

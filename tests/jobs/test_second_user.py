@@ -15,7 +15,12 @@ from tests.stranger import attack, listening_ports
 KEYS = (*TINY, "train.steps=100000", "log.every=1", "checkpoint.every=20")
 
 
-@pytest.fixture(params=[1, 2], ids=["one-rank", "two-nodes"])
+@pytest.fixture(
+    params=[
+        pytest.param(1, id="one-rank", marks=pytest.mark.long),
+        pytest.param(2, id="two-nodes"),
+    ]
+)
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run that trains until the test ends, on one machine."""
     process = subprocess.Popen(

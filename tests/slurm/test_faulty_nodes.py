@@ -33,6 +33,7 @@ def excluded(jobs: Jobs, job: str) -> str:
     return shown.partition(" ExcNodeList=")[2].split()[0]
 
 
+@pytest.mark.long
 def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 5)

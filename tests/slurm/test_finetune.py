@@ -49,6 +49,7 @@ def expect_identical_continuation(tunes: Jobs, job: str) -> None:
     assert losses(whole) == found
 
 
+@pytest.mark.long
 def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jobs) -> None:
     job = tunes.submit(TINY, *overrides(tunes), flags=ONE)
     tunes.at_step(job, 5)

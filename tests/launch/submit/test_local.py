@@ -85,6 +85,7 @@ def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -
     assert not list(site.rglob("*.pkl"))
 
 
+@pytest.mark.long
 def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> None:
     words = [*SMALLEST, "train.steps=1000000", "optimizer.lr=1e-4,3e-4", "report=false"]
     _, out, _ = launch("submit", DIGITS, "--local", *words)

@@ -150,7 +150,7 @@ def test_a_reduction_in_bf16_is_refused_where_it_means_nothing(
     params=[
         ["checkpoint.asynchronous=true"],
         ["layout.shard=2"],
-        ["layout.tensor=2", "checkpoint.asynchronous=true"],
+        pytest.param(["layout.tensor=2", "checkpoint.asynchronous=true"], marks=pytest.mark.long),
     ],
     ids=["DDP, saved while training", "FSDP2", "TP, saved while training"],
 )
