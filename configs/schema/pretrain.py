@@ -53,6 +53,7 @@ class Pretrain(Run):
         for refusal in (
             self._size(),
             self._unet(),
+            self._optimizer(),
             self._reduce(),
             self._float8(),
             self._sampler(),
@@ -83,6 +84,16 @@ class Pretrain(Run):
                 "activation_checkpointing and train.float8 are for transformer blocks; "
                 "a U-Net has none"
             )
+        return None
+
+    def _optimizer(self) -> str | None:
+        kind = self.optimizer.kind
+        if kind != "adamw" and self.train.precision == "fp16":
+            return f"optimizer.kind {kind} cannot skip a step: set train.precision to bf16"
+        if kind == "muon" and self.model.family == "unet":
+            return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
+        if kind == "muon" and self.layout.tensor > 1:
+            return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
         return None
 
     def _reduce(self) -> str | None:

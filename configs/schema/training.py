@@ -8,14 +8,18 @@ from configs.schema.key import KeyGroup, key
 
 
 class Optimizer(KeyGroup):
-    """AdamW; the learning rate warms up, stays constant, and decays over the last steps."""
+    """The learning rate warms up, stays constant, and decays over the last steps."""
 
+    kind: Literal["adamw", "muon"] = key(
+        "adamw", "adamw for all parameters; muon: Muon for the matrices of blocks", "loss clock"
+    )
     lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)
     decay: float = key(
         0.0, "share of train.steps, at the end, over which lr decays linearly", "loss", ge=0, le=1
     )
     decay_to: float = key(0.0, "final learning rate, as a share of lr", "loss", ge=0, le=1)
+    momentum: float = key(0.95, "decay rate of Muon's momentum", "loss", ge=0, lt=1)
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
     beta2: float = key(0.95, "decay rate of the second moment", "loss", ge=0, lt=1)
     eps: float = key(1e-8, "term added to the root of the second moment", "loss", gt=0)

@@ -59,12 +59,14 @@ def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) 
     parameters = storages.held
     ema = EMA(network, decay=batch_decay(config.train), warmup=False)
     averaged = storages.held - parameters
-    optimizer = make_optimizer(network, config.optimizer)
+    held = storages.held
+    optimizer = make_optimizer(network, config)
+    states = storages.held - held
     objective = DiffusionObjective(config, _DEVICE)
     _, first_gradients = _forward_backward(config, layout, model, objective, storages)
     held = storages.held
     optimizer.step()
-    states = storages.held - held
+    states += storages.held - held
     ema.update(1)
     optimizer.zero_grad(set_to_none=True)
     if layout.world > 1 and not is_sharded(layout):

@@ -18,7 +18,8 @@ from train.forecast.activations import (
     edges_work,
     operations_kept,
 )
-from train.forecast.parameters import block_count, edge_count, held_parameters
+from train.forecast.parameters import block_count, edge_count, held_moments, held_parameters
+from train.model.flops import muon_matrices
 
 GIB = 2**30
 # The context of the driver and the workspaces of libraries, and the buffers of each communicator of
@@ -59,7 +60,8 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    constant = held * (3 + (config.train.ema_decay is not None))
+    moments, average = 4 * held_moments(config, layout), held * (config.train.ema_decay is not None)
+    constant = held + moments + average
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)
@@ -80,13 +82,13 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
         activations + plain_casts + last + unfreed,  # the backward pass of the last norm
         (activations + plain_casts + whole + block_cast + work + unfreed) * (recomputed > 0),
         fresh + reduced + first_block,  # the backward pass of the first block
-        fresh - gathered,  # the optimizer step
+        fresh - gathered + _muon_work(config),  # the optimizer step
     )
     return Memory(
         parameters=held,
         gradients=gradients,
-        optimizer=2 * held,
-        average=held * (config.train.ema_decay is not None),
+        optimizer=moments,
+        average=average,
         activations=activations + whole,
         gathered=gathered + max(reduced, unfreed),
         cast=all_casts,
@@ -151,6 +153,12 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
     block = block_count(config, tensor=layout.tensor).all
     size = PRECISION_BYTES[config.train.precision]
     return 4.0 * edge_count(config).all + 2 * size * block, (size + _reduce_bytes(config)) * block
+
+
+def _muon_work(config: Pretrain) -> float:
+    """Return the bytes for the largest matrix of Muon: whole in float32, and five of its type."""
+    largest = max((m * n for m, n in muon_matrices(config)), default=0)
+    return (4 + 5 * PRECISION_BYTES[config.train.precision]) * largest
 
 
 def _not_resharded(config: Pretrain, layout: BatchLayout) -> float:

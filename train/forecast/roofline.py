@@ -10,7 +10,7 @@ from configs.checks.batch import BatchLayout
 from configs.gpus import Gpu
 from configs.schema import Pretrain
 from train.forecast.memory import Memory, dit_written
-from train.model.flops import recomputed_macs, training_flops
+from train.model.flops import newton_schulz_flops, recomputed_macs, training_flops
 
 # How many times as long as other products attention takes, per multiply-accumulate. Assumed.
 _ATTENTION_SLOWDOWN = 2.5
@@ -50,4 +50,6 @@ def images_per_s(
     ema_bytes = _EMA_BYTES * (config.train.ema_decay is not None)
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth
+    # Muon's ranks share its matrices.
+    update_s += newton_schulz_flops(config) / layout.world / matmul_flops_s
     return config.train.global_batch / (matmul_s + traffic_s + update_s)

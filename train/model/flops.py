@@ -51,6 +51,22 @@ def recomputed_macs(config: Pretrain) -> int:
     return in_blocks // model.depth * (model.depth // every)
 
 
+def muon_matrices(config: Pretrain) -> list[tuple[int, int]]:
+    """Return the shapes of the matrices that Muon moves, over all blocks; none without Muon."""
+    d, hidden = config.model.width, mlp_hidden(config)
+    mlp = [(hidden, d)] * {"gelu": 2, "swiglu": 3}[config.model.mlp]
+    return ([(d, d)] * 4 + mlp) * config.model.depth * (config.optimizer.kind == "muon")
+
+
+def newton_schulz_flops(config: Pretrain) -> int:
+    """Return the FLOPs per step of Muon's five iterations over all matrices, on all ranks together.
+
+    An iteration of an m x n matrix, m <= n, has products of m n m, m m m and m m n.
+    """
+    sizes = [(min(shape), max(shape)) for shape in muon_matrices(config)]
+    return sum(5 * 2 * (2 * m * m * n + m**3) for m, n in sizes)
+
+
 def training_flops(macs: dict[str, int]) -> int:
     """Return the FLOPs of training on one image: 6 x MACs (forward 2, backward 4)."""
     return 6 * sum(macs.values())

@@ -1,35 +1,54 @@
-"""AdamW and its learning rate schedule."""
+"""The optimizer of a run and its learning rate schedule."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from configs.schema import Pretrain
 from configs.schema.training import Optimizer
-from train.engine.gradients import local_part
+from train.pretrain.adamw import LocalAdamW
+from train.pretrain.muon import Muon
 
 
-class LocalAdamW(torch.optim.AdamW):
-    """AdamW that steps on each rank's parts: DTensors take twice the CPU time to start a step."""
+def make_optimizer(model: nn.Module, config: Pretrain) -> torch.optim.AdamW:
+    """Return the optimizer of `optimizer.kind`; weight decay is on matrices only."""
+    optimizer = config.optimizer
+    adamw: dict[str, Any] = {
+        "lr": optimizer.lr,
+        "betas": (optimizer.beta1, optimizer.beta2),
+        "eps": optimizer.eps,
+        "fused": True,
+    }
+    groups = parameter_groups(model, config)
+    if optimizer.kind == "muon":
+        is_exact = config.train.precision in ("fp32", "tf32")
+        return Muon(groups, dtype=torch.float32 if is_exact else torch.bfloat16, **adamw)
+    return LocalAdamW(groups, **adamw)
 
-    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
-        has_complex: bool = super()._init_group(group, *lists)
-        for tensors in lists:
-            tensors[:] = [local_part(tensor) for tensor in tensors]
-        return has_complex
 
+def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]:
+    """Return the groups of parameters that are treated alike.
 
-def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.AdamW:
-    """Return fused AdamW (Loshchilov & Hutter 2019) with weight decay on matrices only."""
-    matrices = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
-    vectors = [parameter for parameter in model.parameters() if parameter.ndim < 2]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return LocalAdamW(
-        groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True
-    )
+    Muon moves the matrices of attention and MLP. The modulation stays with AdamW: it has one row
+    per image, so that its gradient has no more directions than the batch has images.
+    """
+    optimizer, is_muon = config.optimizer, config.optimizer.kind == "muon"
+    matrices, vectors, hidden, qkv = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2:
+            vectors.append(parameter)
+        elif not is_muon or not name.startswith("blocks.") or "modulation" in name:
+            matrices.append(parameter)
+        else:
+            (qkv if name.endswith("qkv.weight") else hidden).append(parameter)
+    decayed: dict[str, Any] = {"weight_decay": optimizer.weight_decay}
+    groups = [{"params": matrices, **decayed}, {"params": vectors, "weight_decay": 0.0}]
+    if is_muon:
+        decayed |= {"momentum": optimizer.momentum}
+        groups.append({"params": hidden, "heads": None, **decayed})
+        groups.append({"params": qkv, "heads": config.model.heads, **decayed})
+    return groups
 
 
 def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:

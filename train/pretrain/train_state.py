@@ -108,7 +108,7 @@ def make_train_state(
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config.optimizer),
+        optimizer=make_optimizer(network, config),
         ema=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
         scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
     )

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from configs.run.folder import RunFolder
+from configs.schema import Pretrain
 from configs.schema.training import Optimizer, Train
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA, batch_decay
@@ -29,7 +30,7 @@ def test_the_learning_rate_warms_up_stays_and_decays() -> None:
 
 def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
-    groups = make_optimizer(model, Optimizer(weight_decay=0.1)).param_groups
+    groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
 

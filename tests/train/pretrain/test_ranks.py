@@ -79,6 +79,24 @@ SELDOM = (
 )  # fmt: skip
 
 
+RECIPES = {"muon": ["optimizer.kind=muon"]}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "layout", [pytest.param([], marks=pytest.mark.long), ["layout.shard=2"]], ids=["DDP", "FSDP2"]
+)
+def test_a_recipe_has_the_losses_of_one_rank_in_microbatches_and_resumes_to_the_bit(
+    logs: Path, recipe: str, layout: list[str]
+) -> None:
+    keys = ["train.steps=8", "checkpoint.every=4", *SMALL, "sample.every=4", *RECIPES[recipe]]
+    alone = trained(logs, [*keys, "train.micro_batch=16"])
+    two = trained(logs, [*keys, *layout], ranks=2)
+    assert largest_difference(alone, two, steps=8) < 1e-6
+    again = losses(resumed(two, step=4, ranks=2, logs=logs))
+    assert again == {step: loss for step, loss in losses(two).items() if step > 4}
+
+
 def test_two_identical_runs_have_the_same_losses_to_the_bit(
     logs: Path, one_rank: RunFolder
 ) -> None:

@@ -1,0 +1,123 @@
+"""Muon has the numbers of the reference, and moves the matrices of the blocks alone."""
+
+import pytest
+import torch
+from torch import nn
+
+from configs.errors import ConfigError
+from configs.load import load
+from configs.schema import Pretrain
+from tests.real_runs import DIGITS
+from train.model.build import build_network
+from train.model.flops import muon_matrices, newton_schulz_flops
+from train.pretrain.muon import Muon, join_heads, orthogonalized, split_heads
+from train.pretrain.optimizer import make_optimizer, parameter_groups
+
+SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "optimizer.kind=muon"]
+
+
+def config_of(*overrides: str) -> Pretrain:
+    config = load(DIGITS, [*SMALL, *overrides])
+    assert isinstance(config, Pretrain)
+    return config
+
+
+# `zeropower_via_newtonschulz5(G, 5)` of KellerJordan/Muon@857d1adc15, muon.py, of the sines of the
+# squares of 1 to 12: in float32 (with its cast to bf16 replaced) and as it is.
+REFERENCE = {
+    torch.float32: [
+        [0.798639, -0.312689, 0.188231, -0.214810],
+        [-0.251755, -0.572400, -0.558656, 0.569138],
+        [-0.719862, -0.312989, 0.606607, -0.234961],
+    ],
+    torch.bfloat16: [
+        [0.8125, -0.296875, 0.2109375, -0.2265625],
+        [-0.259765625, -0.5859375, -0.59375, 0.58984375],
+        [-0.71484375, -0.3203125, 0.640625, -0.259765625],
+    ],
+}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
+@pytest.mark.parametrize("is_tall", [False, True])
+def test_newton_schulz_gives_the_numbers_of_keller_jordans_code(
+    dtype: torch.dtype, tolerance: float, is_tall: bool
+) -> None:
+    matrix = torch.arange(1.0, 13).square().sin().reshape(3, 4).to(dtype)
+    found = orthogonalized(matrix.mT).mT if is_tall else orthogonalized(matrix)
+    assert (found.float() - torch.tensor(REFERENCE[dtype])).abs().max() < tolerance
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9")
+def test_in_bf16_the_steps_are_those_of_torch_but_for_rounding() -> None:
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(16, 24))
+    start = weight.detach().clone()
+    theirs = nn.Parameter(start.clone())
+    group = {"params": [weight], "weight_decay": 0.1, "momentum": 0.95, "heads": None}
+    ours = Muon([group], lr=0.01, dtype=torch.bfloat16)
+    torchs = torch.optim.Muon([theirs], lr=0.01, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        weight.grad = torch.randn(16, 24)
+        theirs.grad = weight.grad.clone()
+        ours.step()
+        torchs.step()
+    moved = (theirs - start).norm()
+    # The iteration enlarges the rounding of bf16, 1 in 256.
+    assert (weight - theirs).norm() < 0.05 * moved
+
+
+def test_queries_keys_and_values_are_three_matrices() -> None:
+    heads, head_dim, width = 2, 4, 8
+    rows = torch.arange(3 * width)
+    qkv = torch.zeros(3 * width, width) + rows[:, None]
+    split = split_heads(qkv, heads)
+    assert torch.equal(join_heads(split, heads), qkv)
+    query, key, _ = split[:, :, 0]
+    assert query.tolist() == [0, 1, 2, 3, 12, 13, 14, 15]
+    assert key.tolist() == [4, 5, 6, 7, 16, 17, 18, 19]
+    assert split.shape == (3, heads * head_dim, width)
+
+
+def test_muon_moves_attention_and_mlp_and_adamw_the_rest() -> None:
+    config = config_of()
+    network = build_network(config)
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    groups = parameter_groups(network, config)
+    adamw, muon = (
+        {names[p] for group in groups if ("momentum" in group) == moved for p in group["params"]}
+        for moved in (False, True)
+    )
+    assert adamw | muon == set(names.values())
+    first = {name.removeprefix("blocks.0.") for name in muon if name.startswith("blocks.0.")}
+    assert first == {
+        "attention.qkv.weight", "attention.out.weight", "mlp.up.weight", "mlp.down.weight"
+    }  # fmt: skip
+    assert len(muon) == 8
+    counted = sum(p.numel() for p in network.parameters() if names[p] in muon)
+    assert counted == sum(m * n for m, n in muon_matrices(config))
+    state = make_optimizer(network, config).state
+    assert {names[parameter] for parameter in state} == muon
+
+
+def test_the_flops_of_newton_schulz_are_those_of_its_products() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = config_of()
+    with FlopCounterMode(display=False) as counter:
+        for shape in muon_matrices(config):
+            orthogonalized(torch.ones(shape))
+    assert newton_schulz_flops(config) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["train.precision=fp16"], "cannot skip a step"),
+        (["layout.tensor=2"], "needs whole matrices"),
+        (["model.family=unet"], "a U-Net has none"),
+    ],
+)
+def test_muon_is_refused_where_it_cannot_be(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(*keys)

@@ -1,0 +1,119 @@
+"""Muon for the matrices inside the blocks of a DiT, and AdamW for all other parameters.
+
+Source: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon/); the scale of an update is
+that of Liu et al. 2025 (arXiv 2502.16982). `torch.optim.Muon` has the same update, but in bf16
+whatever the precision of the run, on fused queries, keys and values, and on every rank.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from train.engine.gradients import local_part
+from train.pretrain.adamw import LocalAdamW
+
+# The coefficients of the iteration: they bring small singular values fast to between 0.7 and 1.2.
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+_ITERATIONS = 5
+# The root mean square of AdamW's updates (Liu et al.); an orthogonal m x n matrix, m <= n, has
+# 1 / sqrt(n).
+_RMS = 0.2
+
+
+class Muon(LocalAdamW):
+    """Muon on the groups that have a `momentum`, AdamW on the others.
+
+    Such a group holds matrices; with `heads`, each is the `qkv` of an attention with that number of
+    heads, and its queries, keys and values are three matrices. The iteration runs in `dtype`.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], *, dtype: torch.dtype, **adamw: Any) -> None:
+        super().__init__([{"momentum": None, **group} for group in groups], **adamw)
+        self._dtype = dtype
+        self._groups = [group for group in self.param_groups if group["momentum"] is not None]
+        for parameter in (p for group in self._groups for p in group["params"]):
+            self.state[parameter] = {"momentum": torch.zeros_like(parameter)}
+
+    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
+        return group["momentum"] is None and super()._init_group(group, *lists)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take a step of AdamW, then one of Muon. Collective."""
+        loss = super().step(closure)
+        for group in self._groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        """Turn the gradients into momentum with Nesterov's look-ahead, and step along it."""
+        parameters: list[nn.Parameter] = group["params"]
+        gradients = [local_part(p.grad) for p in parameters if p.grad is not None]
+        momenta = [local_part(self.state[p]["momentum"]) for p in parameters]
+        if hasattr(self, "grad_scale"):
+            torch._foreach_div_(gradients, self.grad_scale)
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        torch._foreach_lerp_(gradients, momenta, group["momentum"])
+        for parameter, update in self._updates(parameters, heads=group["heads"]):
+            size = parameter.shape[1] if group["heads"] else max(parameter.shape)
+            weight = local_part(parameter)
+            weight.mul_(1 - group["lr"] * group["weight_decay"])
+            weight.add_(update, alpha=-group["lr"] * _RMS * size**0.5)
+
+    def _updates(
+        self, parameters: list[nn.Parameter], *, heads: int | None
+    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Yield each parameter and this rank's part of its orthogonalised gradient.
+
+        Of as many matrices as there are ranks, each rank computes one and gets the others.
+        """
+        ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+        for first in range(0, len(parameters), ranks):
+            some = parameters[first : first + ranks]
+            mine = torch.empty(0, dtype=self._dtype, device=some[0].device)
+            for owner, parameter in enumerate(some):
+                whole = parameter.grad
+                assert whole is not None
+                whole = whole.full_tensor() if isinstance(whole, DTensor) else whole
+                if owner == rank:
+                    matrices = split_heads(whole.to(self._dtype), heads)
+                    mine = join_heads(orthogonalized(matrices), heads).contiguous()
+            for owner, parameter in enumerate(some):
+                update = mine if owner == rank else mine.new_empty(parameter.shape)
+                if ranks > 1:
+                    dist.broadcast(update, owner)
+                if isinstance(parameter, DTensor):
+                    replicated = DTensor.from_local(update, parameter.device_mesh)
+                    update = replicated.redistribute(placements=parameter.placements).to_local()
+                yield parameter, update
+
+
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """Return about U V^T of each matrix U S V^T of `matrices` `[..., m, n]`, in their type.
+
+    Five Newton-Schulz iterations of degree 5: singular values become 0.7 to 1.2, not 1.
+    """
+    is_tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if is_tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    return x.mT if is_tall else x
+
+
+def split_heads(qkv: Tensor, heads: int | None) -> Tensor:
+    """Return queries, keys and values `[3, d, d]` of `qkv` `[3 d, d]`, whose rows are by head.
+
+    Without `heads`, return the matrix as it is.
+    """
+    return qkv.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(1, 2) if heads else qkv
+
+
+def join_heads(matrices: Tensor, heads: int | None) -> Tensor:
+    """Undo `split_heads`."""
+    return matrices.unflatten(1, (heads, -1)).transpose(0, 1).flatten(0, 2) if heads else matrices
