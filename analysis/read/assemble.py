@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from analysis.read.attempts import SAME_MOMENT_S, attempts
-from analysis.read.columns import LARGEST_STEP, Column, Rows
-from analysis.read.exit_causes import ExitCause, root_cause
+from analysis.read.columns import Rows, merged
+from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 
@@ -71,53 +71,19 @@ def through_epochs(rows: Rows) -> Rows:
     return rows.replace(step=step + before, **columns)
 
 
-def merged_repeats(rows: Rows) -> tuple[Rows, int]:
-    """Return adjacent rows of one step as one, and how many repeated a loss.
-
-    The first value of each column counts: a validation may stand in a line of its own.
-    """
-    is_new = np.concatenate([[True], np.diff(rows["step"]) != 0])
-    if is_new.all():
-        return rows, 0
-    number = np.cumsum(is_new) - 1
-    columns = {}
-    for name in rows.columns:
-        present = np.flatnonzero(~np.isnan(rows[name]))[::-1]
-        columns[name] = np.full(number[-1] + 1, np.nan)
-        columns[name][number[present]] = rows[name][present]
-    merged = Rows(columns)
-    return merged, int((~np.isnan(rows["loss"])).sum() - (~np.isnan(merged["loss"])).sum())
-
-
-def merged_records(rows: Rows) -> Rows:
-    """Return one row for each record of several lines; a record's line is that of its loss."""
-    number = np.cumsum(~np.isnan(rows["record"])) - 1
-    rows, number = rows.take(number >= 0), number[number >= 0]
-    columns = {name: np.full(number[-1] + 1 if len(number) else 0, np.nan) for name in rows.columns}
-    for name, column in columns.items():
-        present = np.flatnonzero(~np.isnan(rows[name]))
-        if name in ("line", "place", "time"):
-            present = present[np.argsort(~np.isnan(rows["loss"][present]), kind="stable")]
-        column[number[present]] = rows[name][present]
-    return Rows(columns)
-
-
-def assemble(
-    rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str, axis: str = "step"
-) -> list[RunLog]:
+def assemble(rows: Rows, *, path: Path, name: str, kind: str, axis: str = "step") -> list[RunLog]:
     """Return the runs in a text file's rows: a restart at or below the first step is another."""
     step = rows["step"].astype(np.int64)
-    found = attempts(step, _clock(rows))
     firsts = [0]
-    firsts += [row for row in found.begun if step[row] <= step[firsts[-1]]]
+    firsts += [row for row in attempts(step, _clock(rows)).begun if step[row] <= step[firsts[-1]]]
+    parts = [rows.take(np.arange(*ends)) for ends in pairwise([*firsts, len(rows)])]
+    causes = exit_causes(path, after=int(parts[0]["place"][-1]) + 1)
     logs = []
-    for number, (start, end) in enumerate(pairwise([*firsts, len(rows)])):
-        until = rows["place"][end] if end < len(rows) else np.inf
-        mine = [cause for cause in causes if rows["place"][start] <= cause.place < until]
-        part = rows.take(np.arange(start, end))
-        run_name = f"{name}#{number + 1}" if len(firsts) > 1 else name
-        log = _log(part, mine, path=path, name=run_name, kind=kind)
-        logs.append(replace(log, axis=axis))
+    for number, part in enumerate(parts, start=1):
+        until = parts[number]["place"][0] if number < len(parts) else np.inf
+        mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
+        run_name = f"{name}#{number}" if len(parts) > 1 else name
+        logs.append(replace(_log(part, mine, path=path, name=run_name, kind=kind), axis=axis))
     return logs
 
 
@@ -128,7 +94,11 @@ def _clock(rows: Rows) -> Floats:
 
 
 def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str) -> RunLog:
-    rows, repeated = merged_repeats(rows)
+    # A validation may stand in a line of its own.
+    number = np.cumsum(np.diff(rows["step"], prepend=np.nan) != 0) - 1
+    printed = int((~np.isnan(rows["loss"])).sum())
+    rows = merged(rows, number, first=True)
+    repeated = printed - int((~np.isnan(rows["loss"])).sum())
     step = rows["step"].astype(np.int64)
     found = attempts(step, _clock(rows))
     kept = np.flatnonzero(found.of)
@@ -141,57 +111,13 @@ def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind
     if found.twice + repeated:
         remarks.append(f"{found.twice + repeated} rows repeat a step")
     log = make_log(rows.take(kept), found.of[kept], path=path, name=name, kind=kind)
-    return replace(
-        log,
-        attempts=found.count,
-        events=(*log.events, *_exit_event(rows, causes, found.count)),
-        remarks=tuple(f"{name}: {remark}" for remark in remarks),
-    )
-
-
-def _exit_event(
-    rows: Rows, causes: Sequence[ExitCause], attempt: int
-) -> tuple[Mapping[str, Any], ...]:
-    """Return the event of the file's end: the root cause after its last row."""
-    cause = root_cause([cause for cause in causes if cause.place > rows["place"][-1]])
-    if cause is None:
-        return ()
-    event = {"event": cause.event, "attempt": attempt, "line": cause.line}
-    event["step"] = int(rows["step"][-1])
-    return (event | ({"reason": cause.reason} if cause.reason else {}),)
-
-
-def merged_steps(
-    cells: Mapping[str, Column],
-    *,
-    step: Floats,
-    line: Floats,
-    path: Path,
-    name: str,
-    kind: str,
-    axis: str = "step",
-) -> RunLog:
-    """Return the run of a structured file, the rows of one step as one.
-
-    `cells` are the (rows, values) of each column, `step` [n] and `line` [n] those of the rows. The
-    last value of a step counts; its line and time are those of its loss, if it has one.
-    """
-    steps = np.unique(step[(step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))])
-    trained = np.zeros(len(step), dtype=bool)
-    trained[list(cells.get("loss", ((), ()))[0])] = True
-    columns = {"step": steps}
-    for column, (rows, values) in {"line": (range(len(step)), line), **cells}.items():
-        at, present = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
-        if column in ("line", "time"):
-            order = np.argsort(trained[at], kind="stable")
-            at, present = at[order], present[order]
-        places = np.minimum(np.searchsorted(steps, step[at]), max(len(steps) - 1, 0))
-        kept = steps[places] == step[at] if len(steps) else np.zeros(len(at), dtype=bool)
-        columns[column] = np.full(len(steps), np.nan)
-        columns[column][places[kept]] = present[kept]
-    first = np.ones(len(steps), dtype=np.int64)
-    log = make_log(Rows(columns), first, path=path, name=name, kind=kind)
-    return replace(log, axis=axis)
+    events = log.events
+    if cause := root_cause(causes):
+        event = {"event": cause.event, "attempt": found.count, "line": cause.line}
+        event |= {"step": int(step[-1])} | ({"reason": cause.reason} if cause.reason else {})
+        events = (*events, event)
+    remarks = [f"{name}: {remark}" for remark in remarks]
+    return replace(log, attempts=found.count, events=events, remarks=tuple(remarks))
 
 
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:
@@ -204,14 +130,9 @@ def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> 
         event = {"event": "loss not finite", "reason": "nan", "rows": len(odd)}
         events = (event | {"step": int(step[first]), "line": int(line[first]), "attempt": 1},)
     values = {
-        column: np.where(np.isfinite(rows[column]), rows[column], np.nan)
-        for column in rows.columns
-        if column not in _PLACES
-    }
-    values = {
-        column: numbers
-        for column, numbers in values.items()
-        if column == "loss" or not np.isnan(numbers).all()
+        column: np.where(np.isfinite(numbers), numbers, np.nan)
+        for column, numbers in rows.columns.items()
+        if column == "loss" or (column not in _PLACES and np.isfinite(numbers).any())
     }
     return RunLog(
         name=name,

@@ -1,7 +1,7 @@
 """Tell attempts, repeated lines and lines out of order apart in rows read from top to bottom."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +16,11 @@ DISPLACED = 3
 class Attempts:
     """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
 
-    `begun` are the rows at which a later attempt begins; `twice` counts rows repeat a step.
+    `begun` are the rows at which a later attempt begins; `twice` counts rows that repeat a step.
     """
 
     of: Ints
-    begun: tuple[int, ...]
+    begun: list[int]
     twice: int
 
     @property
@@ -34,49 +34,26 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
 
     A step seen before was printed twice (by another rank, by a bar that is redrawn) if the clock
     shows the same moment; else it is done again, and the rows from that step on are superseded.
+    A new step that is lower by more than a line or two out of order begins an attempt, too.
     """
-    new = np.concatenate([[True], np.diff(step) != 0])
-    of = new.astype(np.int64)
-    rows = np.flatnonzero(new)
-    if (np.diff(step[rows]) > 0).all():
-        return Attempts(of=of, begun=(), twice=int((~new).sum()))
-    reader = _Reader(step=step, clock=clock, of=of)
-    for row in rows.tolist():
-        reader.read(row, int(step[row]))
-    twice = int((~new).sum()) + reader.twice
-    return Attempts(of=reader.of, begun=tuple(reader.begun), twice=twice)
-
-
-@dataclass(kw_only=True)
-class _Reader:
-    """The current rows so far, by their step."""
-
-    step: Ints
-    clock: Floats
-    of: Ints
-    seen: dict[int, int] = field(default_factory=dict)
-    recent: deque[int] = field(default_factory=lambda: deque(maxlen=DISPLACED + 1))
-    begun: list[int] = field(default_factory=list)
-    twice: int = 0
-
-    def read(self, row: int, step: int) -> None:
-        earlier = self.seen.get(step)
-        if earlier is not None and abs(self.clock[row] - self.clock[earlier]) <= SAME_MOMENT_S:
-            self.twice += 1
-            self.of[row] = 0
-            return
-        if earlier is not None or self._has_fallen_back(step):
-            self._begin(row, step)
-        self.of[row] = len(self.begun) + 1
-        self.seen[step] = row
-        self.recent.append(step)
-
-    def _has_fallen_back(self, step: int) -> bool:
-        """Whether a new, lower step is more than a line or two out of order."""
-        return len(self.recent) > DISPLACED and all(step < old for old in self.recent)
-
-    def _begin(self, row: int, step: int) -> None:
-        self.begun.append(row)
-        for old in [old for old in self.seen if old >= step]:
-            self.of[self.seen.pop(old)] = 0
-        self.recent.clear()
+    of, begun, twice = np.ones(len(step), dtype=np.int64), list[int](), 0
+    if (np.diff(step) > 0).all():
+        return Attempts(of=of, begun=begun, twice=twice)
+    seen, recent, before = dict[int, int](), deque[int](maxlen=DISPLACED + 1), -1
+    for row, now in enumerate(step.tolist()):
+        earlier, is_repeated, before = seen.get(now), now == before, now
+        if earlier is not None and not is_repeated:
+            is_repeated = abs(clock[row] - clock[earlier]) <= SAME_MOMENT_S
+        if is_repeated:
+            of[row] = 0
+            twice += 1
+            continue
+        if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):
+            begun.append(row)
+            for old in [old for old in seen if old >= now]:
+                of[seen.pop(old)] = 0
+            recent.clear()
+        of[row] = len(begun) + 1
+        seen[now] = row
+        recent.append(now)
+    return Attempts(of=of, begun=begun, twice=twice)

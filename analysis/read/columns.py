@@ -120,6 +120,23 @@ def join(parts: Sequence[Rows]) -> Rows:
     return Rows({name: np.concatenate([part[name] for part in parts]) for name in names})
 
 
+def merged(rows: Rows, number: NDArray[np.int64], *, first: bool = False) -> Rows:
+    """Return the rows of each number [n] as one: the last value of a column counts, or the first.
+
+    Where the last counts, line, place and time are those of a row with a loss, if there is one.
+    """
+    columns = {}
+    has_loss = ~np.isnan(rows["loss"])
+    for name, column in rows.columns.items():
+        present = np.flatnonzero(~np.isnan(column))
+        if first:
+            present = present[::-1]
+        elif name in ("line", "place", "time"):
+            present = present[np.argsort(has_loss[present], kind="stable")]
+        columns[name] = spread(number[present], column[present], int(number.max(initial=-1)) + 1)
+    return Rows(columns)
+
+
 class Cells:
     """Values by foreign name and row, for rows that do not all have the same names."""
 
@@ -137,11 +154,25 @@ class Cells:
             column[0].append(row)
             column[1].append(value)
 
-    def rows(self, count: int) -> Rows:
-        """Return `count` rows. Of several names for a column, each row takes the preferred one."""
-        columns: dict[str, Floats] = {}
-        for name in sorted(self.found, key=preference, reverse=True):
-            column = columns.setdefault(column_of(name), np.full(count, np.nan))
-            at, values = self.found[name]
-            column[at] = values
-        return Rows(columns)
+    def columns(self, count: int) -> dict[str, Floats]:
+        """Return the columns [count] under our names."""
+        found = self.found.items()
+        return by_preference({n: spread(at, v, count) for n, (at, v) in found})
+
+
+def spread(
+    rows: Sequence[int] | NDArray[np.int64], values: Sequence[float] | Floats, count: int
+) -> Floats:
+    """Return a column [count] with values in some rows, NaN in the others."""
+    column = np.full(count, np.nan)
+    column[rows] = values
+    return column
+
+
+def by_preference(found: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return columns [n] under our names: of several for one, each row takes the preferred one."""
+    columns: dict[str, Floats] = {}
+    for name in sorted(found, key=preference, reverse=True):
+        own, values = column_of(name), found[name]
+        columns[own] = np.where(np.isnan(values), columns.get(own, values), values)
+    return columns

@@ -1,11 +1,13 @@
 """Find how a job ended, as Slurm, torchrun, PyTorch and the trainers print it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from analysis.read.text.pieces import Piece
+from analysis.read.text.pieces import pieces
 from configs.run.failures import failures, find_reason
 
 # Literal parts of the lines to look at: finding these is fast; the patterns of failures.yaml read
@@ -25,7 +27,7 @@ _TOKENS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExitCause:
-    """One line that says how an attempt ended."""
+    """One line that says how an attempt ended; `place` as in `analysis.read.columns.Rows`."""
 
     event: str
     reason: str | None
@@ -33,29 +35,32 @@ class ExitCause:
     place: int
 
 
-def exit_causes(piece: Piece, start: int) -> list[ExitCause]:
-    """Return every such line of a piece from a place on, in order, each line once."""
+def exit_causes(path: Path, *, after: int = 0) -> list[ExitCause]:
+    """Return every such line of a text log from a place on, in order, each line once."""
     found: dict[int, ExitCause] = {}
-    for token in _TOKENS:
-        place = piece.text.find(token, piece.start_of_line(start))
-        while place >= 0:
-            line = int(piece.lines_at(np.array([place]))[0])
-            if line not in found:
-                found[line] = _cause(piece, token, line=line, place=place)
-            place = piece.text.find(token, place + len(token))
+    for piece in pieces(path, is_again=True):
+        start = max(after - piece.offset, 0)
+        for token in _TOKENS if start < len(piece.text) else ():
+            if token not in piece.text:
+                continue
+            for match in re.compile(re.escape(token)).finditer(piece.text, start):
+                line = int(piece.lines_at(np.array([match.start()]))[0])
+                rest = piece.text[match.start() : match.start() + 300].partition(b"\n")[0]
+                event, reason = _ending(token, rest.decode(errors="replace"))
+                place = piece.offset + match.start()
+                cause = ExitCause(event=event, reason=reason, line=line, place=place)
+                found.setdefault(line, cause)
     return sorted(found.values(), key=lambda cause: cause.place)
 
 
-def _cause(piece: Piece, token: bytes, *, line: int, place: int) -> ExitCause:
-    rest = piece.text[place : place + 300].partition(b"\n")[0].decode(errors="replace")
-    event, reason = "failed", find_reason(rest, among=failures())
+def _ending(token: bytes, rest: str) -> tuple[str, str | None]:
+    """Return the event and the reason that a token with the rest of its line stands for."""
+    reason = find_reason(rest, among=failures())
     if token == b"Training completed":
-        event, reason = "done", None
-    elif token == b"CANCELLED AT" and reason is None:
-        event = "paused" if "DUE TO JOB REQUEUE" in rest else "stopped"
-    elif reason is None:
-        reason = "crash"
-    return ExitCause(event=event, reason=reason, line=line, place=piece.offset + place)
+        return "done", None
+    if token == b"CANCELLED AT" and reason is None:
+        return ("paused" if "DUE TO JOB REQUEUE" in rest else "stopped"), None
+    return "failed", reason or "crash"
 
 
 def root_cause(causes: Sequence[ExitCause]) -> ExitCause | None:

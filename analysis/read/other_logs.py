@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read.exit_causes import root_cause
+from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, is_sample, read_database, read_samples
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
@@ -17,7 +17,6 @@ from analysis.read.formats.text import read_text
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
-from analysis.read.text.scan import scan
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
@@ -174,8 +173,7 @@ def what_is(path: Path) -> str:
         return "a W&B table of final values: it has a row per run and no curve; export the chart"
     if _is_table(start):
         return f"a table with columns {head}: {_NAME_THEM}"
-    ended = next((one.causes for one in scan(path, ()) if one.causes), [])
-    if cause := root_cause(ended):
+    if cause := root_cause(exit_causes(path)):
         reason = cause.reason or cause.event
         return f"text without a training step: line {cause.line} says how it ended ({reason})"
     numbered = (line for line in start.splitlines() if re.search(rb"\d", line))

@@ -31,7 +31,7 @@ DIT = Format(
 )
 TITAN = Format(
     name="torchtitan",
-    tokens=(b"loss:",),
+    tokens=(b"step:",),
     pattern=_pattern(
         rb"\bstep: (?P<step>\d{1,18})~~loss: (?P<loss>N)(?:~grad_norm: (?P<grad_norm>N))?"
         rb"(?:~memory: (?P<gpu_gib>[.\d]+)GiB\([.\d]+%\))?"
@@ -103,7 +103,7 @@ BASIC_SR = Format(
 )
 MMENGINE = Format(
     name="mmengine",
-    tokens=(b"loss",),
+    tokens=(b"Epoch", b"Iter"),
     pattern=_pattern(
         rb"(?:Epoch|Iter)(?:\(train\))? (?:\[ (?P<epoch>\d{1,9})\])?"
         rb"\[ (?P<step>\d{1,15})/ (?P<of>\d{1,15})\](?P<pairs>[^\n]{1,4000})"

@@ -18,19 +18,17 @@ from typing import Any
 import numpy as np
 
 from analysis.read.columns import LARGEST_STEP, Rows
+from analysis.read.formats.structured import as_numbers
 from analysis.read.text.patterns import Format
 from analysis.read.text.pieces import pieces
 from analysis.stats.intervals import Floats
 
 # Keys that say what a run was, not how it went.
-FACTS = frozenset([
-    "global_batch_size", "seed", "submission_org", "submission_benchmark", "submission_platform",
-    "number_of_ranks", "number_of_nodes", "accelerators_per_node", "gradient_accumulation_steps",
-])  # fmt: skip
-_FACT = re.compile(
-    rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:run_start|run_stop|%s)"[^\n]*\})'
-    % b"|".join(sorted(map(str.encode, FACTS)))
+FACTS = (
+    b"global_batch_size|seed|submission_org|submission_benchmark|submission_platform|"
+    b"number_of_ranks|number_of_nodes|accelerators_per_node|gradient_accumulation_steps"
 )
+_FACT = re.compile(rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:%s)"[^\n]*\})' % FACTS)
 _SYSTEM = re.compile(rb'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
 _AXES = {
     "step": "axis_step",
@@ -42,28 +40,53 @@ _AXES = {
 MARGIN = 1.5
 # An `epoch_num` beyond this counts samples (BERT) or tokens (GPT-3).
 MOST_EPOCHS = 10_000
-LARGEST_TIME_MS = 1e300
 
-_NOT_TRAINING = (
-    rb"(?:block|epoch|init|run|submission|opt|cache|power)_\w*|train_samples|"
-    + b"|".join(sorted(map(str.encode, FACTS)))
+_KIND = re.compile(
+    r"(?P<begin>eval_start)|(?P<end>eval_stop)|(?P<evaluation>\w*(?:eval|valid|accuracy)\w*)|"
+    r"(?P<other>(?:block|epoch|init|run|submission|opt|cache|power)_\w*|train_samples|"
+    + FACTS.decode()
+    + r")|(?P<training>.*)"
 )
+
+
+def _entry(text: bytes) -> dict[str, Any]:
+    """Return a JSON object with a key, or an empty one."""
+    try:
+        entry, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry.get("key"), str) else {}
+
+
+def numbers_of(text: bytes) -> dict[str, float]:
+    """Return the numbers of one entry by name, its time, its axes and its kind."""
+    entry = _entry(text)
+    if not entry:
+        return {}
+    key, value, metadata = entry["key"], entry.get("value"), entry.get("metadata")
+    kind = _KIND.fullmatch(key)
+    found = {f"is_{kind.lastgroup}": 1.0} if kind else {}
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("metric") in ("FID", "CLIP"):
+        # Stable Diffusion has two kinds of `eval_accuracy`.
+        key = f"{key} {metadata['metric'].lower()}"
+    found |= as_numbers(value if isinstance(value, dict) else {key: value})
+    kept = metadata.keys() - {"file", "lineno"}
+    found |= as_numbers({_AXES.get(name, name): metadata[name] for name in kept})
+    times = as_numbers({name: entry.get(name) for name in ("time_ms", "time_s")})
+    if times:
+        found["time"] = times["time_ms"] / 1e3 if "time_ms" in times else times["time_s"]
+    if key in ("run_start", "run_stop"):
+        found[key] = float(metadata.get("status") == "success")
+    return found
+
 
 MLPERF = Format(
     name="MLPerf",
     tokens=(b":::MLL",),
-    pattern=re.compile(
-        rb':::MLL(?:OG)?[ \t]+(?=[^\n]*"metric": ?"(?:(?P<is_fid>FID)|(?P<is_clip>CLIP)))?'
-        rb'(?P<pairs>\{[^\n]*?"key": ?"(?:(?P<is_begin>eval_start)|'
-        rb"(?P<is_end>eval_stop)|(?P<is_evaluation>\w*(?:eval|valid|accuracy)\w*)|"
-        rb'(?P<is_other>%s)|\w+)"[^\n]*\})' % _NOT_TRAINING
-    ),
-    # A number under `value` has the name that stands under `key`.
-    pair=re.compile(
-        rb'"(?:key": ?")?([\w /().-]{1,60})(?:", ?"value)?": ?"?'
-        rb"([-+]?[.\d][-+.\w]*|NaN|nan|-?Infinity)"
-    ),
-    rename=_AXES,
+    pattern=re.compile(rb":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"),
+    entry=numbers_of,
+    heads=("rank",),
 )
 
 
@@ -83,16 +106,14 @@ def on_one_axis(rows: Rows) -> OneAxis:
     Evaluations are rows of training if a log has nothing else. Seconds between `eval_start` and
     `eval_stop` are pauses.
     """
-    rows = rows.replace(time=rows["time_s"])
     rows = rows.replace(eval_s=_pauses(rows))
     batch = next(iter(rows["batch"][~np.isnan(rows["batch"])].tolist()), None)
-    axes = dict.fromkeys(_AXES.values())
-    is_told = ~np.all([np.isnan(rows[axis]) for axis in axes], axis=0)
-    for kind in ("is_begin", "is_end", "is_other"):
-        is_told &= np.isnan(rows[kind])
-    is_training = is_told & np.isnan(rows["is_evaluation"])
-    evaluated = rows.take(is_told & ~is_training)
-    training = rows.take(is_training) if is_training.sum() > 1 or not len(evaluated) else evaluated
+    has_place = ~np.all([np.isnan(rows[axis]) for axis in _AXES.values()], axis=0)
+    training, evaluated = (
+        rows.take(has_place & (rows[kind] > 0)) for kind in ("is_training", "is_evaluation")
+    )
+    if len(training) < 2 and len(evaluated):
+        training = evaluated
     column, axis = _axis(training, rows, batch)
     if axis == "evaluation" and len(evaluated):
         training = evaluated
@@ -104,30 +125,17 @@ def on_one_axis(rows: Rows) -> OneAxis:
         )
     kept = (training["step"] >= 0) & (training["step"] < LARGEST_STEP)
     left = int((~kept).sum())
-    remarks = [f"{left} entries are on another axis and are left out"] if left else []
-    own = re.compile("axis_|is_|batch|time_s|lineno|file")
-    names = [name for name in training.columns if not own.match(name)]
-    shared = {"eval_accuracy"} if "is_fid" in rows else set()
+    names = [name for name in training.columns if not re.match("axis_|is_|batch", name)]
     return OneAxis(
-        training=Rows({name: training[name][kept] for name in names if name not in shared}),
+        training=Rows({name: training[name][kept] for name in names}),
         evaluations=tuple(
-            {
-                _measure(name, evaluated, int(row)): float(evaluated[name][row])
-                for name in names
-                if evaluated[name][row] < np.inf
-            }
+            {name: float(evaluated[name][row]) for name in names if evaluated[name][row] < np.inf}
             | {"line": int(evaluated["line"][row])}
             for row in np.flatnonzero((evaluated["step"] >= 0) & (evaluated["step"] < LARGEST_STEP))
         ),
         axis=axis,
-        remarks=remarks,
+        remarks=[f"{left} entries are on another axis and are left out"] if left else [],
     )
-
-
-def _measure(name: str, rows: Rows, row: int) -> str:
-    """Return the name of a value; Stable Diffusion has two kinds of `eval_accuracy`."""
-    kinds = (kind for kind in ("fid", "clip") if rows[f"is_{kind}"][row] > 0)
-    return f"{name} {next(kinds, '')}".rstrip() if name.startswith("eval_accuracy") else name
 
 
 def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
@@ -147,15 +155,14 @@ def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
 
 def _pauses(rows: Rows) -> Floats:
     """Return the seconds of evaluations that ended before each row [n]."""
-    spent, begun, found = 0.0, math.nan, np.zeros(len(rows))
-    for row in np.flatnonzero(~np.isnan(rows["is_begin"]) | ~np.isnan(rows["is_end"])).tolist():
-        if not np.isnan(rows["is_begin"][row]):
-            begun = rows["time"][row]
-        elif rows["time"][row] > begun:
-            spent += rows["time"][row] - begun
-            found[row:] = spent
+    begun, spent, time, begins = math.nan, np.zeros(len(rows)), rows["time"], rows["is_begin"] > 0
+    for row in np.flatnonzero(begins | (rows["is_end"] > 0)).tolist():
+        if begins[row]:
+            begun = time[row]
+        elif time[row] > begun:
+            spent[row] = time[row] - begun
             begun = math.nan
-    return found
+    return np.cumsum(spent)
 
 
 def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
@@ -165,9 +172,9 @@ def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     if best == "axis_samples":
         return best, "sample"
     values = training[best][training[best] < LARGEST_STEP]
-    each = _samples_each(training[best], training)
     if (np.mod(values, 1) > 0).any():
         return best, "evaluation"
+    each = _samples_each(training[best], training)
     if each is not None:
         near = [1.0 / MARGIN < each / samples < MARGIN for samples in (1.0, batch or np.nan)]
         return best, "sample" if near[0] else "step" if near[1] else "epoch"
@@ -180,8 +187,8 @@ def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     if len(epochs) > 1 and np.array_equal(epochs[: len(values)], np.unique(values)[: len(epochs)]):
         return best, "epoch"
     # Steps logged at every so many are multiples of that; samples and tokens are, of the batch.
-    each = float(np.gcd.reduce(values.astype(np.int64)))
-    return best, "unit" if batch and each > 1 and each % batch == 0 else "step"
+    common = float(np.gcd.reduce(values.astype(np.int64)))
+    return best, "unit" if batch and common > 1 and common % batch == 0 else "step"
 
 
 def _samples_each(place: Floats, training: Rows) -> float | None:
@@ -196,42 +203,28 @@ def _samples_each(place: Floats, training: Rows) -> float | None:
     return float(np.median(training["images_per_s"][rows])) / per_s
 
 
-def facts_and_events(path: Path) -> tuple[dict[str, Any], tuple[Mapping[str, Any], ...]]:
-    """Return facts of a run (batch, seed, submitter), and the events of its start and stop."""
+def facts_of(path: Path) -> dict[str, Any]:
+    """Return the facts of a run that its log names: batch, seed, submitter, ranks."""
     facts: dict[str, Any] = {}
-    events = []
-    for piece in pieces(path):
-        for match in _SYSTEM.finditer(piece.text):
-            facts.setdefault(match[1].decode(), int(match[2]))
-        for match in _FACT.finditer(piece.text):
-            entry = _entry(match[1])
-            key, value = entry.get("key"), entry.get("value")
-            if key in FACTS and isinstance(value, int | float | str):
-                facts.setdefault(str(key), value)
-            elif key in ("run_start", "run_stop"):
-                line = int(piece.lines_at(np.array([match.start()]))[0])
-                time = entry.get("time_ms")
-                if isinstance(time, int | float) and abs(time) < LARGEST_TIME_MS:
-                    event = {"time": time / 1e3, "attempt": 1, "event": _event(entry)}
-                    events.append(event | {"line": line})
+    for piece in pieces(path, is_again=True):
+        for name, count in _SYSTEM.findall(piece.text):
+            facts.setdefault(name.decode(), int(count))
+        for entry in map(_entry, _FACT.findall(piece.text)):
+            if isinstance(entry.get("value"), int | float | str):
+                facts.setdefault(entry["key"], entry["value"])
     nodes, each = facts.get("number_of_nodes"), facts.get("accelerators_per_node")
-    if "number_of_ranks" not in facts and isinstance(nodes, int) and isinstance(each, int):
-        facts["number_of_ranks"] = nodes * each
-    return facts, tuple(events)
+    if isinstance(nodes, int) and isinstance(each, int):
+        facts.setdefault("number_of_ranks", nodes * each)
+    return facts
 
 
-def _entry(text: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(text.decode("latin-1"))
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
-
-
-def _event(entry: Mapping[str, Any]) -> str:
-    """Return `started`, or how the run says it stopped."""
-    if entry["key"] == "run_start":
-        return "started"
-    metadata = entry.get("metadata")
-    status = metadata.get("status") if isinstance(metadata, dict) else None
-    return "done" if status == "success" else "stopped"
+def events_of(rows: Rows) -> tuple[Mapping[str, Any], ...]:
+    """Return the events of the start and the stop of a run."""
+    events = []
+    for row in np.flatnonzero(~np.isnan(rows["run_start"]) | ~np.isnan(rows["run_stop"])).tolist():
+        if np.isfinite(rows["time"][row]):
+            ended = "done" if rows["run_stop"][row] > 0 else "stopped"
+            event = "started" if np.isnan(rows["run_stop"][row]) else ended
+            time, line = float(rows["time"][row]), int(rows["line"][row])
+            events.append({"time": time, "attempt": 1, "event": event, "line": line})
+    return tuple(events)

@@ -30,7 +30,7 @@ GUIDED_DIFFUSION = Format(
     tokens=(b"-----", b"|\n"),
     pattern=re.compile(rb"(?m)^(?P<record>-{12,})$|^(?P<pairs>\|[^\n|]{1,200}\|[^\n|]{1,200}\|)$"),
     pair=re.compile(rb"\| *([^|\n]+?) *\| *([-+.\w]+) *\|"),
-    has_head=False,
+    heads=(),
 )
 KERAS = Format(
     name="Keras",
@@ -40,7 +40,7 @@ KERAS = Format(
         rb"^ *\d{1,9}/\d{1,9} [^\n]{0,99}? (?P<step_s>\d{1,6})s[^\n]{0,30}?"
         rb" - (?P<pairs>\w+: [^\n]{1,999})"
     ),
-    has_head=False,
+    heads=(),
 )
 # The console names no step: losses are counted, or take the step of the bar before them.
 TRAINER = Format(
@@ -61,7 +61,6 @@ BARS = Format(
     ),
     # Of `avr_loss`, `step_loss`, `train_loss` a bar shows one.
     pair=re.compile(rb"(l(?:oss|r))[=:][ \t]*([-+.\w]+)"),
-    head=re.compile(rb"poch\D{0,4}(?P<epoch>\d{1,9})"),
-    has_head=False,
+    heads=("epoch",),
     is_redrawn=True,
 )

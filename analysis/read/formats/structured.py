@@ -9,13 +9,23 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from analysis.read.assemble import merged_steps
-from analysis.read.columns import ALIASES, Cells, column_of, preferred
+from analysis.read.assemble import make_log
+from analysis.read.columns import (
+    ALIASES,
+    LARGEST_STEP,
+    Cells,
+    Column,
+    Rows,
+    column_of,
+    preferred,
+    spread,
+)
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import STAMP, clock_s, moments, number
 from analysis.read.text.pieces import open_bytes
@@ -89,8 +99,7 @@ def log_of_cells(
     column, axis = next(((column, unit) for column, unit in _AXES if column in found), ("", ""))
     if not axis:
         return []
-    step = np.full(len(lines), np.nan)
-    step[found[column][0]] = found[column][1]
+    step = spread(*found[column], len(lines))
     if column == "Progress/kimg":
         step = np.round(1e3 * step)
         found["images"] = (list(range(len(lines))), step.tolist())
@@ -103,10 +112,29 @@ def log_of_cells(
         seconds, meaning = found.pop("time"), _meaning_of_time(times)
         if meaning is not None:
             found.setdefault(meaning, seconds)
-    log = merged_steps(
-        found, step=step, line=np.array(lines), path=path, name=name, kind=kind, axis=axis
-    )
+    rows = _one_a_step(found, step, lines)
+    first = np.ones(len(rows), dtype=np.int64)
+    log = replace(make_log(rows, first, path=path, name=name, kind=kind), axis=axis)
     return [log] if len(log) and log.values else []
+
+
+def _one_a_step(cells: Mapping[str, Column], step: Floats, lines: Sequence[int]) -> Rows:
+    """Return a row for each step in rows of `step` [n]: the last value of a column counts.
+
+    Line and time are those of the loss, if the step has one.
+    """
+    is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
+    steps, number = np.unique(np.where(is_step, step, np.inf), return_inverse=True)
+    has_loss = np.zeros(len(step), dtype=bool)
+    has_loss[list(cells.get("loss", ((), ()))[0])] = True
+    columns = {"step": steps}
+    for column, (rows, values) in {"line": (range(len(lines)), lines), **cells}.items():
+        at, present = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
+        if column in ("line", "time"):
+            order = np.argsort(has_loss[at], kind="stable")
+            at, present = at[order], present[order]
+        columns[column] = spread(number[at], present, len(steps))
+    return Rows(columns).take(np.isfinite(steps))
 
 
 def _meaning_of_time(times: Floats) -> str | None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from analysis.read import assemble
-from analysis.read.columns import Rows
+from analysis.read.columns import Rows, merged
 from analysis.read.formats import lines, records
-from analysis.read.formats.mlperf import MLPERF, facts_and_events, on_one_axis
+from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import Format
-from analysis.read.text.scan import last_drawings, scanned
+from analysis.read.text.scan import last_drawings, scan
 
 # Formats of one trainer first; then bars, which also show downloads and sampling; then lines of
 # any trainer.
@@ -33,30 +33,31 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
     A user's `own` format is the only one tried.
     """
     formats = own or FORMATS
-    found, causes = scanned(path, formats)
+    found = scan(path, formats)
     known = _format_of(found, formats)
     if known is None:
         return []
     rows, remarks = assemble.one_rank(found[known.name])
     evaluations: tuple[Mapping[str, Any], ...] = ()
     if known is MLPERF:
+        events = events_of(found[known.name])
         placed = on_one_axis(rows)
         rows, axis, evaluations = placed.training, placed.axis, placed.evaluations
         remarks += placed.remarks
     else:
         if "record" in rows:
-            rows = assemble.merged_records(rows)
+            number = np.cumsum(~np.isnan(rows["record"])) - 1
+            rows = merged(rows.take(number >= 0), number[number >= 0])
         if known.is_redrawn:
             rows = _training_bar(rows)
         rows, axis, more = _stepped(known, rows, found)
         remarks += more
     if not len(rows):
         return []
-    logs = assemble.assemble(rows, causes, path=path, name=name, kind=known.name, axis=axis)
+    logs = assemble.assemble(rows, path=path, name=name, kind=known.name, axis=axis)
     if known is MLPERF and len(logs) == 1:
-        facts, events = facts_and_events(path)
         events = (*events, *logs[0].events)
-        logs = [replace(logs[0], facts=facts, events=events, evaluations=evaluations)]
+        logs = [replace(logs[0], facts=facts_of(path), events=events, evaluations=evaluations)]
     what = "units that the log does not name" if axis == "unit" else f"{axis}s"
     axis_remark = [f"the axis counts {what}"] if axis != "step" else []
     return [_remarked(log, [*remarks, *axis_remark]) for log in logs]

@@ -7,7 +7,7 @@ A group's name is the column that it fills (`analysis.read.columns`). Some kinds
     kimg         thousands of images, kept as images
     per_s        a printed rate, `4.2it/s` or `1.3s/it`, kept as steps_per_s
     pairs        `name: value` pairs, each a column
-    is_NAME      a mark: 1 if the group takes part in a match
+    json         a JSON object, whose columns the format's `entry` returns
     stamp        a time stamp, kept as time
     record       opens a record of several lines: the matches up to the next one are one row
     group        tells apart series that one format prints side by side: the longest is read
@@ -15,13 +15,15 @@ A group's name is the column that it fills (`analysis.read.columns`). Some kinds
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
-from analysis.read.columns import MOST_COLUMNS, Cells
+from analysis.read.columns import MOST_COLUMNS, Cells, by_preference, spread
 from analysis.stats.intervals import Floats
 
 PAIR = re.compile(rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]*[:=][ \t]*([-+]?(?:\.?\d[-+.\w]*|nan|inf))")
@@ -37,16 +39,20 @@ _CLOCK = re.compile(
 YEAR = 1972
 
 
-@dataclass(frozen=True, kw_only=True)
+def _no_entry(text: bytes) -> Mapping[str, float]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Format:
     """A kind of text log.
 
     Every line that `pattern` matches holds one of `tokens`. A pattern sees lines without terminal
     codes, and the redrawn parts of a line as lines of their own; it must not match across lines.
-    `rename` maps the names of pairs to columns where `ALIASES` would be wrong. If `has_head`, a
-    rank and a time stamp may stand before a match, or in its first `head_chars`; `head` finds more
-    there. If `is_redrawn`, the last drawing of a step counts. With `epochs_from`, the number of the
-    first epoch, `step` is one of `of` in an `epoch`.
+    `rename` maps the names of pairs to columns where `ALIASES` would be wrong. `heads` are columns
+    (of `analysis.read.text.scan.HEADS`) that may stand before a match, or in its first
+    `head_chars`. If `is_redrawn`, the last drawing of a step counts. With `epochs_from`, the number
+    of the first epoch, `step` is one of `of` in an `epoch`.
     """
 
     name: str
@@ -54,58 +60,60 @@ class Format:
     pattern: re.Pattern[bytes]
     pair: re.Pattern[bytes] = PAIR
     rename: Mapping[str, str] = field(default_factory=dict)
-    has_head: bool = True
+    entry: Callable[[bytes], Mapping[str, float]] = _no_entry
+    heads: tuple[str, ...] = ("rank", "time")
     head_chars: int = 0
     is_redrawn: bool = False
-    head: re.Pattern[bytes] | None = None
     epochs_from: int | None = None
 
     def columns(self, matches: Sequence[re.Match[bytes]]) -> dict[str, Floats]:
         """Return the columns [n] of the rows at `n` matches."""
-        count = len(matches)
         groups = list(zip(*[match.groups() for match in matches], strict=True))
         found: dict[str, Floats] = {}
         for name, number in self.pattern.groupindex.items():
             texts = groups[number - 1]
-            absent = texts.count(None)
-            if absent == count:
-                continue
+            rows = [row for row, text in enumerate(texts) if text is not None]
+            present = [texts[row] for row in rows]
             if name == "pairs":
-                found = {**self._cells(texts), **found}
-            elif absent:
-                rows = [row for row, text in enumerate(texts) if text is not None]
-                column, values = _convert(name, [texts[row] for row in rows])
-                found[column] = np.full(count, np.nan)
-                found[column][rows] = values
-            else:
-                column, values = _convert(name, texts)
-                found[column] = values
+                found = {**self._pairs(rows, present, len(texts)), **found}
+            elif name == "json":
+                found |= self._entries(texts)
+            elif present:
+                column, values = _convert(name, present)
+                found[column] = spread(rows, values, len(texts))
         if self.epochs_from is not None and {"epoch", "of", "step"} <= found.keys():
             before = (found["epoch"] - self.epochs_from) * found["of"]
             found["step"] = found["step"] + np.where(before > 0, before, 0)
         return found
 
-    def _cells(self, texts: Sequence[bytes | None]) -> dict[str, Floats]:
-        """Return the columns of texts with pairs [n]."""
-        cells = Cells()
-        found: dict[bytes, tuple[list[int], list[bytes]]] = {}
-        for row, text in enumerate(texts):
-            for name, value in self.pair.findall(text or b""):
-                if name not in found:
-                    found[name] = ([], [])
-                rows, values = found[name]
-                rows.append(row)
-                values.append(value)
-        for name, (rows, values) in list(found.items())[:MOST_COLUMNS]:
+    def _pairs(self, rows: Sequence[int], texts: Sequence[bytes], count: int) -> dict[str, Floats]:
+        """Return the columns [count] of the texts with pairs that stand in some rows."""
+        pairs = [self.pair.findall(text) for text in texts]
+        if not any(pairs):
+            return {}
+        names, values = zip(*chain.from_iterable(pairs), strict=True)
+        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        column = np.array([number[name] for name in names])
+        row = np.repeat(rows, [len(found) for found in pairs])
+        table = np.full((len(number), count), np.nan)
+        table[column, row] = numbers(values)
+        found = {}
+        for name, place in list(number.items())[:MOST_COLUMNS]:
             spelled = name.decode("utf-8", "replace").strip()
-            column, converted = _convert(self.rename.get(spelled, spelled), values)
-            cells.found[column] = (rows, converted.tolist())
-        return dict(cells.rows(len(texts)).columns)
+            own, converted = _in_our_unit(self.rename.get(spelled, spelled), table[place])
+            found[own] = converted
+        return by_preference(found)
+
+    def _entries(self, texts: Sequence[bytes | None]) -> dict[str, Floats]:
+        cells = Cells()
+        for row, text in enumerate(texts):
+            cells.add(row, self.entry(text or b""))
+        return cells.columns(len(texts))
 
 
 def _convert(name: str, texts: Sequence[bytes]) -> tuple[str, Floats]:
     """Return the column that a group fills, and its values [n]."""
-    if name == "record" or name.startswith("is_"):
+    if name == "record":
         return name, np.ones(len(texts))
     if name == "stamp":
         return "time", moments(texts)
@@ -113,24 +121,26 @@ def _convert(name: str, texts: Sequence[bytes]) -> tuple[str, Floats]:
         value = numbers([text[:-4] for text in texts])
         is_rate = np.array([text.endswith(b"it/s") for text in texts])
         return "steps_per_s", np.where(is_rate, value, 1 / np.where(value > 0, value, np.nan))
-    if name == "kimg":
-        return "images", 1e3 * numbers(texts)
     if name.endswith("_clock"):
         return name.removesuffix("_clock") + "_s", np.array([clock_s(text) for text in texts])
+    return _in_our_unit(name, numbers(texts))
+
+
+def _in_our_unit(name: str, values: Floats) -> tuple[str, Floats]:
+    """Return the column of a name with a unit, and its values in seconds or images."""
+    if name == "kimg":
+        return "images", 1e3 * values
     if name.endswith("_ms"):
-        return name.removesuffix("_ms") + "_s", numbers(texts) / 1e3
-    return name, numbers(texts)
+        return name.removesuffix("_ms") + "_s", values / 1e3
+    return name, values
 
 
 def number(text: bytes) -> float:
     """Return a printed number (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if not finite."""
     try:
-        found = float(text)
+        found = float(text.replace(b",", b"").rstrip(b"%."))
     except ValueError:
-        try:
-            found = float(text.replace(b",", b"").rstrip(b"%."))
-        except ValueError:
-            return math.nan
+        return math.nan
     # Python accepts underscores in numbers; logs do not print them.
     if b"_" in text:
         return math.nan
@@ -140,12 +150,11 @@ def number(text: bytes) -> float:
 def numbers(texts: Sequence[bytes]) -> Floats:
     """Return many printed numbers [n]."""
     joined = b"\n".join(texts)
-    if b"," in joined:
-        texts = joined.replace(b",", b"").split(b"\n")
+    plain = joined.replace(b",", b"").split(b"\n") if b"," in joined else texts
     try:
         if b"_" in joined:
             raise ValueError
-        found = np.fromiter(map(float, texts), np.float64, len(texts))
+        found = np.fromiter(map(float, plain), np.float64, len(texts))
     except ValueError:
         each = {text: number(text) for text in set(texts)}
         return np.array([each[text] for text in texts], dtype=np.float64)
@@ -156,8 +165,8 @@ def numbers(texts: Sequence[bytes]) -> Floats:
 def clock_s(text: bytes) -> float:
     """Return the seconds of a duration in one of these forms; NaN for anything else."""
     parts = text.split(b":")
-    if len(parts) == 3 and text.replace(b":", b"").isdigit():
-        return int(parts[0]) * 3600.0 + int(parts[1]) * 60 + int(parts[2])
+    if 1 < len(parts) < 4 and all(map(bytes.isdigit, parts)):
+        return float(sum(int(part) * 60**place for place, part in enumerate(reversed(parts))))
     match = _CLOCK.fullmatch(text.strip())
     if match is None or not match[0]:
         return math.nan
@@ -177,20 +186,15 @@ def moments(texts: Sequence[bytes]) -> Floats:
 
 
 def _moment(text: str) -> float:
-    """Return the time of one stamp that is not ISO 8601: month first, or without a year."""
+    """Return the time of one stamp that may not be ISO 8601: month first, or without a year."""
     match = _ODD_STAMP.fullmatch(text)
     if match is None:
         return math.nan
     before, month, day, after, hours, minutes, seconds = match.groups()
-    midnight = _midnight(f"{before or after or YEAR}-{month}-{day}")
-    if int(hours) > 23 or int(minutes) > 59 or float(seconds) > 60:
-        return math.nan
-    return midnight + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-
-
-@lru_cache(maxsize=1024)
-def _midnight(day: str) -> float:
     try:
-        return float(np.datetime64(day, "s").astype(np.int64))
+        midnight = datetime(int(before or after or YEAR), int(month), int(day), tzinfo=UTC)
     except ValueError:
         return math.nan
+    if int(hours) > 23 or int(minutes) > 59 or float(seconds) > 60:
+        return math.nan
+    return midnight.timestamp() + int(hours) * 3600 + int(minutes) * 60 + float(seconds)

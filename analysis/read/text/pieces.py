@@ -67,15 +67,19 @@ class _Unpacked(gzip.GzipFile):
         return count
 
 
-def pieces(path: Path) -> Iterator[Piece]:
-    """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there."""
+def pieces(path: Path, *, is_again: bool = False) -> Iterator[Piece]:
+    """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there.
+
+    Progress is shown unless the file is read again.
+    """
     line, offset, rest = 1, 0, b""
     progress = ReadingProgress(path)
     with open_bytes(path) as file:
         raw = getattr(getattr(file, "raw", file), "fileobj", file)
         while True:
             block = file.read(PIECE)
-            progress.at(raw.tell())
+            if not is_again:
+                progress.at(raw.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]
