@@ -79,13 +79,20 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
         micro_batch=micro,
         accumulation=share // micro,
     )
-    if isinstance(config, Pretrain) and config.gns.enabled:
-        _check_noise(config, layout)
+    if isinstance(config, Pretrain):
+        _check_microbatches(config, layout)
     return layout
 
 
-def _check_noise(config: Pretrain, layout: BatchLayout) -> None:
-    """Raise `ConfigError` if the gradient noise cannot be measured with this layout."""
+def _check_microbatches(config: Pretrain, layout: BatchLayout) -> None:
+    """Raise `ConfigError` if the run needs other microbatches than this layout has."""
+    if config.train.compile == "graphs" and layout.accumulation > 1:
+        raise ConfigError(
+            f"train.compile graphs keeps gradients only until the next microbatch, but a step has "
+            f"{layout.accumulation}: set train.micro_batch to null, or train.compile to true"
+        )
+    if not config.gns.enabled:
+        return
     count, batch = layout.noise_count, layout.noise_batch
     if count < 2:
         raise ConfigError(

@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Required, TypeVar
+from typing import Annotated, Any, Literal, Required, TypeVar
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -27,7 +27,7 @@ class AttemptEntry(TypedDict, total=False):
     host: str
     slurm: dict[str, str | int]
     placement: list[dict[str, Any]]
-    compile: bool
+    compile: bool | Literal["graphs"]
 
 
 class Manifest(TypedDict, total=False):

@@ -56,6 +56,7 @@ class Pretrain(Run):
             self._optimizer(),
             self._reduce(),
             self._float8(),
+            self._graphs(),
             self._sampler(),
             self._validation(),
             self._strata(),
@@ -107,9 +108,21 @@ class Pretrain(Run):
 
     def _float8(self) -> str | None:
         if self.train.float8 and self.train.compile is not True:
-            return (
-                "train.float8 is slower than bf16 if it is not compiled: set train.compile to true"
-            )
+            return "train.float8 is slower than bf16 in eager blocks: set train.compile to true"
+        return None
+
+    def _graphs(self) -> str | None:
+        if self.train.compile != "graphs":
+            return None
+        without = {
+            "layout.shard": self.layout.shard > 1,
+            "layout.tensor": self.layout.tensor > 1,
+            "gns.enabled": self.gns.enabled,
+            "train.micro_batch auto": self.train.micro_batch == "auto",
+            "resources.gpus_per_node 0": self.resources.gpus_per_node == 0,
+        }
+        if found := ", ".join(name for name, given in without.items() if given):
+            return f"train.compile graphs does not go with {found}: set it to true or false"
         return None
 
     def _sampler(self) -> str | None:

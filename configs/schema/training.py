@@ -51,8 +51,11 @@ class Train(KeyGroup):
     float8: bool = key(
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
-    compile: bool | Literal["auto"] = key(
-        "auto", "compile each block by torch.compile; auto: on GPUs with a C compiler", "clock"
+    compile: bool | Literal["auto", "graphs"] = key(
+        "auto",
+        "compile each block by torch.compile; graphs: the whole network, replayed as CUDA graphs; "
+        "auto: true on GPUs with a C compiler",
+        "clock",
     )
     check_gradients: Literal["first", "never"] = key(
         "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True

@@ -86,7 +86,8 @@ def hidden(request: RunRequest) -> Iterator[CheckResult]:
 
 def compute_node(request: RunRequest) -> Iterator[CheckResult]:
     """Check the driver of a node, and its compiler if the run compiles, in a job of its own."""
-    compiles = isinstance(request.config, Pretrain) and request.config.train.compile is True
+    config = request.config
+    compiles = isinstance(config, Pretrain) and config.train.compile in (True, "graphs")
     exports = [f"{name}={value}" for name, value in request.site.exports().items()]
     words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
     flags = to_words(request.site.flags | request.flags)

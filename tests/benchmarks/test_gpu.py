@@ -169,6 +169,12 @@ def test_the_last_result_of_a_command_counts_and_a_skip_replaces_none() -> None:
     assert newest([skipped]) == [skipped]
 
 
+def small(**images_per_s: float) -> list[Line]:
+    """The results, with a DiT-S at a batch of 32 trained in two ways."""
+    rates = {how: RATE | {"images_per_s": rate} for how, rate in images_per_s.items()}
+    return results() + [line("trainer", f"s-{how}-32", result=rate) for how, rate in rates.items()]
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -178,6 +184,7 @@ def test_the_last_result_of_a_command_counts_and_a_skip_replaces_none() -> None:
         (lambda: changed("trainer", "xl-eager-128", data_share=0.2), "raise `data.workers`"),
         (lambda: changed("trainer", "xl-eager-128", gpu_gb=60.0), "but 41.0 GB were predicted"),
         (lambda: changed("trainer", "xl-eager-128", host_bound=0.5), "waits for its host"),
+        (lambda: small(compiled=1000.0, graphs=1500.0), "set `train.compile=graphs`"),
         (lambda: changed("attention", "CUDNN_ATTENTION", tflop_per_s=300.0), "CUDNN_ATTENTION is"),
         (lambda: changed("gemm", "out wgrad", tflop_per_s=300.0), "square one: out wgrad."),
     ],

@@ -142,6 +142,20 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
             {"data": {"source": "digits", "path": "x"}},
             "data.source digits takes no data.path: remove it",
         ),
+        (
+            {"train": {"compile": "graphs", "micro_batch": "auto"}, "layout": {"shard": 2}},
+            "train.compile graphs does not go with layout.shard, train.micro_batch auto: set it to "
+            "true or false",
+        ),
+        (
+            {"train": {"compile": "graphs"}, "resources": {"gpus_per_node": 0}},
+            "train.compile graphs does not go with resources.gpus_per_node 0: set it to true or "
+            "false",
+        ),
+        (
+            {"train": {"compile": "graphs", "float8": True}},
+            "train.float8 is slower than bf16 in eager blocks: set train.compile to true",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_was_expected(

@@ -40,6 +40,7 @@ from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
 from train.model.build import Network
+from train.model.cuda_graphs import check_cuda_graphs, record_cuda_graphs
 from train.model.dit import AdaLNBlock, InContextBlock
 
 DTYPES = {
@@ -88,7 +89,9 @@ def parallelize(
     if config.train.float8:
         check_float8(ranks.device)
         convert_to_float8(blocks)
-    if config.train.compile is True and ranks.device.type == "cuda":
+    if config.train.compile == "graphs":
+        check_cuda_graphs(ranks.device)
+    if config.train.compile in (True, "graphs") and ranks.device.type == "cuda":
         check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
@@ -104,7 +107,9 @@ def parallelize(
     cast(Network, network).init_buffers()
     if fill is not None:
         fill()
-    if config.train.compile is True:
+    if config.train.compile == "graphs":
+        record_cuda_graphs(network)
+    elif config.train.compile is True:
         # A block is small enough to be a bucket of gradients: DDP need not cut it into graphs.
         torch._dynamo.config.optimize_ddp = False
         for block in blocks:

@@ -12,7 +12,7 @@ from train.engine.attempt import TrainingContext
 from train.engine.profiler import region
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import gradient_sync
-from train.pretrain.train_state import TrainState, zero_batch
+from train.pretrain.train_state import TrainState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +25,14 @@ class PretrainStep:
     noise: OnlineNoise | None
 
     def begin(self) -> None:
-        """Run one forward and backward pass and discard its gradients.
+        """Run forward and backward passes and discard their gradients.
 
         DDP reorders its buckets after the first backward pass, and the order in which gradients
         are summed over more than two ranks follows the buckets: without this pass, the first step
         after a resume would differ in its last bits. Compilation also happens here, so that it is
         not counted in `train_s`.
         """
-        images, train_state = self.context.layout.micro_batch, self.train_state
-        batch = zero_batch(train_state.config, images=images, device=self._device)
-        train_state.losses(batch).sum().backward()
-        train_state.optimizer.zero_grad(set_to_none=True)
+        self.train_state.rehearse(self.context.layout.micro_batch, device=self._device)
         if self.noise:
             self.noise.discard()
 

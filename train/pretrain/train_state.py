@@ -16,6 +16,7 @@ from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import squared_gradient_norm
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
+from train.model.cuda_graphs import PASSES, check_recorded
 from train.model.parallelize import autocast, parallelize
 from train.pretrain.optimizer import learning_rate, make_optimizer
 from train.weights.init import InitialNetwork
@@ -53,6 +54,19 @@ class TrainState:
                 self.model, batch.image, batch.noise, batch.t, batch.label
             )
         return losses if batch.weight is None else losses * batch.weight
+
+    def rehearse(self, images: int, *, device: torch.device) -> None:
+        """Run the passes after which the next is as in training, on a batch of zeros. Collective.
+
+        They compile the network, or record its CUDA graphs, and leave no gradients.
+        """
+        graphs = self.config.train.compile == "graphs"
+        batch = zero_batch(self.config, images=images, device=device)
+        for _ in range(PASSES if graphs else 1):
+            self.losses(batch).sum().backward()
+            self.optimizer.zero_grad(set_to_none=True)
+        if graphs:
+            check_recorded()
 
     def update(self, step: int) -> GradientSummary:
         """Take optimizer step `step`, from 1: clip the gradients, move the weights and their EMA.

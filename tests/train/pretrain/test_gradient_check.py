@@ -81,9 +81,9 @@ def small(**train: Any) -> TrainState:
     return state_of({"model": model, "data": data, "train": {"global_batch": 8} | train})
 
 
-def checked(state: TrainState) -> dict[str, Any]:
+def checked(state: TrainState, **changes: Any) -> dict[str, Any]:
     """The fields of the event, of a network that counts as compiled."""
-    train = state.config.train.model_copy(update={"compile": True})
+    train = state.config.train.model_copy(update={"compile": True} | changes)
     found: dict[str, Any] = {}
     context: Any = SimpleNamespace(
         attempt=SimpleNamespace(ranks=ALONE, run=SimpleNamespace(records=list)),
@@ -123,6 +123,16 @@ def test_weights_and_random_numbers_are_afterwards_as_before() -> None:
         assert torch.equal(old, parameter.detach().view(torch.int32))
         assert parameter.grad is None
     assert torch.equal(random_state, torch.get_rng_state())
+
+
+@pytest.mark.usefixtures("group")
+def test_of_cuda_graphs_a_replay_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed: list[int] = []
+    monkeypatch.setattr(
+        TrainState, "rehearse", lambda self, images, *, device: rehearsed.append(images)
+    )
+    checked(small(), compile="graphs")
+    assert rehearsed == [8]
 
 
 class Scaled(torch.autograd.Function):
