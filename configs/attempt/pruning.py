@@ -29,8 +29,8 @@ _IDLE = frozenset(
     (
         "question", "seed", "train.steps", "train.ema_batch", "train.ema_warmup",
         "optimizer.lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_to",
-        "optimizer.momentum", "optimizer.beta1", "optimizer.beta2", "optimizer.eps",
-        "optimizer.weight_decay",
+        "optimizer.decay_shape", "optimizer.momentum", "optimizer.beta1", "optimizer.beta2",
+        "optimizer.eps", "optimizer.weight_decay", "train.branch_from",
         "log.every", "log.tensorboard", "log.console_ranks", "checkpoint.every", "checkpoint.keep",
         "resources.hours", "resources.cpus_per_gpu", "resources.memory_gb",
     )

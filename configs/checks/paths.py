@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.checks.aitoolkit import check_aitoolkit
+from configs.checks.branch import check_branch
 from configs.checks.captions import check_captions, fill_trigger, read_prompts
 from configs.checks.flux import check_flux
 from configs.checks.infer import infer_spec
@@ -11,7 +12,7 @@ from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
 from configs.run.folder import is_run
-from configs.schema import Finetune, Infer, Run, keys
+from configs.schema import Finetune, Infer, Pretrain, Run, keys
 
 
 def _is_run_of(kind: str) -> Callable[[Path], bool]:
@@ -51,7 +52,9 @@ def check_paths(config: Run) -> None:
             word, is_there = _KINDS[wanted]
             if not is_there(Path(path)):
                 raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
-    if isinstance(config, Finetune):
+    if isinstance(config, Pretrain):
+        check_branch(config)
+    elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
         images = infer_spec(config)

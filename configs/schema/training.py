@@ -16,7 +16,10 @@ class Optimizer(KeyGroup):
     lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)
     decay: float = key(
-        0.0, "share of train.steps, at the end, over which lr decays linearly", "loss", ge=0, le=1
+        0.0, "share of train.steps, at the end, over which lr decays", "loss", ge=0, le=1
+    )
+    decay_shape: Literal["linear", "sqrt", "cosine"] = key(
+        "linear", "shape of the decay: linear; sqrt: 1 - sqrt(its part done); cosine", "loss"
     )
     decay_to: float = key(0.0, "final learning rate, as a share of lr", "loss", ge=0, le=1)
     momentum: float = key(0.95, "decay rate of Muon's momentum", "loss", ge=0, lt=1)
@@ -31,6 +34,12 @@ class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
+    branch_from: str | None = key(
+        None,
+        "checkpoint of another run, logs/RUN/checkpoints/step-N, whose whole state to begin from",
+        "loss",
+        path="folder",
+    )
     global_batch: int = key(256, "images per step over all ranks", "loss clock", ge=1)
     micro_batch: int | Literal["auto"] | None = key(
         None,

@@ -241,6 +241,14 @@ def _damaged_files(checkpoint: Path) -> list[str]:
     return [file for files in from_every_rank(share) for file in files]
 
 
+def refuse_damaged(checkpoint: Path) -> None:
+    """Raise `ConfigError` if a checkpoint is damaged. Collective."""
+    if damaged := _damaged_files(checkpoint):
+        raise ConfigError(
+            f"{checkpoint} is damaged ({', '.join(damaged)}); delete it to use the one before"
+        )
+
+
 def load_weights(
     folder: Path, network: nn.Module, *, which: str = "ema", step: int | None = None
 ) -> tuple[int, int]:
@@ -255,11 +263,7 @@ def load_weights(
     name = names[0] if step is None else step_name(step)
     if name not in names:
         raise ConfigError(f"{folder}: no checkpoint {name}; there are {', '.join(sorted(names))}")
-    damaged = _damaged_files(folder / name)
-    if damaged:
-        raise ConfigError(
-            f"{folder / name} is damaged ({', '.join(damaged)}); delete it to use the one before"
-        )
+    refuse_damaged(folder / name)
     read_weights(folder / name, network, which=which)
     progress = _numbers({"step": 0, "images": 0})
     load_tensors({"training": {"progress": progress}}, folder / name)

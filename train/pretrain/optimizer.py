@@ -1,5 +1,6 @@
 """The optimizer of a run and its learning rate schedule."""
 
+import math
 from typing import Any
 
 import torch
@@ -52,8 +53,15 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
 
 
 def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
-    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, linear decay."""
+    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, decay.
+
+    The decay by 1 - sqrt is that of Hägele et al. 2024 (arXiv 2405.18392).
+    """
     warm = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     falling = config.decay * steps
     left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
+    if config.decay_shape == "sqrt":
+        left = 1 - math.sqrt(1 - left)
+    elif config.decay_shape == "cosine":
+        left = (1 - math.cos(math.pi * left)) / 2
     return config.lr * warm * (config.decay_to + (1 - config.decay_to) * left)

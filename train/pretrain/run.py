@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -20,7 +21,9 @@ from train.engine.checkpoint import (
     CheckpointState,
     agree_on_newest,
     load_checkpoint,
+    refuse_damaged,
 )
+from train.engine.checkpoint_files import SUMS, file_sum
 from train.engine.clocks import Clocks
 from train.engine.distributed import data_rank, process_group
 from train.engine.environment import versions
@@ -113,14 +116,21 @@ def _training_images(source: Source, config: Pretrain) -> Source:
 def _load_newest(
     attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
 ) -> tuple[TrainState, CheckpointState]:
-    """Return the state at the newest checkpoint, or before the first step if there is none."""
-    checkpoint = agree_on_newest(attempt.run.checkpoints)
+    """Return the state at the newest checkpoint, or that of the run's beginning if there is none.
+
+    A branch begins from a checkpoint of another run.
+    """
+    checkpoints, trunk = attempt.run.checkpoints, attempt.config.train.branch_from
+    newest = agree_on_newest(checkpoints)
+    origin = checkpoints / newest if newest else trunk and Path(trunk)
+    if origin and not newest:
+        refuse_damaged(origin)
     train_state = make_train_state(
-        attempt.config, layout=layout, ranks=attempt.ranks, resumes=checkpoint is not None
+        attempt.config, layout=layout, ranks=attempt.ranks, resumes=origin is not None
     )
     state = train_state.checkpoint_state(clocks)
-    if checkpoint is not None:
-        load_checkpoint(attempt.run.checkpoints / checkpoint, state)
+    if origin:
+        load_checkpoint(origin, state)
     return train_state, state
 
 
@@ -166,10 +176,17 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         "training_flops_per_image": training_flops(macs),
         "ranks": layout.world,
         **asdict(layout),
+        "branched_from": _lineage(config),
         "compile": config.train.compile,
         "dtypes": _dtypes(config, layout),
         "versions": versions(),
     }
+
+
+def _lineage(config: Pretrain) -> dict[str, str | None] | None:
+    """Return the checkpoint that a branch began from, and the sum of its checksums."""
+    trunk = config.train.branch_from
+    return {"checkpoint": trunk, "sha256": file_sum(Path(trunk, SUMS))} if trunk else None
 
 
 def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:

@@ -28,6 +28,21 @@ def test_the_learning_rate_warms_up_stays_and_decays() -> None:
     assert all(a >= b for a, b in itertools.pairwise(rates[9:]))
 
 
+@pytest.mark.parametrize(
+    ("shape", "rates"),
+    [
+        ("linear", [1.0, 0.75, 0.5, 0.25]),
+        ("sqrt", [1.0, 0.5, 0.2929, 0.1340]),
+        ("cosine", [1.0, 0.8536, 0.5, 0.1464]),
+    ],
+)
+def test_the_decay_has_the_shape_of_its_formula(shape: str, rates: list[float]) -> None:
+    config = Optimizer(lr=1.0, decay=0.4, decay_shape=shape)
+    found = [learning_rate(config, step=step, steps=10) for step in range(1, 11)]
+    assert found[:6] == [1.0] * 6
+    assert found[6:] == pytest.approx(rates, abs=1e-4)
+
+
 def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
     groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups
