@@ -60,6 +60,8 @@ def check_paths(config: Run) -> None:
         images = infer_spec(config)
         check_flux(images.folder, variant=images.variant)
         _check_lora(images.lora)
+    elif isinstance(config, Pretrain):
+        _check_weights(config)
 
 
 def _problem(path: Path, word: str) -> str:
@@ -87,6 +89,22 @@ def _check_finetune(config: Finetune) -> None:
     for prompt in read_prompts(config.sample.prompts, config.sample.prompts_file):
         fill_trigger(prompt, trigger)
     check_aitoolkit(config)
+
+
+def _check_weights(config: Pretrain) -> None:
+    """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
+    path, parts = Path(config.model.init_from or ""), config.model.unpublished_parts()
+    if config.model.init_from is None or not parts:
+        return
+    if path.suffix == ".safetensors":
+        is_published = "x_embedder.proj.weight" in read_safetensors_header(path).tensors
+    else:
+        folders = path, path / "transformer"
+        is_published = path.is_file() or any((f / "config.json").is_file() for f in folders)
+    if is_published:
+        raise ConfigError(
+            f"model.init_from {path}: a published DiT has no {', '.join(parts)}: remove them"
+        )
 
 
 def _check_lora(file: Path | None) -> None:

@@ -45,8 +45,28 @@ class Model(KeyGroup):
     mlp: Literal["gelu", "swiglu"] = key(
         "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock"
     )
-    conditioning: Literal["adaln", "in_context"] = key(
-        "adaln", "how time and label enter: adaLN-zero, or as two tokens", "loss clock"
+    conditioning: Literal["adaln", "adaln_single", "in_context"] = key(
+        "adaln",
+        "how time and label enter: adaLN-zero in every block; one modulation and a table per block "
+        "(adaLN-single, Chen et al. 2023); or as two tokens",
+        "loss clock",
+    )
+    adaln_rank: int | None = key(
+        None,
+        "rank of a modulation of each block's own beside that of adaln_single; null: none",
+        "loss clock",
+        ge=1,
+    )
+    norm: Literal["layer", "rms"] = key(
+        "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock"
+    )
+    value_residual: bool = key(
+        False,
+        "attention reads the mean of its values and the first block's (Zhou et al. 2024)",
+        "loss clock",
+    )
+    registers: int = key(
+        0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0
     )
     positions: Literal["rope", "sincos"] = key(
         "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock"
@@ -71,6 +91,8 @@ class Model(KeyGroup):
     def _heads_fit(self) -> "Model":
         if self.family == "unet":
             return self
+        if self.adaln_rank is not None and self.conditioning != "adaln_single":
+            raise ValueError("model.adaln_rank is for model.conditioning adaln_single: remove it")
         if self.width % self.heads:
             raise ValueError(
                 f"model.width {self.width} is not a multiple of model.heads {self.heads}"
@@ -85,6 +107,16 @@ class Model(KeyGroup):
                 f"model.width {self.width}: 2D sinusoidal positions need a multiple of 4"
             )
         return self
+
+    def unpublished_parts(self) -> list[str]:
+        """Return the keys whose values no published DiT was trained with."""
+        parts = {
+            "conditioning": self.conditioning == "adaln_single",
+            "norm": self.norm == "rms",
+            "value_residual": self.value_residual,
+            "registers": self.registers > 0,
+        }
+        return [f"model.{name}" for name, is_set in parts.items() if is_set]
 
     def side_divisor(self) -> int:
         """Return the number of which the side of an image must be a multiple."""

@@ -11,6 +11,8 @@ from configs.schema import Pretrain
 from train.model.flops import TIME_CHANNELS, mlp_hidden, tokens
 
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+# Of a norm per token: mean and inverse deviation, or the inverse root mean square.
+_NORM_BYTES = {"layer": 8, "rms": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,22 +23,26 @@ class SavedBytes:
     once: float = 0.0
 
 
+def is_modulated(config: Pretrain) -> bool:
+    """Return whether the condition is in the norms (adaLN)."""
+    return config.model.conditioning != "in_context"
+
+
 def residual_size(config: Pretrain) -> int:
     """Return the bytes per number of the residual stream, float32 if a float32 is added to it."""
-    widened = config.model.conditioning == "in_context"
-    return 4 if widened else PRECISION_BYTES[config.train.precision]
+    return PRECISION_BYTES[config.train.precision] if is_modulated(config) else 4
 
 
 def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """Return what one block saves if it is neither recomputed nor compiled, without its weights."""
     model, e, r = config.model, PRECISION_BYTES[config.train.precision], residual_size(config)
-    d, adaln = model.width, model.conditioning == "adaln"
+    d, adaln = model.width, is_modulated(config)
     mlp = {"gelu": 2, "swiglu": 4}[model.mlp] * e * mlp_hidden(config) / tensor
     if model.mlp == "swiglu" and e < 4:
         mlp += e * d  # two linear layers read the same float32 input: each makes a copy
     # Each half saves the input of the norm, its mean and inverse deviation, the input of the linear
     # layer, and for adaLN also the inputs of the scale and of the gate.
-    half = 4 * d + 8 + e * d + (4 * d + r * d) * adaln
+    half = 4 * d + _NORM_BYTES[model.norm] + e * d + (4 * d + r * d) * adaln
     token = 2 * half + _attention(config) / tensor + mlp
     once = 0.0
     if model.positions == "rope" and e < 4 and not model.qk_norm:
@@ -53,6 +59,10 @@ def _attention(config: Pretrain) -> int:
         kept += 8 * model.width * (e < 4)  # in lower precision, q and k cast to float32
     if model.qk_norm or model.positions == "rope":
         kept += 2 * e * model.width  # q and k are no longer views of the qkv output
+    if model.value_residual:
+        # But in the first block, v is not such a view, either: nothing may need the qkv output.
+        needed = e == 4 if model.qk_norm else model.positions == "sincos"
+        kept += (1 if needed else -2) * e * model.width * (model.depth - 1) // model.depth
     return kept
 
 
@@ -74,9 +84,8 @@ def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     d, hidden = model.width, mlp_hidden(config) * (1 + (model.mlp == "swiglu"))
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
     token = residual_size(config) * d + split + 2 * e * d
-    return SavedBytes(
-        image=tokens(config) * token + 6 * e * d * (model.conditioning == "adaln") / tensor
-    )
+    product = model.conditioning == "adaln" or model.adaln_rank is not None
+    return SavedBytes(image=tokens(config) * token + 6 * e * d * product / tensor)
 
 
 def edges_kept(config: Pretrain) -> SavedBytes:
@@ -84,7 +93,7 @@ def edges_kept(config: Pretrain) -> SavedBytes:
     model, data, e = config.model, config.data, PRECISION_BYTES[config.train.precision]
     d, patches = model.width, (data.size // model.patch) ** 2
     pixels = 4 * data.channels * data.size**2
-    adaln = model.conditioning == "adaln"
+    adaln = is_modulated(config)
     time = e * (TIME_CHANNELS + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise and the error in float32, and the patches that the first layer reads.
     return SavedBytes(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
@@ -93,7 +102,7 @@ def edges_kept(config: Pretrain) -> SavedBytes:
 def _last_norm(config: Pretrain) -> int:
     """Return the bytes per token that are saved between the blocks and the last layer."""
     d, e = config.model.width, PRECISION_BYTES[config.train.precision]
-    return 4 * d + 8 + e * d + 4 * d * (config.model.conditioning == "adaln")
+    return 4 * d + _NORM_BYTES[config.model.norm] + e * d + 4 * d * is_modulated(config)
 
 
 def edges_work(config: Pretrain) -> float:
@@ -102,7 +111,7 @@ def edges_work(config: Pretrain) -> float:
     The gradients of its output and input in float32, and for adaLN their product.
     """
     d, e = config.model.width, PRECISION_BYTES[config.train.precision]
-    return tokens(config) * d * (8 + e + 4 * (config.model.conditioning == "adaln"))
+    return tokens(config) * d * (8 + e + 4 * is_modulated(config))
 
 
 def block_work(config: Pretrain, *, tensor: int = 1) -> float:
@@ -120,9 +129,9 @@ def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     Source: the cut that the partitioner of torch.compile makes through these blocks.
     """
     model, e = config.model, PRECISION_BYTES[config.train.precision]
-    d, adaln = model.width, model.conditioning == "adaln"
+    d, adaln = model.width, is_modulated(config)
     mlp = {"gelu": 2, "swiglu": 3}[model.mlp] * e * mlp_hidden(config) / tensor
-    norms = 2 * (8 + e * d)
+    norms = 2 * (_NORM_BYTES[model.norm] + e * d)
     token = residual_size(config) * d + norms + e * d * (1 + adaln) + mlp
     attention = _attention(config) - 8 * d * (model.qk_norm and e < 4)
     return SavedBytes(

@@ -89,7 +89,9 @@ def _to_float32(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
-def _fused_rms_norm(x: Tensor, shape: torch.Size, weight: Tensor, eps: float) -> Tensor:
+def _fused_rms_norm(
+    x: Tensor, shape: torch.Size, weight: Tensor | None = None, *, eps: float
+) -> Tensor:
     normed: Tensor = _RmsNorm.apply(x, weight)
     return normed
 
@@ -98,13 +100,13 @@ class _RmsNorm(torch.autograd.Function):
     """The output and the saved tensors of the fused GPU kernel; the CPU kernel saves more."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return a fake output `[..., d]` like `x`, contiguous."""
         ctx.save_for_backward(x, weight, x.new_empty((*x.shape[:-1], 1)))
         return torch.empty_like(x, memory_format=torch.contiguous_format)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return fake gradients."""
         x, weight, _ = ctx.saved_tensors
-        return torch.empty_like(x), torch.empty_like(weight)
+        return torch.empty_like(x), None if weight is None else torch.empty_like(weight)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from configs.schema.model import Model
 from train.model.flops import TIME_CHANNELS, mlp_hidden, muon_matrices
 
 
@@ -29,23 +30,31 @@ def block_count(config: Pretrain, *, tensor: int = 1) -> ParameterCount:
     # biases on every rank.
     rows = sum((inner + 1) * outer for inner, outer in split) // tensor
     columns = (d * d + hidden * d) // tensor
-    norms = 2 * head_dim * model.qk_norm + 4 * d * (model.conditioning == "in_context")
-    cast = sum(inner * outer for inner, outer in split) // tensor + columns
-    return ParameterCount(all=rows + columns + 2 * d + norms, cast=cast)
+    norms = 2 * head_dim * model.qk_norm + 2 * _norm(model)
+    low_rank = 7 * d * (model.adaln_rank or 0)
+    table = 6 * d * (model.conditioning == "adaln_single")
+    cast = sum(inner * outer for inner, outer in split) // tensor + columns + low_rank
+    return ParameterCount(all=rows + columns + 2 * d + norms + low_rank + table, cast=cast)
+
+
+def _norm(model: Model) -> int:
+    """Return the parameters of a norm of tokens: those of an adaLN block have none."""
+    affine = {"layer": 2, "rms": 1}[model.norm] * model.width
+    return affine if model.conditioning == "in_context" else 0
 
 
 def edge_count(config: Pretrain) -> ParameterCount:
     """Return the parameters before and after the blocks, which every tensor rank holds whole."""
     model, data = config.model, config.data
     d, pixels = model.width, data.channels * model.patch**2
-    first, later, norm_out = [(pixels, d), (TIME_CHANNELS, d)], [(d, d), (d, pixels)], 2 * d
-    if model.conditioning == "adaln":
-        later.append((d, 2 * d))
-        norm_out = 0
-    labels = (data.classes + 1) * d
+    first, later = [(pixels, d), (TIME_CHANNELS, d)], [(d, d), (d, pixels)]
+    table = 2 * d * (model.conditioning == "adaln_single")
+    if model.conditioning != "in_context":
+        later.append((d, (2 if model.conditioning == "adaln" else 6) * d))
+    vectors = (data.classes + 1 + model.registers) * d + _norm(model) + table
     # Autocast's copies of the first layers are freed: nothing before them needs a gradient.
     return ParameterCount(
-        all=sum((inner + 1) * outer for inner, outer in first + later) + labels + norm_out,
+        all=sum((inner + 1) * outer for inner, outer in first + later) + vectors,
         cast=sum(inner * outer for inner, outer in later),
     )
 

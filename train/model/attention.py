@@ -22,35 +22,42 @@ class Attention(nn.Module):
         self.head_dim = model.width // model.heads
         self.qkv = nn.Linear(model.width, 3 * model.width)
         self.out = nn.Linear(model.width, model.width)
-        self.q_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
-        self.k_norm = HeadNorm(self.head_dim) if model.qk_norm else nn.Identity()
+        self.q_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
+        self.k_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
 
-    def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
-        """Return `[B, T, d]` for `x` `[B, T, d]`."""
+    def forward(
+        self, x: Tensor, rope: Tensor | None, values: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return `[B, T, d]` for `x` `[B, T, d]`, and the values `[B, T, heads, head_dim]`.
+
+        If `values` are given, attention reads the mean of them and its own (value residual, Zhou
+        et al. 2024), and they are returned.
+        """
         # Norm and rotation keep the layout of the linear layers, [B, T, heads, head_dim]: compiled,
         # they fuse into fewer passes over memory (docs/measurements/block-traffic.md).
         q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).unbind(3)
+        v, values = (v, v) if values is None else (torch.lerp(values, v, 0.5), values)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
             q, k = rotate(q, rope[:, :, None]), rotate(k, rope[:, :, None])
         y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        return self.out(y.transpose(1, 2).flatten(2))
+        return self.out(y.transpose(1, 2).flatten(2)), values
 
 
-class HeadNorm(nn.Module):
-    """RMS norm over the channels of a head, in the dtype of its input except under CUDA autocast.
+class RMSNorm(nn.Module):
+    """RMS norm over the last dimension, in the dtype of its input except under CUDA autocast.
 
     `nn.RMSNorm` with float32 weights and bf16 input does not use the fused kernel and returns
     float32. Autocast on a GPU computes this norm in float32 whatever the weights are.
     """
 
-    def __init__(self, head_dim: int) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(head_dim))
+        self.weight = nn.Parameter(torch.empty(channels))
         nn.init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `[..., head_dim]` for `x` `[..., head_dim]`."""
+        """Return `[..., channels]` for `x` `[..., channels]`."""
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), eps=1e-6)
 
 

@@ -1,15 +1,16 @@
 """A class-conditional diffusion transformer (DiT, Peebles & Xie 2023)."""
 
 import math
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from configs.schema import Pretrain
-from train.model.attention import Attention, rope_table, sincos_table
-from train.model.flops import TIME_CHANNELS, mlp_hidden
+from train.model.attention import rope_table, sincos_table
+from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
+from train.model.flops import TIME_CHANNELS, prefix_tokens
 
 
 class DiT(nn.Module):
@@ -24,6 +25,7 @@ class DiT(nn.Module):
         width, patch_values = model.width, data.channels * model.patch**2
         self.patch, self.null_label = model.patch, data.classes
         self.in_context = model.conditioning == "in_context"
+        self.prefix = prefix_tokens(model)
         self._model, self._side = model, data.size // model.patch
         self.patches_in = nn.Linear(patch_values, width)
         self.time = nn.Sequential(
@@ -32,8 +34,13 @@ class DiT(nn.Module):
         self.label = nn.Embedding(data.classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
         self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
+        if model.registers:
+            self.registers = nn.Parameter(torch.empty(model.registers, width))
         if self.in_context:
-            self.norm_out = nn.LayerNorm(width, eps=1e-6)
+            self.norm_out = make_norm(model)
+        elif model.conditioning == "adaln_single":
+            self.modulation = nn.Linear(width, 6 * width)
+            self.table_out = nn.Parameter(torch.empty(2 * width))
         else:
             self.modulation_out = nn.Linear(width, 2 * width)
         self.patches_out = nn.Linear(width, patch_values)
@@ -51,16 +58,15 @@ class DiT(nn.Module):
             tokens = tokens + self.pos_embed.to(tokens.dtype)
         time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
         class_embedding = self.label(label)
-        if self.in_context:
-            tokens = torch.cat([time.unsqueeze(1), class_embedding.unsqueeze(1), tokens], dim=1)
-        condition = F.silu(time + class_embedding)
+        tokens = self._with_prefix(tokens, time, class_embedding)
+        embedding = time + class_embedding
+        condition = F.silu(embedding)
+        modulation, values = self._block_condition(condition), None
         for block in self.blocks:
-            tokens = block(tokens, condition, self.rope)
-        if self.in_context:
-            tokens = self.norm_out(tokens[:, 2:])
-        else:
-            shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
-            tokens = modulate(tokens, shift, scale)
+            tokens = block(tokens, modulation, self.rope, values)
+            if self._model.value_residual:
+                tokens, values = tokens
+        tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
         return self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
 
     def init_buffers(self) -> None:
@@ -68,12 +74,39 @@ class DiT(nn.Module):
         model, device = self._model, self.patches_in.weight.device
         rope, pos_embed = None, None
         if model.positions == "rope":
-            prefix = 2 if self.in_context else 0
-            rope = rope_table(self._side, model.width // model.heads, prefix=prefix).to(device)
+            head_dim = model.width // model.heads
+            rope = rope_table(self._side, head_dim, prefix=self.prefix).to(device)
         else:
             pos_embed = sincos_table(self._side, model.width).to(device)
         self.register_buffer("rope", rope, persistent=False)
         self.register_buffer("pos_embed", pos_embed, persistent=False)
+
+    def _with_prefix(self, tokens: Tensor, time: Tensor, class_embedding: Tensor) -> Tensor:
+        """Return the patches `[B, T, d]` after an in-context condition and the registers."""
+        prefix = [time.unsqueeze(1), class_embedding.unsqueeze(1)] if self.in_context else []
+        if self._model.registers:
+            prefix.append(self.registers.to(tokens.dtype).expand(len(tokens), -1, -1))
+        return torch.cat([*prefix, tokens], dim=1) if prefix else tokens
+
+    def _block_condition(self, condition: Tensor) -> Tensor:
+        """Return the `condition` of the blocks for the embedding `[B, d]` after its SiLU."""
+        if self._model.conditioning != "adaln_single":
+            return condition
+        shared: Tensor = self.modulation(condition)
+        if self._model.adaln_rank is None:
+            return shared
+        return torch.cat([shared, condition.to(shared.dtype)], dim=1)
+
+    def _last_norm(self, tokens: Tensor, embedding: Tensor, condition: Tensor) -> Tensor:
+        """Return the tokens `[B, T, d]` normalised; `condition` is the embedding after its SiLU."""
+        if self.in_context:
+            return cast(Tensor, self.norm_out(tokens))
+        if self._model.conditioning == "adaln_single":
+            changes = self.table_out.view(1, 2, -1) + embedding.unsqueeze(1)
+            shift, scale = changes.chunk(2, dim=1)
+        else:
+            shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
+        return modulate(tokens, shift, scale, norm=self._model.norm)
 
     def _patchify(self, x: Tensor) -> Tensor:
         return F.pixel_unshuffle(x, self.patch).flatten(2).transpose(1, 2)
@@ -88,80 +121,17 @@ class DiT(nn.Module):
         # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
         nn.init.zeros_(self.patches_out.weight)
-        if not self.in_context:
-            # adaLN-zero: every block starts as the identity, and the output as 0.
-            for block in self.blocks:
-                assert isinstance(block, AdaLNBlock)
-                nn.init.zeros_(block.modulation.weight)
+        if self._model.registers:
+            nn.init.normal_(self.registers, std=0.02)
+        # adaLN-zero: every block starts as the identity, and the output as 0.
+        if self._model.conditioning == "adaln_single":
+            nn.init.zeros_(self.modulation.weight)
+            nn.init.zeros_(self.table_out)
+        elif not self.in_context:
             nn.init.zeros_(self.modulation_out.weight)
-
-
-class AdaLNBlock(nn.Module):
-    """Attention and MLP, each with shift, scale and gate from the condition (adaLN-zero)."""
-
-    def __init__(self, config: Pretrain) -> None:
-        super().__init__()
-        self.modulation = nn.Linear(config.model.width, 6 * config.model.width)
-        self.attention = Attention(config.model)
-        self.mlp = MLPS[config.model.mlp](config.model.width, mlp_hidden(config))
-
-    def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
-        """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU."""
-        chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
-        x = torch.addcmul(x, gate_a, self.attention(modulate(x, shift_a, scale_a), rope))
-        return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
-
-
-class InContextBlock(nn.Module):
-    """Attention and MLP, each after a layer norm; the condition is among the tokens."""
-
-    def __init__(self, config: Pretrain) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.model.width, eps=1e-6)
-        self.attention = Attention(config.model)
-        self.mlp_norm = nn.LayerNorm(config.model.width, eps=1e-6)
-        self.mlp = MLPS[config.model.mlp](config.model.width, mlp_hidden(config))
-
-    def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
-        """Return `[B, T, d]` for `x` `[B, T, d]`; `condition` is not used."""
-        x = x + self.attention(self.attention_norm(x), rope)
-        return x + self.mlp(self.mlp_norm(x))
-
-
-class GeluMLP(nn.Module):
-    """Two linear layers with a tanh GELU between them."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `[..., d]` for `x` `[..., d]`."""
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
-
-
-class SwiGLU(nn.Module):
-    """Three linear layers, one of which gates another through a SiLU (Shazeer 2020)."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.gate = nn.Linear(width, hidden)
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `[..., d]` for `x` `[..., d]`."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
-
-
-MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}
-
-
-def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    """Apply layer norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
-    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)
+        for block in self.blocks:
+            if isinstance(block, AdaLNBlock):
+                block.zero_modulation()
 
 
 def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -> Tensor:
@@ -179,4 +149,5 @@ def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -
 def _init_linear(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -4,14 +4,19 @@ Source: counted layer by layer. The sum is the "Gflops" column of Peebles & Xie 
 """
 
 from configs.schema import Pretrain
+from configs.schema.model import Model
 
 TIME_CHANNELS = 256  # sines and cosines of the time embedding
 
 
+def prefix_tokens(model: Model) -> int:
+    """Return the tokens before the patches: an in-context condition, and the registers."""
+    return 2 * (model.conditioning == "in_context") + model.registers
+
+
 def tokens(config: Pretrain) -> int:
-    """Return the tokens per image: its patches, and two more for an in-context condition."""
-    model = config.model
-    return (config.data.size // model.patch) ** 2 + 2 * (model.conditioning == "in_context")
+    """Return the tokens per image: its patches and those before them."""
+    return (config.data.size // config.model.patch) ** 2 + prefix_tokens(config.model)
 
 
 def mlp_hidden(config: Pretrain) -> int:
@@ -26,16 +31,23 @@ def dit_macs(config: Pretrain) -> dict[str, int]:
     and `edges` are the layers before and after the blocks.
     """
     model, data = config.model, config.data
-    d, depth, adaln = model.width, model.depth, model.conditioning == "adaln"
-    length = tokens(config)
+    d, length = model.width, tokens(config)
     patches = (data.size // model.patch) ** 2
     matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
+    shared = {"adaln": 2, "adaln_single": 6, "in_context": 0}[model.conditioning] * d * d
     return {
-        "blocks": depth * length * (4 * d * d + matrices * d * mlp_hidden(config)),
-        "attention": depth * 2 * length * length * d,
-        "adaln": (depth * 6 * d * d + 2 * d * d) * adaln,
+        "blocks": model.depth * length * (4 * d * d + matrices * d * mlp_hidden(config)),
+        "attention": model.depth * 2 * length * length * d,
+        "adaln": model.depth * _modulation_macs(model) + shared,
         "edges": 2 * patches * data.channels * model.patch**2 * d + TIME_CHANNELS * d + d * d,
     }
+
+
+def _modulation_macs(model: Model) -> int:
+    """Return the forward MACs of the modulation in one block."""
+    if model.conditioning == "adaln":
+        return 6 * model.width**2
+    return 7 * model.width * (model.adaln_rank or 0)
 
 
 def recomputed_macs(config: Pretrain) -> int:
@@ -45,9 +57,7 @@ def recomputed_macs(config: Pretrain) -> int:
     if checkpointing.mode == "none" or every is None:
         return 0  # selective with every: null keeps the result of every matrix product
     macs = dit_macs(config)
-    in_blocks = macs["blocks"] + macs["attention"]
-    if model.conditioning == "adaln":
-        in_blocks += model.depth * 6 * model.width**2
+    in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
     return in_blocks // model.depth * (model.depth // every)
 
 

@@ -39,9 +39,9 @@ from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
+from train.model.blocks import AdaLNBlock, InContextBlock
 from train.model.build import Network
 from train.model.cuda_graphs import check_cuda_graphs, record_cuda_graphs
-from train.model.dit import AdaLNBlock, InContextBlock
 
 DTYPES = {
     "fp32": torch.float32,
@@ -191,7 +191,7 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     }
     if hasattr(block.mlp, "gate"):
         plan["mlp.gate"] = ColwiseParallel()
-    if isinstance(block, AdaLNBlock):
+    if isinstance(block, AdaLNBlock) and isinstance(block.modulation, nn.Linear):
         plan["modulation"] = ColwiseParallel(output_layouts=Replicate())
     if list(block.attention.q_norm.parameters()):
         # Queries and keys [B, T, heads, head_dim] are split over the heads.

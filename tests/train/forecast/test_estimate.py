@@ -15,7 +15,7 @@ from configs.errors import ConfigError
 from configs.gpus import gpu_names, named_gpu
 from configs.load import resolve
 from configs.schema import Pretrain
-from tests.train.model.test_dit import FLAVOURS, SIZES
+from tests.train.model.test_dit import FLAVOURS, RECIPES, SIZES
 from train.forecast.activations import block_kept, compiled_kept, edges_kept
 from train.forecast.dry_run import dry_run
 from train.forecast.estimate import capacity_bytes, forecast, largest_micro_batch
@@ -30,7 +30,7 @@ VARIANTS = [
     for mlp, conditioning, positions, qk_norm in itertools.product(
         ("gelu", "swiglu"), ("adaln", "in_context"), ("rope", "sincos"), (True, False)
     )
-]
+] + RECIPES
 SMALL = {"width": 64, "depth": 2, "heads": 2, "patch": 2}
 
 

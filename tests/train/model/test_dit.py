@@ -10,8 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from configs.load import resolve, to_tree
 from configs.schema import Pretrain
 from train.model.attention import Attention, attend, rope_table, rotate, sincos_table
+from train.model.blocks import AdaLNBlock
 from train.model.build import build_network
-from train.model.dit import AdaLNBlock, DiT
+from train.model.dit import DiT
 from train.model.flops import dit_macs, recomputed_macs, training_flops
 from train.model.parallelize import apply_activation_checkpointing
 
@@ -28,12 +29,19 @@ GMACS = {
 }  # fmt: skip
 
 
+# The choices of docs/recipes.md, several at once.
+RECIPES: list[dict[str, Any]] = [
+    {"conditioning": "adaln_single", "norm": "rms", "registers": 3},
+    {"conditioning": "adaln_single", "adaln_rank": 4, "value_residual": True},
+    {"conditioning": "in_context", "norm": "rms", "registers": 2, "value_residual": True},
+]
 # Every choice of parts except the default.
 VARIANTS = [
     {"mlp": "swiglu"},
     {"positions": "sincos"},
     {"conditioning": "in_context"},
     {"conditioning": "in_context", "positions": "sincos", "mlp": "swiglu", "qk_norm": False},
+    *RECIPES,
 ]
 # Width, depth, heads and number of parameters of the larger flavours.
 FLAVOURS = {
@@ -213,16 +221,19 @@ def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -
     block = perturbed(config_of()).blocks[0]
     assert isinstance(block, AdaLNBlock)
     attention, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
-    plain = attention(x, rope)
+    plain, _ = attention(x, rope)
     with torch.no_grad():
         for tensor in (attention.qkv.weight, attention.qkv.bias):
             tensor.view(2, 3, 16, -1)[:, :2] *= 10
-    torch.testing.assert_close(attention(x, rope), plain, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(attention(x, rope)[0], plain, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_attention_is_bitwise_that_with_heads_before_tokens(bf16: bool) -> None:
     attention, rope = Attention(config_of(width=48).model), rope_table(8, 24)
+
+    def tokens_first(x: Tensor, rope: Tensor) -> Tensor:
+        return attention(x, rope)[0]
 
     def heads_first(x: Tensor, rope: Tensor) -> Tensor:
         q, k, v = attention.qkv(x).unflatten(2, (2, 3, 24)).permute(3, 0, 2, 1, 4)
@@ -232,7 +243,7 @@ def test_attention_is_bitwise_that_with_heads_before_tokens(bf16: bool) -> None:
     torch.manual_seed(0)
     x, weighting = torch.randn(2, 3, 64, 48)
     results = []
-    for run in (attention, heads_first):
+    for run in (tokens_first, heads_first):
         leaf = x.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             out = run(leaf, rope)

@@ -8,7 +8,7 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
 from tests.real_runs import TINY, trained
-from train.model.dit import AdaLNBlock
+from train.model.blocks import AdaLNBlock
 from train.model.parallelize import check_float8, convert_to_float8
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao warns

@@ -1,0 +1,163 @@
+"""The block choices of docs/recipes.md give the outputs of published code, and do what they say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers import PixArtTransformer2DModel
+from torch import Tensor
+
+from configs.checks.paths import check_paths
+from configs.errors import ConfigError
+from configs.load import resolve
+from tests.train.model.test_dit import config_of, inputs, perturbed
+from train.model.attention import Attention
+from train.model.build import build_network
+from train.weights.published import from_diffusers
+
+# From the names of PixArt in diffusers to ours, or to those of its DiT.
+PIXART = {
+    r"transformer_blocks\.(\d+)\.scale_shift_table": r"blocks.\1.modulation.table",
+    r"scale_shift_table": "table_out",
+    r"adaln_single\.linear\.(.*)": r"modulation.\1",
+    r"adaln_single\.emb\.(.*)": r"transformer_blocks.0.norm1.emb.\1",
+    r"proj_out\.(.*)": r"proj_out_2.\1",
+}
+# The outputs of the second layer of two, by `LlamaAttention` of src/modeling/
+# modeling_llama_resformer.py in Zcchill/Value-Residual-Learning (commit 95652f6), without rotation.
+SECOND_LAYER = [
+    [0.564955, 0.198944, -0.234468, 0.468634, 0.368707, -0.071946, -0.234302, 0.569930],
+    [0.465496, 0.138781, 0.273616, 0.191807, 0.046872, -0.411741, -0.365780, 0.225353],
+    [0.439396, 0.125080, 0.193062, 0.173669, 0.078015, -0.432016, -0.326232, 0.228817],
+]
+
+
+def test_adaln_single_gives_the_outputs_of_pixart_in_diffusers() -> None:
+    torch.manual_seed(0)
+    published: Any = PixArtTransformer2DModel(
+        num_attention_heads=4,
+        attention_head_dim=8,
+        in_channels=3,
+        out_channels=3,
+        num_layers=3,
+        cross_attention_dim=None,
+        sample_size=8,
+        patch_size=2,
+    ).eval()
+    with torch.no_grad():
+        for parameter in published.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    model = {"conditioning": "adaln_single", "positions": "sincos", "qk_norm": False}
+    network = build_network(config_of(8, 3, width=32, depth=3, heads=4, **model))
+    labels = {"label.weight": torch.zeros(6, 32)}  # PixArt has none
+    network.load_state_dict(like_ours(published.state_dict()) | labels)
+    x, step = torch.randn(5, 3, 8, 8), torch.tensor([0, 1, 250, 700, 999])
+    with torch.no_grad():
+        theirs = published(x, timestep=step, return_dict=False)[0]
+        ours = network(x, step / 1000, torch.arange(5))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def like_ours(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the weights of a PixArt transformer that reads no text."""
+    for pattern, ours in PIXART.items():
+        state = {re.sub(f"^{pattern}$", ours, name): value for name, value in state.items()}
+    tables = {name: value.flatten() for name, value in state.items() if "table" in name}
+    shared = {name: value for name, value in state.items() if name.startswith("modulation.")}
+    rest = {name: state[name] for name in state.keys() - tables.keys() - shared.keys()}
+    return from_diffusers(rest, heads=4) | shared | tables
+
+
+def wave(*shape: int, phase: int, scale: float = 0.5) -> Tensor:
+    positions = torch.arange(torch.Size(shape).numel())
+    return scale * torch.sin(positions**2 * 0.7 + phase).view(shape)
+
+
+def test_value_residual_gives_the_outputs_of_its_authors() -> None:
+    x, values = wave(1, 3, 8, phase=9, scale=2), None
+    for layer in range(2):
+        attention = Attention(config_of(width=8, heads=2, qk_norm=False).model)
+        q, k, v, out = (wave(8, 8, phase=4 * layer + part) for part in range(4))
+        by_head = torch.stack([each.unflatten(0, (2, 4)) for each in (q, k, v)], dim=1)
+        attention.load_state_dict(
+            {
+                "qkv.weight": by_head.flatten(0, 2),
+                "qkv.bias": torch.zeros(24),
+                "out.weight": out,
+                "out.bias": torch.zeros(8),
+            }
+        )
+        with torch.no_grad():
+            x, values = attention(x, None, values)
+    torch.testing.assert_close(x[0], torch.tensor(SECOND_LAYER), rtol=1e-5, atol=1e-5)
+
+
+def test_a_new_network_of_any_recipe_is_the_zero_function_on_identities() -> None:
+    for rank in (None, 4):
+        network = build_network(config_of(conditioning="adaln_single", adaln_rank=rank))
+        assert torch.equal(network(*inputs()), torch.zeros(3, 2, 8, 8))
+        tokens = torch.randn(3, 16, 32)
+        condition = torch.cat([network.modulation(torch.randn(3, 32)), torch.randn(3, 32)], dim=1)
+        condition = condition if rank else condition[:, : 6 * 32]
+        assert torch.equal(network.blocks[0](tokens, condition, None), tokens)
+
+
+def test_each_block_has_a_modulation_of_its_own() -> None:
+    network = perturbed(config_of(conditioning="adaln_single", adaln_rank=4))
+    plain = network(*inputs())
+    for name in ("table", "down.weight", "up.weight"):
+        first, second = (block.modulation.get_parameter(name) for block in network.blocks)
+        assert not torch.equal(first, second)
+        with torch.no_grad():
+            kept = first.clone()
+            first.zero_()
+            assert (network(*inputs()) - plain).abs().max() > 1e-4
+            first.copy_(kept)
+
+
+def test_rms_norm_leaves_the_mean_of_the_tokens() -> None:
+    outputs = []
+    for norm in ("layer", "rms"):
+        network = perturbed(config_of(norm=norm))
+        plain = network(*inputs())
+        with torch.no_grad():
+            network.patches_in.bias.add_(3)  # the same for every channel: a mean
+        outputs.append((network(*inputs()) - plain).norm() / plain.norm())
+    assert outputs[0] < 0.1 * outputs[1]
+
+
+@pytest.mark.parametrize("conditioning", ["adaln", "in_context"])
+def test_registers_are_read_by_attention_and_do_not_rotate(conditioning: str) -> None:
+    network = perturbed(config_of(conditioning=conditioning, registers=3))
+    plain = network(*inputs())
+    assert network.rope.shape[1] == network.prefix + 16
+    assert torch.equal(network.rope[0, : network.prefix], torch.ones(network.prefix, 16))
+    with torch.no_grad():
+        network.registers.neg_()
+    assert (network(*inputs()) - plain).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"conditioning": "adaln_single"}, {"norm": "rms"}, {"value_residual": True}, {"registers": 4}],
+    ids=str,
+)
+def test_published_weights_are_refused_for_parts_that_they_were_not_trained_with(
+    model: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "dit" / "transformer"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (tmp_path / "dit.pt").write_bytes(b"")
+    for name in ("dit", "dit.pt"):
+        changes = {"init_from": str(tmp_path / name)}
+        check_paths(resolve({"model": changes}, source="test"))
+        with pytest.raises(ConfigError, match=f"no model.{next(iter(model))}: remove"):
+            check_paths(resolve({"model": changes | model}, source="test"))
+
+
+def test_a_rank_without_adaln_single_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"is for model\.conditioning adaln_single"):
+        config_of(adaln_rank=4)

@@ -1,0 +1,145 @@
+"""The blocks of a DiT: attention and MLP, with the condition in the norms or among the tokens."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from configs.schema import Pretrain
+from configs.schema.model import Model
+from train.model.attention import Attention, RMSNorm
+from train.model.flops import mlp_hidden
+
+# The tokens; with `model.value_residual` also the values of the first block, which `forward` of the
+# others takes.
+BlockOutput = Tensor | tuple[Tensor, Tensor]
+
+
+class AdaLNBlock(nn.Module):
+    """Attention and MLP, each with shift, scale and gate from the condition (adaLN-zero)."""
+
+    def __init__(self, config: Pretrain) -> None:
+        super().__init__()
+        model = config.model
+        if model.conditioning == "adaln":
+            self.modulation: nn.Linear | TableModulation = nn.Linear(model.width, 6 * model.width)
+        else:
+            self.modulation = TableModulation(model)
+        self.attention = Attention(model)
+        self.mlp = MLPS[model.mlp](model.width, mlp_hidden(config))
+        self.norm, self.value_residual = model.norm, model.value_residual
+
+    def forward(
+        self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
+    ) -> BlockOutput:
+        """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU.
+
+        For `adaln_single`, `condition` is that of `TableModulation`.
+        """
+        chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
+        normed = modulate(x, shift_a, scale_a, norm=self.norm)
+        attended, values = self.attention(normed, rope, values)
+        x = torch.addcmul(x, gate_a, attended)
+        x = torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m, norm=self.norm)))
+        return (x, values) if self.value_residual else x
+
+    def zero_modulation(self) -> None:
+        """Make the block start as the identity (adaLN-zero)."""
+        if isinstance(self.modulation, nn.Linear):
+            nn.init.zeros_(self.modulation.weight)
+        elif self.modulation.rank is not None:
+            nn.init.zeros_(self.modulation.up.weight)
+
+
+class TableModulation(nn.Module):
+    """adaLN-single: the modulation of all blocks plus a table of this block (Chen et al. 2023).
+
+    With `model.adaln_rank` this block also has a product of that rank of its own.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        width, rank = model.width, model.adaln_rank
+        self.table = nn.Parameter(torch.empty(6 * width))
+        nn.init.zeros_(self.table)
+        if rank is not None:
+            self.down = nn.Linear(width, rank, bias=False)
+            self.up = nn.Linear(rank, 6 * width, bias=False)
+        self.rank = rank
+
+    def forward(self, condition: Tensor) -> Tensor:
+        """Return `[B, 6 d]` for the modulation of all blocks `[B, 6 d]`.
+
+        With a rank, `condition` is `[B, 7 d]`: the condition after its SiLU is appended to it.
+        """
+        shared, own = condition[:, : len(self.table)], condition[:, len(self.table) :]
+        modulation = shared + self.table.to(shared.dtype)
+        return modulation if self.rank is None else modulation + self.up(self.down(own))
+
+
+class InContextBlock(nn.Module):
+    """Attention and MLP, each after a layer norm; the condition is among the tokens."""
+
+    def __init__(self, config: Pretrain) -> None:
+        super().__init__()
+        model = config.model
+        self.attention_norm = make_norm(model)
+        self.attention = Attention(model)
+        self.mlp_norm = make_norm(model)
+        self.mlp = MLPS[model.mlp](model.width, mlp_hidden(config))
+        self.value_residual = model.value_residual
+
+    def forward(
+        self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
+    ) -> BlockOutput:
+        """Return `[B, T, d]` for `x` `[B, T, d]`; `condition` is not used."""
+        attended, values = self.attention(self.attention_norm(x), rope, values)
+        x = x + attended
+        x = x + self.mlp(self.mlp_norm(x))
+        return (x, values) if self.value_residual else x
+
+
+class GeluMLP(nn.Module):
+    """Two linear layers with a tanh GELU between them."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[..., d]` for `x` `[..., d]`."""
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class SwiGLU(nn.Module):
+    """Three linear layers, one of which gates another through a SiLU (Shazeer 2020)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, hidden)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `[..., d]` for `x` `[..., d]`."""
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}
+
+
+def make_norm(model: Model) -> nn.Module:
+    """Return the norm of tokens with its parameters, for blocks without a modulation."""
+    return RMSNorm(model.width) if model.norm == "rms" else nn.LayerNorm(model.width, eps=1e-6)
+
+
+def modulate(x: Tensor, shift: Tensor, scale: Tensor, *, norm: Literal["layer", "rms"]) -> Tensor:
+    """Apply a norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
+    if norm == "rms":
+        normed = F.rms_norm(x, x.shape[-1:], eps=1e-6)
+    else:
+        normed = F.layer_norm(x, x.shape[-1:], eps=1e-6)
+    return torch.addcmul(shift, normed, 1 + scale)
