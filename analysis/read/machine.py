@@ -13,8 +13,8 @@ IDENTITY = frozenset([
 # Facts that follow from the config and the number of ranks.
 DERIVED = frozenset([
     "parameters", "macs_per_image", "training_flops_per_image", "recomputed_macs_per_image",
-    "tokens_per_image", "replicate", "shard", "tensor", "micro_batch", "accumulation",
-    "base_parameters", "images_in_set", "compile",
+    "extra_macs_per_image", "tokens_per_image", "replicate", "shard", "tensor", "micro_batch",
+    "accumulation", "base_parameters", "images_in_set", "compile",
 ])  # fmt: skip
 
 

@@ -2,9 +2,43 @@
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from configs.schema.key import KeyGroup, key
+
+
+class ExtraTerms(KeyGroup):
+    """Terms that training adds to the error, each with a weight; 0 is off (docs/recipes.md).
+
+    The contrastive and the dispersive term compare the images of a group: `group` consecutive
+    images of the stream, whatever the layout.
+    """
+
+    direction: float = key(
+        0.0,
+        "weight of 1 - cos(predicted, true velocity) over channels (Yao et al. 2024, FasterDiT)",
+        "loss",
+        ge=0,
+    )
+    contrastive: float = key(
+        0.0,
+        "weight of the error to the velocity of the next image of the group, which is subtracted "
+        "(Stoica et al. 2025)",
+        "loss",
+        ge=0,
+        lt=1,
+    )
+    dispersive: float = key(
+        0.0,
+        "weight of log mean exp(-mean squared difference) over the pairs of a group, of the tokens "
+        "after `block` (Wang & He 2025)",
+        "loss clock",
+        ge=0,
+    )
+    block: int | None = key(
+        None, "block, from 1, of the dispersive term; null: depth / 4, rounded up", "loss", ge=1
+    )
+    group: int = key(16, "images per group; must divide the micro batch", "loss", ge=2)
 
 
 class Objective(KeyGroup):
@@ -15,8 +49,11 @@ class Objective(KeyGroup):
         "flow: v = noise - image at x = (1-t) image + t noise; ddpm: steps 0..999 of `schedule`",
         "loss",
     )
-    prediction: Literal["eps", "v"] = key(
-        "eps", "target of ddpm: the noise, or v (Salimans & Ho 2022)", "loss"
+    prediction: Literal["eps", "v", "x"] = key(
+        "eps",
+        "output of the network; ddpm: the noise (eps), or v (Salimans & Ho 2022); flow: the image "
+        "(x), with the loss of v (Li & He 2025), otherwise v",
+        "loss",
     )
     schedule: Literal["linear", "cosine"] = key("linear", "noise schedule of ddpm", "loss")
     error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
@@ -56,6 +93,12 @@ class Objective(KeyGroup):
     label_dropout: float = key(
         0.1, "share of null labels, for classifier-free guidance", "loss", ge=0, lt=1
     )
+    extra: ExtraTerms = Field(default_factory=ExtraTerms)
+
+    @property
+    def group(self) -> int:
+        """The images that the loss compares with each other: 1 without terms that do."""
+        return self.extra.group if self.extra.contrastive or self.extra.dispersive else 1
 
     @model_validator(mode="after")
     def _sampler_fits(self) -> "Objective":
@@ -66,6 +109,11 @@ class Objective(KeyGroup):
             )
         if shares is not None and (len(shares) < 2 or min(shares) <= 0):
             raise ValueError("objective.bin_shares: expected two or more numbers above 0")
+        if shares is not None and self.extra.dispersive:
+            raise ValueError(
+                "objective.extra.dispersive has no weight per image, which objective.sampler "
+                "variance needs: set one of them to its default"
+            )
         return self
 
     @model_validator(mode="after")
@@ -77,6 +125,12 @@ class Objective(KeyGroup):
                 )
             if self.shift_tokens is not None:
                 raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
+            if self.prediction == "x":
+                raise ValueError("objective.prediction x is for flow; set eps or v for ddpm")
+            if self.extra.direction or self.group > 1:
+                raise ValueError(
+                    "the terms of objective.extra are for flow; set them to 0 for ddpm"
+                )
         elif self.min_snr is not None:
             raise ValueError("objective.min_snr is for ddpm; remove it for flow")
         return self

@@ -60,6 +60,7 @@ class Pretrain(Run):
             self._sampler(),
             self._validation(),
             self._strata(),
+            self._extra_terms(),
             self._noise(),
         ):
             if refusal:
@@ -145,6 +146,24 @@ class Pretrain(Run):
             return (
                 f"objective.strata {strata} does not divide train.global_batch "
                 f"{self.train.global_batch}: each step consists of whole groups of strata"
+            )
+        return None
+
+    def _extra_terms(self) -> str | None:
+        objective, extra = self.objective, self.objective.extra
+        if (extra.direction or objective.group > 1) and self.model.family != "dit":
+            return "the terms of objective.extra are for a DiT: set them to 0, or model.family dit"
+        if extra.direction and self.data.channels == 1:
+            return (
+                "objective.extra.direction is an angle between channels; with data.channels 1 it "
+                "has no gradient: set it to 0"
+            )
+        if extra.dispersive and (extra.block or 1) > self.model.depth:
+            return f"objective.extra.block {extra.block} is beyond model.depth {self.model.depth}"
+        if self.gns.enabled and objective.group > 1:
+            return (
+                "gns.enabled takes images as independent, but objective.extra.contrastive and "
+                "dispersive compare them: set these to 0, or gns.enabled to false"
             )
         return None
 

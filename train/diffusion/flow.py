@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+_LEAST_T = 0.05
+
 
 def interpolate(image: Tensor, noise: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """Return the network's input and its target, both `[B, C, H, W]`; `t` is `[B]`.
@@ -13,6 +15,15 @@ def interpolate(image: Tensor, noise: Tensor, t: Tensor) -> tuple[Tensor, Tensor
     The input is x_t = (1 - t) image + t noise, the target is v = noise - image.
     """
     return torch.lerp(image, noise, t.view(-1, 1, 1, 1)), noise - image
+
+
+def velocity_to(image: Tensor, x: Tensor, t: Tensor) -> Tensor:
+    """Return the velocity (x - image) / max(t, 0.05) `[B, C, H, W]`; `t` is `[B]`.
+
+    The loss of a network that predicts the image is that of this velocity; the bound is that of
+    JiT (Li & He 2025).
+    """
+    return (x - image) / t.clamp(min=_LEAST_T).view(-1, 1, 1, 1)
 
 
 def shift_time(t: Tensor, a: float) -> Tensor:

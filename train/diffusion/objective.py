@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from train.diffusion import ddpm, flow
+from train.diffusion.extra import direction_error, dispersion, next_in_group
 
 Denoiser = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -25,27 +27,61 @@ class DiffusionObjective:
         self._shift = time_shift(config)
         self._alpha_bar = ddpm.alphas_cumprod(config.objective.schedule)
         self._alpha_bar_on_device = self._alpha_bar.to(device)
+        prediction, extra = config.objective.prediction, config.objective.extra
+        self._predicts_image = prediction == "x"
+        self._ddpm_prediction: ddpm.Prediction = "v" if prediction == "v" else "eps"
+        self._block = extra.block or -(-config.model.depth // 4)
+        self._taps = (self._block,) if extra.dispersive else ()
 
     def losses(
         self, network: Denoiser, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
     ) -> Tensor:
-        """Return the weighted error of each image, `[B]` in float32.
+        """Return the weighted error of each image without extra terms, `[B]` in float32.
 
         `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`.
         """
+        task = self._task(image, noise, t)
+        return self._error(task.velocity(network(task.x, task.t, label)) - task.target, task)
+
+    def training_losses(
+        self, network: nn.Module, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
+    ) -> Tensor:
+        """Return the loss of each image that training minimises: `losses` with the extra terms.
+
+        With a term that compares images, `objective.extra.group` divides B.
+        """
+        extra, group = self._objective.extra, self._objective.group
+        task = self._task(image, noise, t)
+        output, tokens = _with_tokens(network, task, label, self._taps)
+        velocity = task.velocity(output)
+        losses = self._error(velocity - task.target, task)
+        if extra.direction:
+            losses = losses + extra.direction * direction_error(velocity, task.target)
+        if extra.contrastive:
+            other = next_in_group(task.target, group)
+            losses = losses - extra.contrastive * self._error(velocity - other, task)
+        if extra.dispersive:
+            losses = losses + extra.dispersive * dispersion(tokens[self._block], group)
+        return losses
+
+    def _task(self, image: Tensor, noise: Tensor, t: Tensor) -> "_Task":
         objective, weight = self._objective, None
         if objective.kind == "flow":
             x, target = flow.interpolate(image, noise, t)
-        else:
-            step = ddpm.discrete_steps(t)
-            alpha_bar, t = self._alpha_bar_on_device[step], step.float() / ddpm.STEPS
-            x, target = ddpm.add_noise(image, noise, alpha_bar, objective.prediction)
-            if objective.min_snr is not None:
-                weight = ddpm.min_snr_weight(alpha_bar, objective.min_snr, objective.prediction)
-        difference = network(x, t, label).float() - target
-        error = difference.square() if objective.error == "l2" else difference.abs()
+            if self._predicts_image:
+                target = flow.velocity_to(image, x, t)
+            return _Task(x=x, t=t, target=target, predicts_image=self._predicts_image)
+        step = ddpm.discrete_steps(t)
+        alpha_bar, t = self._alpha_bar_on_device[step], step.float() / ddpm.STEPS
+        x, target = ddpm.add_noise(image, noise, alpha_bar, self._ddpm_prediction)
+        if objective.min_snr is not None:
+            weight = ddpm.min_snr_weight(alpha_bar, objective.min_snr, self._ddpm_prediction)
+        return _Task(x=x, t=t, target=target, weight=weight)
+
+    def _error(self, difference: Tensor, task: "_Task") -> Tensor:
+        error = difference.square() if self._objective.error == "l2" else difference.abs()
         losses = error.flatten(1).mean(dim=1)
-        return losses if weight is None else losses * weight
+        return losses if task.weight is None else losses * task.weight
 
     @torch.no_grad()
     def sample(self, network: Denoiser, noise: Tensor, label: Tensor) -> Tensor:
@@ -56,16 +92,48 @@ class DiffusionObjective:
         if self._objective.kind == "flow":
             heun = self._sample.sampler == "heun"
             return flow.solve_ode(
-                predict, noise, steps=self._sample.steps, shift=self._shift, heun=heun
+                lambda x, t: (
+                    flow.velocity_to(predict(x, t), x, t) if self._predicts_image else predict(x, t)
+                ),
+                noise,
+                steps=self._sample.steps,
+                shift=self._shift,
+                heun=heun,
             )
         return ddpm.ddim(
             predict,
             noise,
             alpha_bar=self._alpha_bar,
-            prediction=self._objective.prediction,
+            prediction=self._ddpm_prediction,
             steps=self._sample.steps,
             clamp=self._clamp,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """The input `x` and time `t` of the network, the `target` of its output, and its weight."""
+
+    x: Tensor
+    t: Tensor
+    target: Tensor
+    weight: Tensor | None = None
+    predicts_image: bool = False
+
+    def velocity(self, output: Tensor) -> Tensor:
+        """Return the network's output in float32 as what `target` is; a flow's is a velocity."""
+        output = output.float()
+        return flow.velocity_to(output, self.x, self.t) if self.predicts_image else output
+
+
+def _with_tokens(
+    network: nn.Module, task: _Task, label: Tensor, taps: tuple[int, ...]
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """Return the network's output, and the tokens after the blocks `taps` by their number."""
+    if not taps:
+        return network(task.x, task.t, label), {}
+    output, *tokens = network(task.x, task.t, label, taps)
+    return output, dict(zip(taps, tokens, strict=True))
 
 
 def guided(

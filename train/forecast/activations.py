@@ -96,7 +96,10 @@ def edges_kept(config: Pretrain) -> SavedBytes:
     adaln = is_modulated(config)
     time = e * (TIME_CHANNELS + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise and the error in float32, and the patches that the first layer reads.
-    return SavedBytes(image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4)
+    dispersed = 4 * patches * d if config.objective.extra.dispersive else 0  # tokens in float32
+    return SavedBytes(
+        image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4 + dispersed
+    )
 
 
 def _last_norm(config: Pretrain) -> int:

@@ -111,7 +111,7 @@ def _forward_backward(
             model.set_requires_gradient_sync(number == microbatches - 1)
         held = storages.held
         with autocast(precision, _DEVICE):
-            losses = objective.losses(model, image, noise, label.float(), label)
+            losses = objective.training_losses(model, image, noise, label.float(), label)
         activations = storages.held - held
         losses.sum().backward()
         del losses

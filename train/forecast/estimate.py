@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from configs.checks.batch import BatchLayout, divide
+from configs.checks.batch import BatchLayout, divide, micro_batches
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain
@@ -91,7 +91,7 @@ def estimate_gpu(
 ) -> GpuEstimate:
     """Return the estimate for one GPU. Raise `ConfigError` if the batch does not divide."""
     largest = _largest_divisor(query, gpu, memory_of)
-    layout = divide(query.config, world=query.world, tuned=largest or 1)
+    layout = divide(query.config, world=query.world, tuned=largest or query.config.objective.group)
     memory = memory_of(query.config, layout)
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
@@ -136,7 +136,7 @@ def _largest_divisor(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int
     """Return the largest micro batch that fits and divides the images of a data rank."""
     config = _changed(query.config, {"train.micro_batch": "auto"})
     images = divide(config, world=query.world).micro_batch
-    for size in (size for size in range(images, 0, -1) if images % size == 0):
+    for size in reversed(micro_batches(config, images)):
         layout = divide(config, world=query.world, tuned=size)
         if memory_of(config, layout).total <= capacity_bytes(gpu):
             return size
@@ -167,7 +167,7 @@ def _fix(query: ForecastQuery, gpu: Gpu) -> str:
     for changes, ranks in _candidate_changes(query):
         config = _changed(query.config, changes | {"layout.replicate": None})
         try:
-            layout = divide(config, world=ranks, tuned=1)
+            layout = divide(config, world=ranks, tuned=config.objective.group)
         except ConfigError:
             continue
         if dit_memory(config, layout).total <= capacity_bytes(gpu):

@@ -10,7 +10,12 @@ from configs.checks.batch import BatchLayout
 from configs.gpus import Gpu
 from configs.schema import Pretrain
 from train.forecast.memory import Memory, dit_written
-from train.model.flops import newton_schulz_flops, recomputed_macs, training_flops
+from train.model.flops import (
+    extra_macs,
+    newton_schulz_flops,
+    recomputed_macs,
+    training_flops,
+)
 
 # How many times as long as other products attention takes, per multiply-accumulate. Assumed.
 _ATTENTION_SLOWDOWN = 2.5
@@ -40,7 +45,7 @@ def images_per_s(
     matmul_flops_s = tflops * 1e12 * gpu.matmul_share
     bandwidth = gpu.bandwidth_gb_s * 1e9 * _COPY_EFFICIENCY
     timed = macs | {"attention": round(_ATTENTION_SLOWDOWN * macs.get("attention", 0))}
-    flops = training_flops(timed) + 2 * recomputed_macs(config)
+    flops = training_flops(timed | extra_macs(config)) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s
     is_dit = config.model.family == "dit"

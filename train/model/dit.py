@@ -47,8 +47,13 @@ class DiT(nn.Module):
         self.init_buffers()
         self._init_weights()
 
-    def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, t: Tensor, label: Tensor, taps: tuple[int, ...] = ()
+    ) -> Tensor | tuple[Tensor, ...]:
         """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
+
+        With `taps`, rising numbers of blocks from 1, return also the tokens of the patches after
+        each of these blocks, `[B, T, width]`.
 
         `null_label` stands for no label. Under autocast the sinusoids are rounded to the dtype of
         the patches, as RoPE's table is: a float32 table would make every block add in float32.
@@ -62,12 +67,16 @@ class DiT(nn.Module):
         embedding = time + class_embedding
         condition = F.silu(embedding)
         modulation, values = self._block_condition(condition), None
-        for block in self.blocks:
+        tapped = []
+        for number, block in enumerate(self.blocks, start=1):
             tokens = block(tokens, modulation, self.rope, values)
             if self._model.value_residual:
                 tokens, values = tokens
+            if number in taps:
+                tapped.append(tokens[:, self.prefix :])
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
-        return self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
+        output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
+        return (output, *tapped) if taps else output
 
     def init_buffers(self) -> None:
         """Compute the position tables, which no checkpoint holds, on the device of the weights."""

@@ -43,6 +43,19 @@ def dit_macs(config: Pretrain) -> dict[str, int]:
     }
 
 
+def extra_macs(config: Pretrain) -> dict[str, int]:
+    """Return the forward MACs per image of training beside the network, by component.
+
+    They are in the predicted time, not in the MFU, which counts the network alone.
+    """
+    macs, extra = {}, config.objective.extra
+    if extra.dispersive:
+        # The differences of an image's tokens to those of its group.
+        patches = (config.data.size // config.model.patch) ** 2
+        macs["dispersive"] = extra.group * patches * config.model.width
+    return macs
+
+
 def _modulation_macs(model: Model) -> int:
     """Return the forward MACs of the modulation in one block."""
     if model.conditioning == "adaln":

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from configs.checks.batch import divide
+from configs.checks.batch import divide, micro_batches
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
@@ -37,7 +37,7 @@ def tuned_micro_batch(run: RunFolder, config: Pretrain, ranks: Ranks, attempt: i
     if found is None:
         search = MicroBatchSearch(run=run, ranks=ranks, attempt=attempt, store=store)
         share = divide(config, world=ranks.world).micro_batch
-        micro, tried = search.largest([n for n in range(1, share + 1) if share % n == 0])
+        micro, tried = search.largest(micro_batches(config, share))
         found = {"micro_batch": micro, "tried": tried, "attempt": attempt}
     if ranks.rank == 0:
         kept = json.dumps(found | {"setting": setting}, indent=1)

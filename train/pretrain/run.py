@@ -34,7 +34,13 @@ from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import network_macs
-from train.model.flops import newton_schulz_flops, recomputed_macs, tokens, training_flops
+from train.model.flops import (
+    extra_macs,
+    newton_schulz_flops,
+    recomputed_macs,
+    tokens,
+    training_flops,
+)
 from train.model.parallelize import DTYPES, is_sharded
 from train.pretrain.compilation import with_compile_resolved
 from train.pretrain.evaluation import HeldOutLoss, PretrainEvaluator
@@ -167,6 +173,8 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
     facts: dict[str, Any] = {}
     if config.model.family == "dit":
         facts["recomputed_macs_per_image"] = recomputed_macs(config)
+        if extra := extra_macs(config):
+            facts["extra_macs_per_image"] = extra
         facts["tokens_per_image"] = tokens(config)
         if config.optimizer.kind == "muon":
             facts["newton_schulz_flops_per_step"] = newton_schulz_flops(config)

@@ -50,10 +50,15 @@ class TrainState:
     def losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
         with autocast(self.config.train.precision, batch.image.device):
-            losses = self.objective.losses(
+            losses = self.objective.training_losses(
                 self.model, batch.image, batch.noise, batch.t, batch.label
             )
         return losses if batch.weight is None else losses * batch.weight
+
+    def plain_losses(self, batch: Microbatch) -> Tensor:
+        """Return the loss of each image without `objective.extra`, `[B]` float32."""
+        with autocast(self.config.train.precision, batch.image.device):
+            return self.objective.losses(self.model, batch.image, batch.noise, batch.t, batch.label)
 
     def rehearse(self, images: int, *, device: torch.device) -> None:
         """Run the passes after which the next is as in training, on a batch of zeros. Collective.

@@ -1,0 +1,142 @@
+"""The terms of `objective.extra` and the prediction of images agree with published code."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from configs.checks.batch import divide, micro_batches
+from configs.errors import ConfigError
+from tests.train.diffusion.test_objective import DDPM, config_of
+from train.diffusion.extra import direction_error, dispersion, next_in_group
+from train.diffusion.objective import DiffusionObjective
+from train.model.build import build_network
+
+T = torch.tensor([0.02, 0.3, 0.6, 0.9])
+LABEL = torch.tensor([0, 1, 2, 10])
+
+
+def wave(*shape: int, rate: float) -> Tensor:
+    """Numbers that any library computes alike, to compare with losses computed elsewhere."""
+    values = np.sin(rate * np.arange(1, np.prod(shape) + 1))
+    return torch.from_numpy(values.astype(np.float32)).reshape(shape)
+
+
+IMAGE, NOISE, OUTPUT = (wave(4, 3, 4, 4, rate=rate) for rate in (0.37, 0.91, 0.53))
+
+
+class Fixed(nn.Module):
+    """Stands in for a network whose output is known."""
+
+    def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        return OUTPUT
+
+
+def losses(*keys: str, training: bool = True) -> Tensor:
+    config = config_of(
+        "data.source=dummy", "data.channels=3", "data.size=4", "model.depth=1", *keys
+    )
+    objective = DiffusionObjective(config, torch.device("cpu"))
+    function = objective.training_losses if training else objective.losses
+    return function(Fixed(), IMAGE, NOISE, T, LABEL)
+
+
+def test_the_velocity_and_its_direction_have_the_errors_of_lightningdit() -> None:
+    # Source: Transport.training_losses of hustvl/LightningDiT on the same waves.
+    error = [1.6428556442, 1.4153527021, 1.4118980169, 1.5799633265]
+    direction = [1.0943219662, 0.9671849608, 0.9019474983, 1.0142997503]
+    torch.testing.assert_close(losses(), torch.tensor(error), rtol=1e-5, atol=0)
+    found = direction_error(OUTPUT, NOISE - IMAGE)
+    torch.testing.assert_close(found, torch.tensor(direction), rtol=1e-5, atol=0)
+    expected = torch.tensor(error) + 0.5 * torch.tensor(direction)
+    torch.testing.assert_close(losses("objective.extra.direction=0.5"), expected)
+
+
+def test_the_contrastive_loss_is_that_of_deltafm_for_the_same_negatives() -> None:
+    # Source: TripletSILoss of gstoica27/DeltaFM, each negative the next image.
+    expected = torch.tensor([1.5698913336, 1.3454532623, 1.3352673054, 1.5055900812])
+    found = losses("objective.extra.contrastive=0.05", "objective.extra.group=4")
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+
+
+def test_the_dispersive_loss_of_each_group_is_that_of_its_authors() -> None:
+    # Source: Transport.disp_loss of raywang4/DispLoss.
+    tokens = wave(4, 5, 6, rate=0.71)
+    pairs = torch.tensor([-0.5423772335, -0.5423772335, -0.5277092457, -0.5277092457])
+    torch.testing.assert_close(dispersion(tokens, 2), pairs, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        dispersion(tokens, 4), torch.full((4,), -0.69392699), rtol=1e-5, atol=0
+    )
+    # Images without any difference, such as those of a warm-up pass, have a gradient of 0.
+    zeros = torch.zeros(2, 5, 6, requires_grad=True)
+    dispersion(zeros, 2).sum().backward()
+    assert zeros.grad is not None
+    assert torch.equal(zeros.grad, torch.zeros_like(zeros))
+
+
+def test_a_predicted_image_has_the_loss_of_jit_which_validation_also_reports() -> None:
+    # Source: Denoiser.forward of LTH14/JiT at 1 - t.
+    expected = torch.tensor([350.97897339, 11.733878136, 3.2312088013, 1.2215074301])
+    for training in (True, False):
+        found = losses("objective.prediction=x", training=training)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+
+
+def test_samples_of_a_network_that_predicts_the_image_end_at_it() -> None:
+    config = config_of("objective.prediction=x", "sample.guidance=1", "sample.steps=7")
+    objective = DiffusionObjective(config, torch.device("cpu"))
+    image = wave(2, 1, 8, 8, rate=0.3)
+    drawn = objective.sample(lambda x, t, label: image, torch.randn(2, 1, 8, 8), LABEL[:2])
+    torch.testing.assert_close(drawn, image)
+
+
+def test_the_terms_of_a_group_depend_on_no_microbatch_and_disperse_the_first_of_three_blocks() -> (
+    None
+):
+    config = config_of("model.depth=3", "objective.extra.dispersive=0.5", "objective.extra.group=2")
+    network, objective = build_network(config), DiffusionObjective(config, torch.device("cpu"))
+    torch.manual_seed(0)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.08)
+    inputs = wave(4, 1, 8, 8, rate=0.3), wave(4, 1, 8, 8, rate=0.7), T, LABEL
+    whole = objective.training_losses(network, *inputs)
+    halves = [objective.training_losses(network, *(x[k : k + 2] for x in inputs)) for k in (0, 2)]
+    torch.testing.assert_close(whole, torch.cat(halves))
+    term = whole - objective.losses(network, *inputs)
+    term.sum().backward()
+    moved = [float(p.grad.norm()) for n, p in network.named_parameters() if "out.weight" in n]
+    assert [norm > 1e-3 for norm in moved[:3]] == [True, False, False]
+
+
+def test_the_next_of_the_last_image_of_a_group_is_its_first() -> None:
+    assert next_in_group(torch.arange(6), 3).tolist() == [1, 2, 0, 4, 5, 3]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([*DDPM, "objective.prediction=x"], "prediction x is for flow"),
+        ([*DDPM, "objective.extra.dispersive=1"], "objective.extra are for flow"),
+        (["model.family=unet", "objective.extra.dispersive=1"], "objective.extra are for a DiT"),
+        (["objective.extra.direction=1"], "with data.channels 1 it has no gradient"),
+        (["objective.extra.dispersive=1", "objective.extra.block=9"], "beyond model.depth"),
+        (["objective.extra.contrastive=0.1", "gns.enabled=true"], "takes images as independent"),
+        (
+            ["objective.extra.dispersive=1", "objective.sampler=variance",
+             "objective.bin_shares=[1, 2]"],
+            "has no weight per image",
+        ),
+    ],
+)  # fmt: skip
+def test_terms_that_cannot_be_combined_are_refused(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(*keys)
+
+
+def test_a_microbatch_that_cuts_a_group_is_refused_before_queueing_and_not_searched() -> None:
+    config = config_of("objective.extra.contrastive=0.05", "train.global_batch=64")
+    assert divide(config, world=4).micro_batch == 16
+    with pytest.raises(ConfigError, match="micro batch 8 does not consist of whole groups"):
+        divide(config, world=8)
+    assert micro_batches(config, 64) == [16, 32, 64]
+    assert micro_batches(config_of(), 6) == [1, 2, 3, 6]
