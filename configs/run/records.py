@@ -130,6 +130,8 @@ def valid(records: Iterable[Record]) -> list[Record]:
         if record.get("event") == "started" and "step" in record:
             kept = {key: old for key, old in kept.items() if key[0] <= record["step"]}
         elif "event" not in record and isinstance(record.get("step"), int):
-            measured = frozenset(["loss"]) if "loss" in record else frozenset(record)
+            # A step is sampled several times, for example with other scales of guidance.
+            drawn = str(record.get("fid_facts"))
+            measured = frozenset(["loss"] if "loss" in record else [*record, drawn])
             kept[record["step"], measured] = record
     return list(kept.values())

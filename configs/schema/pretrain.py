@@ -13,6 +13,7 @@ from configs.schema.run import Run
 from configs.schema.training import (
     ActivationCheckpointing,
     Checkpoint,
+    Evaluate,
     Layout,
     Optimizer,
     Profile,
@@ -40,6 +41,7 @@ class Pretrain(Run):
     layout: Layout = Field(default_factory=Layout)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     validation: Validation = Field(default_factory=Validation)
+    evaluate: Evaluate = Field(default_factory=Evaluate)
     profile: Profile = Field(default_factory=Profile)
     sample: Sample = Field(default_factory=Sample)
     gns: GradientNoise = Field(default_factory=GradientNoise)
@@ -59,6 +61,7 @@ class Pretrain(Run):
             self._graphs(),
             self._sampler(),
             self._validation(),
+            self._fid(),
             self._strata(),
             self._extra_terms(),
             self._noise(),
@@ -138,6 +141,15 @@ class Pretrain(Run):
     def _validation(self) -> str | None:
         if self.validation.every and not self.data.held_out:
             return "validation.every needs held-out images: set data.held_out, such as 0.05"
+        return None
+
+    def _fid(self) -> str | None:
+        is_digits = self.data.source == "digits" and self.data.held_out
+        if self.evaluate.fid.every and not self.evaluate.fid.features and not is_digits:
+            return (
+                "evaluate.fid.every needs evaluate.fid.features: name a file of Inception weights "
+                "or a folder of a DINOv2 (held-out digits have a classifier of their own)"
+            )
         return None
 
     def _strata(self) -> str | None:

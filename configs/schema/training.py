@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from configs.schema.key import KeyGroup, key
 
@@ -147,6 +147,31 @@ class Validation(KeyGroup):
     )
     images: int = key(256, "number of held-out images, the same every time", "loss", ge=1)
     strata: int = key(8, "values of t per image", "loss", ge=1)
+
+
+class Fid(KeyGroup):
+    """Frechet and kernel distance of samples of the EMA weights from a reference."""
+
+    every: int | None = key(
+        None, "steps between evaluations; null: never", free=True, unit="steps", ge=1
+    )
+    num: int = key(
+        10_240, "samples; 5 per feature correct the bias", free=True, unit="images", ge=2
+    )
+    features: str | None = key(
+        None, "file of Inception weights or TorchScript, or folder of a DINOv2; null: the "
+        "classifier of held-out digits", free=True, path="either",
+    )  # fmt: skip
+    reference: str | None = key(
+        None, ".npz of images or statistics, image folder, or run; null: the training images",
+        free=True, path="either",
+    )  # fmt: skip
+
+
+class Evaluate(KeyGroup):
+    """Measures of samples during training, drawn by the sampler of `sample`."""
+
+    fid: Fid = Field(default_factory=Fid)
 
 
 class Profile(KeyGroup):

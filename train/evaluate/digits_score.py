@@ -5,6 +5,7 @@ network was trained on. Its accuracy on the training digits shows how good it is
 """
 
 import argparse
+import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Pretrain
+from configs.schema.data import Data
 from train.data.catalog import open_source
 from train.data.source import Source, held_out_split, training_split
 from train.diffusion.objective import DiffusionObjective
@@ -89,7 +91,7 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
     assert drawn is not None
     digits, samples = drawn.clamp(-1, 1).flatten(1).numpy(), labels.numpy()
     trained = _examples(training_split(open_source(config.data), config.data))
-    classifier = SVC(C=10).fit(*_examples(held_out_split(open_source(config.data), config.data)))
+    classifier, _ = digit_classifier(config.data)
     result = DigitsScore(
         step=step,
         images=images,
@@ -100,6 +102,16 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
     )
     run.record_evaluation(**asdict(result))
     return result
+
+
+def digit_classifier(data: Data) -> tuple[SVC, str]:
+    """Return a classifier of digits `[n, 64]` in -1..1, and the checksum of its training data.
+
+    It is trained on the held-out digits by libsvm, which has one thread and draws no numbers.
+    """
+    images, labels = _examples(held_out_split(open_source(data), data))
+    sha256 = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
+    return SVC(C=10, decision_function_shape="ovo").fit(images, labels), sha256
 
 
 def _examples(source: Source) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

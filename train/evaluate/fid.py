@@ -3,18 +3,25 @@
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from configs.errors import ConfigError, DataError
+from configs.load import expect
 from configs.run.folder import RunFolder, is_run
+from configs.schema import Pretrain
 from train.engine.distributed import read_ranks
-from train.evaluate.fid_features import frechet_distance, open_features, statistics
+from train.evaluate.distances import SAMPLES_PER_FEATURE, Statistics, distances
+from train.evaluate.fid_features import Features, feature_rows, open_features
 from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.npz import Metadata, metadata_file, open_images
 
-# With fewer samples the distance is mostly bias (Chong & Forsyth 2020).
-_MIN_SAMPLES = 10_000
+# How samples were drawn, in the metadata of their file.
+_DRAWN_BY = ("weights", "sampler", "steps", "guidance", "precision", "labels", "seed")
 
 
 def main(arguments: list[str]) -> int:
@@ -30,8 +37,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--features",
         type=Path,
-        help="the feature network: the Inception weights of torch-fidelity, or a TorchScript file "
-        "that maps uint8 [N, 3, H, W] to [N, d]",
+        help="the feature network: the Inception weights of torch-fidelity, a TorchScript file "
+        "that maps uint8 [N, 3, H, W] to [N, d], or the folder of a DINOv2; without it, the "
+        "classifier of held-out digits of a run on digits",
     )
     parser.add_argument("--batch", type=int, default=64, help="images per batch (default: 64)")
     options = parser.parse_args(arguments)
@@ -46,62 +54,89 @@ def main(arguments: list[str]) -> int:
         )
     except DataError as error:
         raise ConfigError(str(error)) from None
-    print(
-        f"FID {result.fid:.4f} of {result.samples} samples, reference {options.reference}, "
-        f"features {result.features_sha256[:12]}"
-    )
-    if result.samples < _MIN_SAMPLES:
+    features = result["fid_facts"]["features_sha256"][:12]
+    print(f"{distances_text(result)}, reference {options.reference}, features {features}")
+    if "fid_inf" not in result:
         print(
-            f"warning: FID of {result.samples} samples is too high by an unknown amount; 50,000 "
-            f"samples are usual, and results of fewer than {_MIN_SAMPLES:,} are not comparable",
+            f"warning: FID of {result['fid_samples']} samples is too high by an unknown amount; "
+            f"{SAMPLES_PER_FEATURE} for each feature are needed to correct it",
             file=sys.stderr,
         )
-    _record(options.samples, options.reference, result)
+    _record(options.samples, result)
     return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Distance:
-    """A FID, the number of samples, and the checksum of the feature network's file."""
-
-    fid: float
-    samples: int
-    features_sha256: str
+def distances_text(found: Mapping[str, Any]) -> str:
+    """Return the distances in an evaluation's record as a phrase."""
+    text = f"FID {found['fid']:.4f} of {found['fid_samples']} samples"
+    text += f", {found['fid_inf']:.4f} without its bias" if "fid_inf" in found else ""
+    return text + (f", KID {found['kid']:.3g}" if "kid" in found else "")
 
 
-def fid(samples: Path, reference: Path, *, features_file: Path | None, batch: int = 64) -> Distance:
-    """Return the distance between the images in an .npz and a reference."""
+def fid(
+    samples: Path, reference: Path, *, features_file: Path | None, batch: int = 64
+) -> dict[str, Any]:
+    """Return the distances between the images in an .npz and a reference, as `compare` does.
+
+    Without a file of features, the reference must be a run on digits, whose classifier it is.
+    """
     images = open_images(samples)
-    features = open_features(features_file, device=read_ranks().device)
+    digits = None
+    if features_file is None and is_run(reference):
+        digits = expect(RunFolder(reference).config(), Pretrain, source=reference).data
+    features = open_features(features_file, device=read_ranks().device, digits=digits)
     expected = reference_statistics(reference, features, side=images.shape[1], batch=batch)
-    found = statistics(images.batches(batch), features, name=str(samples))
-    if found.mu.shape != expected.mu.shape:
+    rows = feature_rows(images.batches(batch), features, name=str(samples))
+    return compare(
+        np.concatenate(list(rows)),
+        expected,
+        features,
+        reference=reference,
+        metadata=_metadata(samples),
+    )
+
+
+def compare(
+    rows: NDArray[np.float32],
+    expected: Statistics,
+    features: Features,
+    *,
+    reference: Path,
+    metadata: Metadata,
+) -> dict[str, Any]:
+    """Return the distances of features `[N, d]` as fields of a record.
+
+    Its `fid_facts` are those without which distances cannot be compared; `metadata` says how the
+    images were drawn.
+    """
+    if rows.shape[1] != len(expected.mu):
         raise ConfigError(
             f"{reference}: its statistics are of {len(expected.mu)} features, --features has "
-            f"{len(found.mu)}; give the images instead of the statistics"
+            f"{rows.shape[1]}; give the images instead of the statistics"
         )
-    distance = frechet_distance(found, expected)
-    return Distance(fid=distance, samples=found.count, features_sha256=features.sha256)
+    if len(rows) < 2:
+        raise ConfigError(f"a covariance needs at least 2 images, found {len(rows)}")
+    facts = {name: metadata[name] for name in _DRAWN_BY if name in metadata} | {
+        "features": features.name,
+        "features_sha256": features.sha256,
+        "reference": str(reference.absolute()),
+        "reference_images": expected.count,
+        # It tells references apart; rounding errors change its last digits.
+        "reference_trace": float(expected.mu @ expected.mu + np.trace(expected.sigma)),
+    }
+    return distances(rows, expected) | {"fid_facts": facts}
 
 
-def _record(samples: Path, reference: Path, result: Distance) -> None:
-    """Record the distance in the run that the samples were drawn from, if that run is known."""
+def _record(samples: Path, result: Mapping[str, Any]) -> None:
+    """Record the distances in the run that the samples were drawn from, if that run is known."""
     metadata = _metadata(samples)
     run = RunFolder(Path(str(metadata.get("run", ""))))
     if not metadata or not is_run(run.path) or not run.attempts():
         why = f"its run {run.path} is gone" if metadata else f"no {metadata_file(samples).name}"
         print(f"not recorded: {samples}: {why}", file=sys.stderr)
         return
-    run.record_evaluation(
-        step=metadata["checkpoint"],
-        images=metadata["images"],
-        fid=result.fid,
-        fid_samples=result.samples,
-        fid_weights=metadata["weights"],
-        fid_guidance=metadata["guidance"],
-        fid_reference=str(reference.absolute()),
-        fid_features_sha256=result.features_sha256,
-    )
+    at = {"step": metadata["checkpoint"], "images": metadata["images"]}
+    run.record_evaluation(**at, **result)
 
 
 def _metadata(samples: Path) -> Metadata:

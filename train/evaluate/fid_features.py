@@ -1,13 +1,12 @@
 """Load the network whose features FID compares, and compute statistics of them."""
 
-import hashlib
 import io
 import pickle
 import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from configs.errors import ConfigError
+from configs.schema.data import Data
+from train.data.latents.store import checksum
 from train.data.latents.vae import deterministic_cudnn
+from train.evaluate.distances import Statistics, mean_and_covariance, moments
 from train.evaluate.npz import Pixels
 
 _INCEPTION = (
@@ -30,39 +33,82 @@ _HOW_TO_GET_IT = (
     "access, which compute nodes often lack, and give the file"
 )
 _PROGRESS_EVERY_S = 10.0
+# Mean and standard deviation of the channels.
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """A network from images uint8 `[n, 3, H, W]` to features `[n, d]`; the checksum of its file."""
+    """A network from images uint8 `[n, 3, H, W]` to features `[n, d]`; the checksum of its file.
+
+    `name` is its kind and how it prepares the images.
+    """
 
     network: Callable[[Tensor], Tensor]
+    name: str
     sha256: str
     device: torch.device
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """Mean `[d]` and covariance `[d, d]` of the features of `count` images, in float64."""
+def open_features(
+    path: Path | None, *, device: torch.device, digits: Data | None = None
+) -> Features:
+    """Load the feature network from a file or folder, or train the classifier of `digits`.
 
-    mu: NDArray[np.float64]
-    sigma: NDArray[np.float64]
-    count: int
-
-
-def open_features(file: Path | None, *, device: torch.device) -> Features:
-    """Load the feature network from a file of torch-fidelity's Inception weights or TorchScript.
-
-    Raises `ConfigError` if the file is missing or neither of them. Only tensors are unpickled.
+    A file holds torch-fidelity's Inception weights or TorchScript, a folder a DINOv2 as
+    transformers saves it. Raises `ConfigError` for anything else. Only tensors are unpickled.
     """
-    if file is None:
-        raise ConfigError(f"--features FILE is missing: {_HOW_TO_GET_IT}")
-    if not file.is_file():
-        raise ConfigError(f"--features {file}: no such file; {_HOW_TO_GET_IT}")
-    with file.open("rb") as content:
-        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-    network = (_scripted if _is_scripted(file) else _inception)(file, device)
-    return Features(network=network, sha256=sha256, device=device)
+    if path is None:
+        if digits is None or digits.source != "digits" or not digits.held_out:
+            raise ConfigError(f"--features FILE is missing: {_HOW_TO_GET_IT}")
+        return _digits(digits, device)
+    if path.is_dir():
+        return _dinov2(path, device)
+    if not path.is_file():
+        raise ConfigError(f"--features {path}: no such file; {_HOW_TO_GET_IT}")
+    if _is_scripted(path):
+        name, network = "TorchScript, images as they are", _scripted(path, device)
+    else:
+        name, network = "Inception, bilinear to 299 as TensorFlow 1", _inception(path, device)
+    return Features(network=network, name=name, sha256=checksum(path), device=device)
+
+
+def _digits(data: Data, device: torch.device) -> Features:
+    """Return the 45 decision values between pairs of digits of `digit_classifier`."""
+    # Imported here: scikit-learn takes a second.
+    from train.evaluate.digits_score import digit_classifier
+
+    classifier, sha256 = digit_classifier(data)
+
+    def network(images: Tensor) -> Tensor:
+        pixels = images[:, 0].flatten(1).cpu().numpy() / 127.5 - 1
+        return torch.from_numpy(classifier.decision_function(pixels))
+
+    name = "classifier of held-out digits, pixels in -1..1"
+    return Features(network=network, name=name, sha256=sha256, device=device)
+
+
+def _dinov2(folder: Path, device: torch.device) -> Features:
+    """Return the class token of a DINOv2 (Oquab et al. 2023) as features."""
+    # Imported here: it takes seconds.
+    from transformers import AutoModel
+
+    try:
+        model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--features {folder}: no DINOv2 of transformers: {error}") from None
+    if not model.config.model_type.startswith("dinov2"):
+        raise ConfigError(f"--features {folder}: a {model.config.model_type}, not a DINOv2")
+    model.to(device).eval()
+    mean, std = torch.tensor(_IMAGENET, device=device)[:, None, :, None, None]
+
+    def network(images: Tensor) -> Tensor:
+        pixels = F.interpolate(images.float() / 255, 224, mode="bicubic", antialias=True)
+        return model((pixels.clamp(0, 1) - mean) / std).last_hidden_state[:, 0]
+
+    name = "DINOv2, bicubic to 224, ImageNet's mean and std"
+    sha256 = checksum(folder / "config.json", *sorted(folder.glob("*.safetensors")))
+    return Features(network=network, name=name, sha256=sha256, device=device)
 
 
 def _is_scripted(file: Path) -> bool:
@@ -104,35 +150,46 @@ def _inception(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     return lambda images: network(images)[0]
 
 
-@torch.no_grad()
-def statistics(batches: Iterable[Pixels], features: Features, *, name: str) -> Statistics:
+def statistics(
+    batches: Iterable[Pixels], features: Features, *, name: str, every: int = 1
+) -> Statistics:
     """Return mean and covariance of the features of images `[n, H, W, 1 or 3]`, in one pass.
+
+    The features of every `every`-th image are kept.
+    """
+    count, origin, sums = 0, np.empty(0), np.zeros(())
+    kept = []
+    for rows in feature_rows(batches, features, name=name):
+        # Sum differences from a first estimate of the mean, so that the squares keep digits.
+        origin = origin if count else rows.mean(axis=0, dtype=np.float64)
+        sums = sums + moments(rows - origin)
+        kept.append(rows[-count % every :: every])
+        count += len(rows)
+    if count < 2:
+        raise ConfigError(f"{name}: a covariance needs at least 2 images, found {count}")
+    mu, sigma = mean_and_covariance(sums)
+    return Statistics(mu=mu + origin, sigma=sigma, count=count, rows=np.concatenate(kept))
+
+
+def feature_rows(
+    batches: Iterable[Pixels], features: Features, *, name: str
+) -> Iterator[NDArray[np.float32]]:
+    """Yield the features `[n, d]` of each batch of images `[n, H, W, 1 or 3]`.
 
     Every ten seconds a line on stderr reports how many images of `name` are done.
     """
-    count, origin = 0, torch.empty(0)
-    total = squares = torch.empty(0)
-    reported_at = time.monotonic()
+    count, reported_at = 0, time.monotonic()
     for batch in batches:
-        rows = _features_of(batch, features)
-        if not count:
-            # Sum differences from a first estimate of the mean, so that the squares keep digits.
-            origin = rows.mean(dim=0)
-            total, squares = torch.zeros_like(origin), torch.zeros_like(rows.T @ rows)
-        count += len(rows)
-        total += (rows - origin).sum(dim=0)
-        squares += (rows - origin).T @ (rows - origin)
+        yield features_of(batch, features)
+        count += len(batch)
         if time.monotonic() - reported_at >= _PROGRESS_EVERY_S:
             reported_at = time.monotonic()
             print(f"{name}: {count} images", file=sys.stderr)
-    if count < 2:
-        raise ConfigError(f"{name}: a covariance needs at least 2 images, found {count}")
-    sigma = (squares - torch.outer(total, total) / count) / (count - 1)
-    mu = origin + total / count
-    return Statistics(mu=mu.cpu().numpy(), sigma=sigma.cpu().numpy(), count=count)
 
 
-def _features_of(batch: Pixels, features: Features) -> Tensor:
+@torch.no_grad()
+def features_of(batch: Pixels, features: Features) -> NDArray[np.float32]:
+    """Return the features `[n, d]` of images `[n, H, W, 1 or 3]`."""
     images = torch.from_numpy(np.array(batch)).to(features.device)
     images = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1).contiguous()
     with deterministic_cudnn():
@@ -142,15 +199,4 @@ def _features_of(batch: Pixels, features: Features) -> Tensor:
             f"--features: from images {list(images.shape)} the network made {list(rows.shape)}; "
             f"expected [{len(images)}, d]"
         )
-    return rows.double()
-
-
-def frechet_distance(one: Statistics, other: Statistics) -> float:
-    """Return the squared Frechet distance of two normal distributions (Dowson & Landau 1982).
-
-    |mu1 - mu2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)).
-    """
-    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_statistics_to_metric
-
-    pair = [{"mu": each.mu, "sigma": each.sigma} for each in (one, other)]
-    return float(fid_statistics_to_metric(*pair, verbose=False)[KEY_METRIC_FID])
+    return rows.float().cpu().numpy()

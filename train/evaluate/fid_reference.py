@@ -23,7 +23,8 @@ from train.data.catalog import open_source
 from train.data.folder import ImageFolder, Listing
 from train.data.latents.store import read_index
 from train.data.source import Source, from_pixels, training_split
-from train.evaluate.fid_features import Features, Statistics, statistics
+from train.evaluate.distances import MOST_ROWS, Statistics
+from train.evaluate.fid_features import Features, statistics
 from train.evaluate.npz import Pixels, StoredImages, open_images
 from train.evaluate.sampler import to_pixels
 
@@ -54,19 +55,21 @@ def reference_statistics(path: Path, features: Features, *, side: int, batch: in
             return _statistics(arrays)
     reference = _open(path, features, side=side)
     cached = _arrays(reference.cache) if reference.cache.exists() else {}
-    if [str(cached.get(key)) for key in _KEYS] == [features.sha256, reference.fingerprint]:
+    found = [str(cached.get(key)) for key in _KEYS]
+    if "rows" in cached and found == [features.sha256, reference.fingerprint]:
         print(f"statistics of the reference: {reference.cache}", file=sys.stderr)
         return _statistics(cached)
-    found = statistics(_batches(reference.images, batch), features, name=str(path))
-    _save(reference, found, features)
-    return found
+    every = -(-len(reference.images) // MOST_ROWS)
+    computed = statistics(_batches(reference.images, batch), features, name=str(path), every=every)
+    _save(reference, computed, features)
+    return computed
 
 
 def _arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of an .npz, except images."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            names = {"mu", "sigma", "count", *_KEYS} & set(file.files)
+            names = {"mu", "sigma", "count", "rows", *_KEYS} & set(file.files)
             return {name: file[name] for name in names}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
@@ -92,7 +95,9 @@ def _check_network(path: Path, arrays: dict[str, Any], features: Features) -> No
 
 def _statistics(arrays: dict[str, Any]) -> Statistics:
     mu, sigma = (np.asarray(arrays[name], dtype=np.float64) for name in ("mu", "sigma"))
-    return Statistics(mu=mu, sigma=sigma, count=int(arrays.get("count", 0)))
+    return Statistics(
+        mu=mu, sigma=sigma, count=int(arrays.get("count", 0)), rows=arrays.get("rows")
+    )
 
 
 def _open(path: Path, features: Features, *, side: int) -> Reference:
@@ -166,6 +171,7 @@ def _batches(images: StoredImages | Source, size: int) -> Iterator[Pixels]:
 
 def _save(reference: Reference, found: Statistics, features: Features) -> None:
     """Write the statistics to the cache; warn if that is not possible."""
+    assert found.rows is not None
     try:
         reference.cache.parent.mkdir(exist_ok=True)
         with replacing(reference.cache) as file:
@@ -174,6 +180,7 @@ def _save(reference: Reference, found: Statistics, features: Features) -> None:
                 mu=found.mu,
                 sigma=found.sigma,
                 count=found.count,
+                rows=found.rows,
                 features_sha256=features.sha256,
                 images=reference.fingerprint,
             )

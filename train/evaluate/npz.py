@@ -57,6 +57,9 @@ class StoredImages:
     path: Path
     shape: tuple[int, int, int, int]
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
     def batches(self, size: int) -> Iterator[Pixels]:
         """Yield the images in order, `[size, H, W, C]`; the last batch may be smaller."""
         count, *image_shape = self.shape

@@ -1,5 +1,6 @@
 """Draw images from a network: sample grids during training, numbered images from a saved run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -44,7 +45,7 @@ _IDENTITY = ("run", "weights", "num", "batch", "labels", "seed")
 
 @dataclass(frozen=True, kw_only=True)
 class SampleShare:
-    """Share `index` of `count` of the images; each group of `tensor` neighbouring ranks has one."""
+    """Share `index` of `count` of the batches; `tensor` neighbouring ranks have the same one."""
 
     index: int = 0
     count: int = 1
@@ -60,31 +61,29 @@ def sample(
     share: SampleShare,
     device: torch.device,
     seed: int,
+    then: Callable[[Tensor], Tensor] = Tensor.cpu,
 ) -> Tensor | None:
     """Draw one image for each of `labels` `[N]`: `[N, C, H, W]` on rank 0, None on other ranks.
 
-    Collective: every rank must call this. Image i depends only on `seed`, i and its label, not on
-    the number of ranks.
+    Collective: every rank must call this. Image i depends only on `seed`, i and its label. One rank
+    draws a whole batch and applies `then`, so that the number of ranks changes nothing.
     """
-    mine = list(range(share.index, len(labels), share.count))
+    batches = torch.arange(len(labels)).split(_BATCH)
+    mine = batches[share.index :: share.count]
     shape = (config.data.channels, config.data.size, config.data.size)
-    drawn: list[Tensor] = []
     # Under FSDP every rank must call the network the same number of times. A rank that has no
-    # images left draws image 0 and drops it.
-    largest_share = len(range(0, len(labels), share.count))
-    for begin in range(0, largest_share, _BATCH):
-        batch = mine[begin : begin + _BATCH]
-        indices = batch or [0]
-        noise = _noise(seed, indices, shape).to(device)
-        images = objective.sample(network, noise, labels[indices].to(device))
-        drawn.append(images.cpu()[: len(batch)])
-    parts = gather_rows(torch.cat(drawn))
+    # images left draws the first image and drops it.
+    idle = batches[0][:1]
+    drawn: list[Tensor] = []
+    for turn in range(-(-len(batches) // share.count)):
+        batch = mine[turn] if turn < len(mine) else idle
+        noise = _noise(seed, batch.tolist(), shape).to(device)
+        drawn.append(then(objective.sample(network, noise, labels[batch].to(device))).cpu())
+    gathered = gather_rows(torch.cat(drawn)[: sum(map(len, mine))])
     if dist.get_rank():
         return None
-    whole = torch.empty(len(labels), *shape)
-    for index, part in enumerate(parts[:: share.tensor]):
-        whole[index :: share.count] = part
-    return whole
+    parts = [part.split(_BATCH) for part in gathered[:: share.tensor]]
+    return torch.cat([parts[n % share.count][n // share.count] for n in range(len(batches))])
 
 
 def _noise(seed: int, indices: list[int], shape: tuple[int, ...]) -> Tensor:

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from configs.checks.batch import BatchLayout
 from configs.errors import DataError
@@ -22,20 +23,23 @@ from train.engine.attempt import TrainingContext
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
+from train.evaluate.fid import distances_text
 from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
+from train.pretrain.fid_evaluation import FidEvaluation
 from train.pretrain.train_state import TrainState, zero_batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainEvaluator:
-    """Evaluates `train_state`; `held_out` and `noise` are None if the config turns them off."""
+    """Evaluates `train_state`; what the config turns off is None."""
 
     context: TrainingContext[Pretrain]
     train_state: TrainState
     held_out: "HeldOutLoss | None"
     noise: OnlineNoise | None
+    fid: FidEvaluation | None
 
     def due_evaluations(self, step: int) -> list[Callable[[], None]]:
         """Return the evaluations that are due after a step, in order; after the last, all."""
@@ -46,6 +50,8 @@ class PretrainEvaluator:
             due.append(self.validate)
         if self.noise and self.noise.whole and _is_due(step, config.gns.whole_every, last):
             due.append(self.measure_noise)
+        if self.fid and _is_due(step, config.evaluate.fid.every, last):
+            due.append(self.measure_fid)
         if _is_due(step, config.sample.every, last):
             due.append(self.draw_samples)
         return due
@@ -75,28 +81,46 @@ class PretrainEvaluator:
         context.metrics.measurement(context.at | {"gns_whole": found})
         context.metrics.event("evaluated", step=step)
 
+    def measure_fid(self) -> None:
+        """Record the distances of samples from the reference."""
+        assert self.fid is not None
+        context, weights = self.context, "ema" if self.train_state.ema.weights else "model"
+        features = self._sample(self.fid.labels, then=self.fid.features)
+        if features is not None:
+            fields = self.fid.fields(features, weights=weights)
+            context.metrics.measurement(context.at | fields)
+            log.info("step %d: %s", context.state.step, distances_text(fields))
+        context.clocks.lap("eval", drain=True)
+        context.metrics.event("evaluated", step=context.state.step)
+
     def draw_samples(self) -> None:
         """Draw a grid of samples from the EMA of the weights."""
-        context, train_state, attempt = self.context, self.train_state, self.context.attempt
-        config, device, layout = attempt.config, attempt.ranks.device, context.layout
+        context, attempt = self.context, self.context.attempt
+        images = self._sample(grid_labels(attempt.config), then=Tensor.cpu)
+        if images is not None:
+            file = attempt.run.samples / f"step-{context.state.step:09d}.png"
+            pixels = decode_samples(images, attempt.config, device=attempt.ranks.device)
+            save_grid(pixels, file, columns=attempt.config.sample.per_class)
+        context.clocks.lap("sample", drain=True)
+
+    def _sample(self, labels: Tensor, *, then: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """Draw from the EMA of the weights, as `sample` does."""
+        train_state, attempt, layout = self.train_state, self.context.attempt, self.context.layout
+        config, device = attempt.config, attempt.ranks.device
         number = data_rank(attempt.ranks, layout)
         share = SampleShare(index=number, count=layout.data_ranks, tensor=layout.tensor)
         precision = autocast(config.train.precision, device)
         with region("sample"), train_state.ema.swapped_in(), precision:
-            images = sample(
+            return sample(
                 train_state.network,
                 train_state.objective,
-                grid_labels(config),
+                labels,
                 config,
                 share=share,
                 device=device,
                 seed=config.seed,
+                then=then,
             )
-        if images is not None:
-            file = attempt.run.samples / f"step-{context.state.step:09d}.png"
-            pixels = decode_samples(images, config, device=device)
-            save_grid(pixels, file, columns=config.sample.per_class)
-        context.clocks.lap("sample", drain=True)
 
 
 def _is_due(step: int, every: int | None, last: bool) -> bool:

@@ -44,6 +44,7 @@ from train.model.flops import (
 from train.model.parallelize import DTYPES, is_sharded
 from train.pretrain.compilation import with_compile_resolved
 from train.pretrain.evaluation import HeldOutLoss, PretrainEvaluator
+from train.pretrain.fid_evaluation import FidEvaluation
 from train.pretrain.gradient_check import check_gradients
 from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
@@ -78,6 +79,9 @@ def _run(attempt: Attempt[Pretrain]) -> None:
         held_out = None
         if config.validation.every is not None:
             held_out = HeldOutLoss(source, config, layout=layout, ranks=ranks)
+        fid = None
+        if config.evaluate.fid.every is not None:
+            fid = FidEvaluation(config, attempt.run, ranks=ranks)
         noise = _noise(context, train_state, training)
         batches = microbatches(
             training,
@@ -94,7 +98,11 @@ def _run(attempt: Attempt[Pretrain]) -> None:
                     context=context, train_state=train_state, batches=batches, noise=noise
                 ),
                 evaluator=PretrainEvaluator(
-                    context=context, train_state=train_state, held_out=held_out, noise=noise
+                    context=context,
+                    train_state=train_state,
+                    held_out=held_out,
+                    noise=noise,
+                    fid=fid,
                 ),
                 saver=CheckpointSaver(
                     attempt.run.checkpoints,

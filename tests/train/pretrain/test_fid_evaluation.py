@@ -1,0 +1,60 @@
+"""FID during training is the same for any number of ranks, and names what it was computed with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.load import load
+from tests.real_runs import DIGITS, TINY, trained
+from tests.train.evaluate.test_fid import Net, save_scripted
+
+KEYS = [*TINY, "train.steps=6", "evaluate.fid.every=3", "evaluate.fid.num=230"]
+
+
+@pytest.fixture(autouse=True)
+def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+
+
+def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
+    run = trained(logs, [*KEYS, *more], ranks=ranks)
+    *_, last = run.records()
+    assert last["eval_s"] > 0
+    return [record for record in run.records() if "fid" in record]
+
+
+def test_one_rank_two_ranks_and_a_sharded_network_have_the_same_fid(tmp_path: Path) -> None:
+    one = evaluations(tmp_path)
+    two = evaluations(tmp_path, ranks=2)
+    sharded = evaluations(tmp_path, "layout.shard=2", ranks=2)
+    assert [(record["step"], record["images"]) for record in one] == [(3, 48), (6, 96)]
+    for name in ("fid", "fid_inf", "kid"):
+        found = [record[name] for record in one]
+        assert found[0] != found[1]
+        for other in (two, sharded):
+            assert [record[name] for record in other] == pytest.approx(found, rel=1e-5)
+    assert len(one[0]["fid_blocks"]) == len(one[0]["kid_blocks"]) == 20
+    facts = one[0]["fid_facts"]
+    assert (facts["weights"], facts["sampler"], facts["steps"]) == ("ema", "euler", 2)
+    assert (facts["guidance"], facts["seed"], facts["reference_images"]) == (1.5, 0, 1348)
+    assert facts["features"].startswith("classifier of held-out digits")
+
+
+def test_latents_are_decoded_and_compared_with_their_images(tmp_path: Path, stored: Path) -> None:
+    net = save_scripted(Net(), tmp_path / "net.pt")
+    data = {"source": "latents", "path": stored / "store", "size": 8, "channels": 4, "classes": 3}
+    keys = [f"data.{name}={value}" for name, value in data.items()]
+    (_, last) = evaluations(
+        tmp_path, *keys, "data.held_out=0.0", "train.global_batch=4", "evaluate.fid.num=70",
+        f"evaluate.fid.features={net}",
+    )  # fmt: skip
+    assert last["fid_samples"] == 70
+    assert last["fid_inf"] > 0
+    assert last["fid_facts"]["reference_images"] == 15
+
+
+def test_features_must_be_named_unless_digits_are_held_out() -> None:
+    with pytest.raises(ConfigError, match=r"evaluate\.fid\.every needs evaluate\.fid\.features"):
+        load(DIGITS, ["evaluate.fid.every=3", "data.held_out=0.0"])
