@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from benchmarks.interleave import Stopwatch, conditions, interleave, parser, ratio, report
 from configs.load import expect, resolve
@@ -61,19 +62,23 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def state_of(network: nn.Module, config: Pretrain) -> CheckpointState:
+    """Return the state of training a network, on its device."""
+    return CheckpointState(
+        network=network,
+        ema=EMA(network, decay=0.9, warmup=False),
+        optimizer=make_optimizer(network, config),
+        scaler=LossScaler(fp16=False),
+        clocks=Clocks(next(network.parameters()).device),
+    )
+
+
 class CheckpointArms:
     """A training state and both ways of saving it."""
 
     def __init__(self, config: Pretrain, folder: Path, device: torch.device) -> None:
         network = build_network(config).to(device)
-        optimizer = make_optimizer(network, config.optimizer)
-        self._state = CheckpointState(
-            network=network,
-            ema=EMA(network, decay=0.9, warmup=False),
-            optimizer=optimizer,
-            scaler=LossScaler(fp16=False),
-            clocks=Clocks(device),
-        )
+        self._state = state_of(network, config)
         self._folder, self._file = folder / "ours", folder / "peer.pt"
         self._saver = CheckpointSaver(self._folder, keep=1)
         self._asynchronous = CheckpointSaver(self._folder, keep=1, asynchronous=True)

@@ -100,7 +100,7 @@ def step_of(
             block.compile()
     batch = _batch(config, device, dtype)
     objective = DiffusionObjective(config, device)
-    optimizer = make_optimizer(network, config.optimizer)
+    optimizer = make_optimizer(network, config)
     autocast = setting.startswith("bf16") and dtype is torch.float32
 
     def step() -> None:

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def bare_step(config: Pretrain, device: torch.device) -> Arm:
     """Return forward, backward and optimizer step of the network of `config`, and nothing else."""
     network = build_network(config).to(device)
-    optimizer = make_optimizer(network, config.optimizer)
+    optimizer = make_optimizer(network, config)
     size, batch = config.data.size, config.train.global_batch
     x, target = torch.randn(2, batch, config.data.channels, size, size, device=device)
     t = torch.rand(batch, device=device)
