@@ -198,7 +198,17 @@ class Sample(KeyGroup):
     guidance: float = key(
         2.0, "scale of classifier-free guidance; 1 is off", free=True, unit="scale", ge=1
     )
+    guidance_low: float = key(
+        0.0, "least t at which guidance acts (Kynkaanniemi et al. 2024)", free=True, ge=0, le=1
+    )
+    guidance_high: float = key(1.0, "largest t at which guidance acts", free=True, ge=0, le=1)
     classes: int = key(10, "most classes in a grid", free=True, ge=1)
+
+    @model_validator(mode="after")
+    def _interval_is_not_empty(self) -> "Sample":
+        if self.guidance_low > self.guidance_high:
+            raise ValueError("sample.guidance_low must not be above sample.guidance_high")
+        return self
 
 
 class Log(KeyGroup):

@@ -84,10 +84,17 @@ class DiffusionObjective:
         return losses if task.weight is None else losses * task.weight
 
     @torch.no_grad()
-    def sample(self, network: Denoiser, noise: Tensor, label: Tensor) -> Tensor:
-        """Return images from `noise` `[B, C, H, W]` for `label` `[B]`."""
+    def sample(
+        self, network: Denoiser, noise: Tensor, label: Tensor, *, guide: Denoiser | None = None
+    ) -> Tensor:
+        """Return images from `noise` `[B, C, H, W]` for `label` `[B]`; see `guided` for `guide`."""
         predict = guided(
-            network, label, null_label=self._null_label, guidance=self._sample.guidance
+            network,
+            label,
+            null_label=self._null_label,
+            guidance=self._sample.guidance,
+            interval=(self._sample.guidance_low, self._sample.guidance_high),
+            guide=guide,
         )
         if self._objective.kind == "flow":
             heun = self._sample.sampler == "heun"
@@ -137,17 +144,29 @@ def _with_tokens(
 
 
 def guided(
-    network: Denoiser, label: Tensor, *, null_label: int, guidance: float
+    network: Denoiser,
+    label: Tensor,
+    *,
+    null_label: int,
+    guidance: float,
+    interval: tuple[float, float] = (0.0, 1.0),
+    guide: Denoiser | None = None,
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the network's output for `label` `[B]` as a function of `x` and `t`, in float32.
 
-    With classifier-free guidance, null + guidance (label - null) (Ho & Salimans 2022).
+    With classifier-free guidance, null + guidance (label - null) (Ho & Salimans 2022). The output
+    of `guide` for the label replaces that for null (autoguidance, Karras et al. 2024). There is no
+    guidance at times outside of `interval`, whose ends belong to it (Kynkaanniemi et al. 2024).
     """
     null = torch.full_like(label, null_label)
+    low, high = interval
 
     def predict(x: Tensor, t: Tensor) -> Tensor:
-        if guidance == 1:
+        # All times of a step are equal. To read one waits for the device.
+        if guidance == 1 or (interval != (0.0, 1.0) and not low <= float(t[0]) <= high):
             return network(x, t, label).float()
+        if guide is not None:
+            return torch.lerp(guide(x, t, label).float(), network(x, t, label).float(), guidance)
         both = network(torch.cat([x, x]), torch.cat([t, t]), torch.cat([label, null]))
         conditional, unconditional = both.float().chunk(2)
         return torch.lerp(unconditional, conditional, guidance)

@@ -21,7 +21,10 @@ from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.npz import Metadata, metadata_file, open_images
 
 # How samples were drawn, in the metadata of their file.
-_DRAWN_BY = ("weights", "sampler", "steps", "guidance", "precision", "labels", "seed")
+_DRAWN_BY = (
+    "weights", "sampler", "steps", "guidance", "guidance_interval", "guide", "guide_checkpoint",
+    "precision", "labels", "seed",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -116,7 +119,7 @@ def compare(
         )
     if len(rows) < 2:
         raise ConfigError(f"a covariance needs at least 2 images, found {len(rows)}")
-    facts = {name: metadata[name] for name in _DRAWN_BY if name in metadata} | {
+    facts = {name: metadata[name] for name in _DRAWN_BY if metadata.get(name) is not None} | {
         "features": features.name,
         "features_sha256": features.sha256,
         "reference": str(reference.absolute()),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from configs.disk import replacing
 from configs.errors import ConfigError
-from configs.load import expect, merge, resolve, to_tree
+from configs.load import expect, flatten, merge, resolve, to_tree
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Pretrain, Sampling
 from train.data.latents.vae import open_decoder
@@ -35,12 +35,21 @@ _OVERRIDES = {
     "sampler": "sample.sampler",
     "steps": "sample.steps",
     "guidance": "sample.guidance",
+    "guidance_low": "sample.guidance_low",
+    "guidance_high": "sample.guidance_high",
     "precision": "train.precision",
 }
 
 
 # Keys of a sampling run that identify its images.
-_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed")
+_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed", "guide")
+
+
+# Keys that a run and its guide must share.
+_SHARED_WITH_GUIDE = (
+    "data.source", "data.channels", "data.size", "data.classes", "objective.kind",
+    "objective.prediction", "objective.schedule",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,20 +142,21 @@ class RunSampler:
                 f"run {sampling.run}: its images have {channels} channels; only images of 1 or 3 "
                 "channels can be drawn to a file"
             )
-        self._network = build_network(self._config).to(device).eval()
-        if self._config.train.compile and can_compile(device):
-            for block in cast(Network, self._network).blocks:
-                block.compile()
+        self._network = _open_network(self._config, device)
+        self._guide = _open_guide(sampling, self._config, device) if sampling.guide else None
         self._objective = DiffusionObjective(self._config, device)
 
     def metadata(self) -> Metadata:
         """Return all that determines the images, except the step of the checkpoint."""
         sampling, config = self._sampling, self._config
+        interval = [config.sample.guidance_low, config.sample.guidance_high]
         return {
             **{name: getattr(sampling, name) for name in _IDENTITY},
             "sampler": config.sample.sampler,
             "steps": config.sample.steps,
             "guidance": config.sample.guidance,
+            # None by default, as where an older version has begun a set.
+            "guidance_interval": interval if interval != [0, 1] else None,
             "precision": config.train.precision,
         }
 
@@ -157,7 +167,16 @@ class RunSampler:
             self._run.checkpoints, self._network, which=self._sampling.weights, step=step
         )
         log.info("drawing from %s, step %d", self._run.path, step)
-        return self.metadata() | {"checkpoint": step, "images": images}
+        found = {"checkpoint": step, "images": images}
+        if self._guide is not None:
+            assert self._sampling.guide is not None
+            found["guide_checkpoint"], _ = load_weights(
+                open_run(Path(self._sampling.guide)).checkpoints,
+                self._guide,
+                which=self._sampling.weights,
+                step=earlier["guide_checkpoint"] if earlier else self._sampling.guide_step,
+            )
+        return self.metadata() | found
 
     @torch.no_grad()
     def draw(self, indices: list[int]) -> Pixels:
@@ -167,7 +186,10 @@ class RunSampler:
         labels = torch.tensor([self._label(index) for index in indices])
         with autocast(self._config.train.precision, self._device):
             images = self._objective.sample(
-                self._network, noise.to(self._device), labels.to(self._device)
+                self._network,
+                noise.to(self._device),
+                labels.to(self._device),
+                guide=self._guide,
             ).float()
         return to_pixels(self._decoder.decode(images) if self._decoder else images)
 
@@ -190,6 +212,28 @@ def _sampled_config(run: RunFolder, sampling: Sampling) -> Pretrain:
     changes = {key: value for key, value in values.items() if value is not None}
     tree = merge(to_tree(config), changes)
     return expect(resolve(tree, source=str(run.path)), Pretrain, source=run.path)
+
+
+def _open_network(config: Pretrain, device: torch.device) -> nn.Module:
+    network = build_network(config).to(device).eval()
+    if config.train.compile and can_compile(device):
+        for block in cast(Network, network).blocks:
+            block.compile()
+    return network
+
+
+def _open_guide(sampling: Sampling, config: Pretrain, device: torch.device) -> nn.Module:
+    """Return the network of `guide`. Raise `ConfigError` if it predicts another quantity."""
+    assert sampling.guide is not None
+    guide = expect(open_run(Path(sampling.guide)).config(), Pretrain, source=Path(sampling.guide))
+    mine, other = flatten(to_tree(config)), flatten(to_tree(guide))
+    for name in _SHARED_WITH_GUIDE:
+        if mine[name] != other[name]:
+            raise ConfigError(
+                f"guide {sampling.guide}: its {name} is {other[name]}, that of the run is "
+                f"{mine[name]}; name a run on the same data with the same prediction"
+            )
+    return _open_network(guide, device)
 
 
 def to_pixels(images: Tensor) -> Pixels:

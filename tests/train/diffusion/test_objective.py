@@ -91,6 +91,30 @@ def test_solvers_are_exact_on_a_straight_flow_and_guidance_extrapolates(
     torch.testing.assert_close(images, noise - velocity, atol=1e-5, rtol=1e-5)
 
 
+def test_guidance_acts_within_its_interval_and_a_guide_replaces_the_null_label() -> None:
+    x, label = noise_and_label()
+    calls = list[int]()
+
+    def network(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        calls.append(len(x))
+        return nonlinear(x, t, label)
+
+    def weak(x: Tensor, t: Tensor, label: Tensor) -> Tensor:
+        return nonlinear(x, t, label) / 2
+
+    def at(t: float, **keys: Any) -> Tensor:
+        calls.clear()
+        predict = guided(network, label, null_label=NULL, guidance=3, **keys)
+        return predict(x, torch.full((4,), t))
+
+    for t, doubled in ((0.1, 4), (0.2, 8), (0.7, 8), (0.8, 4)):
+        found = at(t, interval=(0.2, 0.7))
+        assert calls == [doubled]  # outside, only the labels are computed
+        plain = at(t) if doubled == 8 else nonlinear(x, torch.full((4,), t), label)
+        torch.testing.assert_close(found, plain)
+    torch.testing.assert_close(at(0.5, guide=weak), 2 * nonlinear(x, torch.full((4,), 0.5), label))
+
+
 @pytest.mark.parametrize("shift", [1.0, 3.0])
 def test_euler_agrees_with_diffusers(shift: float) -> None:
     noise, label = noise_and_label()
