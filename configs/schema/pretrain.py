@@ -50,6 +50,10 @@ class Pretrain(Run):
         """Return the step at which the run is done."""
         return self.train.steps
 
+    def has_average(self) -> bool:
+        """Return whether an average of the weights is kept."""
+        return self.train.ema_decay is not None or self.optimizer.kind == "schedule_free"
+
     @model_validator(mode="after")
     def _parts_fit(self) -> "Pretrain":
         for refusal in (
@@ -99,6 +103,11 @@ class Pretrain(Run):
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
+        if kind == "schedule_free" and (self.optimizer.decay or self.train.ema_decay is not None):
+            return (
+                "optimizer.kind schedule_free averages the weights instead of a decay: set "
+                "optimizer.decay to 0 and train.ema_decay to null"
+            )
         return None
 
     def _reduce(self) -> str | None:

@@ -10,8 +10,11 @@ from configs.schema.key import KeyGroup, key
 class Optimizer(KeyGroup):
     """The learning rate warms up, stays constant, and decays over the last steps."""
 
-    kind: Literal["adamw", "muon"] = key(
-        "adamw", "adamw for all parameters; muon: Muon for the matrices of blocks", "loss clock"
+    kind: Literal["adamw", "muon", "schedule_free"] = key(
+        "adamw",
+        "adamw; muon: Muon for the matrices of blocks, AdamW for the rest; schedule_free: AdamW "
+        "that averages the weights instead of decaying lr",
+        "loss clock",
     )
     lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.stateful import Stateful
-from torch.optim import AdamW
+from torch.optim import Optimizer
 
 from configs.errors import ConfigError
 from train.engine.checkpoint_files import (
@@ -48,7 +48,7 @@ class CheckpointState(Stateful):
         *,
         network: nn.Module,
         ema: EMA,
-        optimizer: AdamW,
+        optimizer: Optimizer,
         scaler: LossScaler,
         clocks: Clocks,
     ) -> None:

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from configs.schema.training import Train
+from configs.schema import Pretrain
 
 
 class EMA:
     """An average of every parameter, or of this rank's shard of it.
 
     With `decay=None` no average is kept: `weights` is empty and the model's own weights are used.
+    With `decay=1` it is kept, but the optimizer moves it.
     """
 
     def __init__(self, model: nn.Module, *, decay: float | None, warmup: bool) -> None:
@@ -26,7 +27,7 @@ class EMA:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move the average towards the model's weights after optimizer step `step` (from 1)."""
-        if self._decay is None:
+        if self._decay is None or self._decay == 1:
             return
         decay = min(self._decay, (1 + step) / (10 + step)) if self._warmup else self._decay
         torch._foreach_lerp_(list(self.weights.values()), self._live, 1 - decay)
@@ -51,8 +52,11 @@ class EMA:
             average.copy_(held)
 
 
-def batch_decay(config: Train) -> float | None:
+def batch_decay(config: Pretrain) -> float | None:
     """Return the decay per step: ema_decay^(global_batch / ema_batch) if `ema_batch` is set."""
-    if config.ema_decay is None or config.ema_batch is None:
-        return config.ema_decay
-    return float(config.ema_decay ** (config.global_batch / config.ema_batch))
+    train = config.train
+    if config.optimizer.kind == "schedule_free":
+        return 1.0
+    if train.ema_decay is None or train.ema_batch is None:
+        return train.ema_decay
+    return float(train.ema_decay ** (train.global_batch / train.ema_batch))

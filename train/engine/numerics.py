@@ -4,7 +4,7 @@ import os
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW
+from torch.optim import Optimizer
 
 from configs.errors import ConfigError
 from train.engine.failure import RunFailure
@@ -116,7 +116,7 @@ class LossScaler:
         """Return `factor`, of a loss, multiplied by the scale."""
         return factor * self.scale if self._fp16 else factor
 
-    def step(self, optimizer: AdamW, norm: Tensor, *, clip: float | None) -> None:
+    def step(self, optimizer: Optimizer, norm: Tensor, *, clip: float | None) -> None:
         """Take a fused step with gradients unscaled, and clipped to norm `clip`, in its kernel.
 
         `norm` is that of the unscaled gradients. If it overflowed, weights and moments stay. The

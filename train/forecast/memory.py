@@ -18,7 +18,7 @@ from train.forecast.activations import (
     edges_work,
     operations_kept,
 )
-from train.forecast.parameters import block_count, edge_count, held_moments, held_parameters
+from train.forecast.parameters import block_count, edge_count, held_parameters
 from train.model.flops import muon_matrices
 
 GIB = 2**30
@@ -60,7 +60,11 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    moments, average = 4 * held_moments(config, layout), held * (config.train.ema_decay is not None)
+    average, matrices = held * config.has_average(), [m * n for m, n in muon_matrices(config)]
+    moments = 2 * held - 4 * sum(matrices) / layout.shard  # Muon has one, the others two
+    # Roots of second moments; Muon's largest matrix in float32, and five of the iteration's type.
+    step_work = held * (config.optimizer.kind == "schedule_free")
+    step_work += (4 + 5 * PRECISION_BYTES[config.train.precision]) * max(matrices, default=0)
     constant = held + moments + average
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
@@ -82,7 +86,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
         activations + plain_casts + last + unfreed,  # the backward pass of the last norm
         (activations + plain_casts + whole + block_cast + work + unfreed) * (recomputed > 0),
         fresh + reduced + first_block,  # the backward pass of the first block
-        fresh - gathered + _muon_work(config),  # the optimizer step
+        fresh - gathered + step_work,  # the optimizer step
     )
     return Memory(
         parameters=held,
@@ -153,12 +157,6 @@ def _gathered(config: Pretrain, layout: BatchLayout) -> tuple[float, float]:
     block = block_count(config, tensor=layout.tensor).all
     size = PRECISION_BYTES[config.train.precision]
     return 4.0 * edge_count(config).all + 2 * size * block, (size + _reduce_bytes(config)) * block
-
-
-def _muon_work(config: Pretrain) -> float:
-    """Return the bytes for the largest matrix of Muon: whole in float32, and five of its type."""
-    largest = max((m * n for m, n in muon_matrices(config)), default=0)
-    return (4 + 5 * PRECISION_BYTES[config.train.precision]) * largest
 
 
 def _not_resharded(config: Pretrain, layout: BatchLayout) -> float:

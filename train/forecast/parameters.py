@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from configs.schema.model import Model
-from train.model.flops import TIME_CHANNELS, mlp_hidden, muon_matrices
+from train.model.flops import TIME_CHANNELS, mlp_hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +68,3 @@ def held_parameters(config: Pretrain, layout: BatchLayout) -> float:
     """Return the parameters that one rank holds, as the mean over the ranks."""
     blocks = config.model.depth * block_count(config, tensor=layout.tensor).all
     return (blocks + edge_count(config).all) / layout.shard
-
-
-def held_moments(config: Pretrain, layout: BatchLayout) -> float:
-    """Return the numbers in the optimizer's state of one rank: Muon has one per parameter, not two.
-
-    The scalars of the state are not counted.
-    """
-    one = sum(m * n for m, n in muon_matrices(config)) / layout.shard
-    return 2 * held_parameters(config, layout) - one

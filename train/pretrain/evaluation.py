@@ -1,5 +1,6 @@
 """Evaluations during a pretraining: held-out loss, gradient noise of the whole model, samples."""
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,8 +61,11 @@ class PretrainEvaluator:
         """Record the held-out loss of the weights and of their EMA."""
         assert self.held_out is not None
         context, train_state = self.context, self.train_state
-        fields = {"validation_loss": self.held_out.mean(train_state)}
-        if train_state.ema.weights:
+        # Schedule-free weights are where gradients are taken: only their average is a result.
+        is_free = train_state.config.optimizer.kind == "schedule_free"
+        with train_state.ema.swapped_in() if is_free else contextlib.nullcontext():
+            fields = {"validation_loss": self.held_out.mean(train_state)}
+        if train_state.ema.weights and not is_free:
             with train_state.ema.swapped_in():
                 fields["validation_loss_ema"] = self.held_out.mean(train_state)
         context.clocks.lap("eval", drain=True)

@@ -8,28 +8,32 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from configs.schema.training import Optimizer
-from train.pretrain.adamw import LocalAdamW
-from train.pretrain.muon import Muon
+from train.engine.ema import EMA
+from train.pretrain.muon import LocalAdamW, Muon
+from train.pretrain.schedule_free import ScheduleFreeAdamW
 
 
-def make_optimizer(model: nn.Module, config: Pretrain) -> torch.optim.AdamW:
-    """Return the optimizer of `optimizer.kind`; weight decay is on matrices only."""
+def make_optimizer(model: nn.Module, config: Pretrain, ema: EMA) -> torch.optim.Optimizer:
+    """Return the optimizer of `optimizer.kind`, which may move the `ema` of `model`, too."""
     optimizer = config.optimizer
     adamw: dict[str, Any] = {
         "lr": optimizer.lr,
         "betas": (optimizer.beta1, optimizer.beta2),
         "eps": optimizer.eps,
-        "fused": True,
     }
     groups = parameter_groups(model, config)
     if optimizer.kind == "muon":
         is_exact = config.train.precision in ("fp32", "tf32")
-        return Muon(groups, dtype=torch.float32 if is_exact else torch.bfloat16, **adamw)
-    return LocalAdamW(groups, **adamw)
+        dtype = torch.float32 if is_exact else torch.bfloat16
+        return Muon(groups, dtype=dtype, fused=True, **adamw)
+    if optimizer.kind == "schedule_free":
+        averages = {p: ema.weights[name] for name, p in model.named_parameters()}
+        return ScheduleFreeAdamW(groups, averages=averages, warmup=optimizer.warmup_steps, **adamw)
+    return LocalAdamW(groups, fused=True, **adamw)
 
 
 def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]:
-    """Return the groups of parameters that are treated alike.
+    """Return the groups of parameters that are treated alike; weight decay is on matrices only.
 
     Muon moves the matrices of attention and MLP. The modulation stays with AdamW: it has one row
     per image, so that its gradient has no more directions than the batch has images.
@@ -53,14 +57,11 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
 
 
 def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
-    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, decay.
-
-    The decay by 1 - sqrt is that of Hägele et al. 2024 (arXiv 2405.18392).
-    """
+    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, decay."""
     warm = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     falling = config.decay * steps
     left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
-    if config.decay_shape == "sqrt":
+    if config.decay_shape == "sqrt":  # Hägele et al. 2024 (arXiv 2405.18392)
         left = 1 - math.sqrt(1 - left)
     elif config.decay_shape == "cosine":
         left = (1 - math.cos(math.pi * left)) / 2

@@ -130,10 +130,7 @@ def _training_images(source: Source, config: Pretrain) -> Source:
 def _load_newest(
     attempt: Attempt[Pretrain], layout: BatchLayout, clocks: Clocks
 ) -> tuple[TrainState, CheckpointState]:
-    """Return the state at the newest checkpoint, or that of the run's beginning if there is none.
-
-    A branch begins from a checkpoint of another run.
-    """
+    """Return the state at the newest checkpoint, else the trunk's, else before the first step."""
     checkpoints, trunk = attempt.run.checkpoints, attempt.config.train.branch_from
     newest = agree_on_newest(checkpoints)
     origin = checkpoints / newest if newest else trunk and Path(trunk)
@@ -177,32 +174,25 @@ def _noise(
 
 def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[str, Any]:
     """Return the sizes and types that the manifest keeps; rates are computed with them."""
-    macs = network_macs(config)
+    macs, trunk = network_macs(config), config.train.branch_from
     facts: dict[str, Any] = {}
     if config.model.family == "dit":
         facts["recomputed_macs_per_image"] = recomputed_macs(config)
         if extra := extra_macs(config):
             facts["extra_macs_per_image"] = extra
         facts["tokens_per_image"] = tokens(config)
-        if config.optimizer.kind == "muon":
-            facts["newton_schulz_flops_per_step"] = newton_schulz_flops(config)
+        facts["newton_schulz_flops_per_step"] = newton_schulz_flops(config) or None
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,
         "training_flops_per_image": training_flops(macs),
         "ranks": layout.world,
         **asdict(layout),
-        "branched_from": _lineage(config),
+        "branched_from": trunk and {"checkpoint": trunk, "sha256": file_sum(Path(trunk, SUMS))},
         "compile": config.train.compile,
         "dtypes": _dtypes(config, layout),
         "versions": versions(),
     }
-
-
-def _lineage(config: Pretrain) -> dict[str, str | None] | None:
-    """Return the checkpoint that a branch began from, and the sum of its checksums."""
-    trunk = config.train.branch_from
-    return {"checkpoint": trunk, "sha256": file_sum(Path(trunk, SUMS))} if trunk else None
 
 
 def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:

@@ -43,7 +43,7 @@ class TrainState:
     network: nn.Module
     model: nn.Module
     objective: DiffusionObjective
-    optimizer: torch.optim.AdamW
+    optimizer: torch.optim.Optimizer
     ema: EMA
     scaler: LossScaler
 
@@ -83,7 +83,7 @@ class TrainState:
             squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate(step)
+                group |= {"lr": self.learning_rate(step), "step": step}
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         with region("ema"):
@@ -122,13 +122,14 @@ def make_train_state(
     network = initial.network
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
+    ema = EMA(network, decay=batch_decay(config), warmup=config.train.ema_warmup)
     return TrainState(
         config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config),
-        ema=EMA(network, decay=batch_decay(config.train), warmup=config.train.ema_warmup),
+        optimizer=make_optimizer(network, config, ema),
+        ema=ema,
         scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
     )
 

@@ -45,15 +45,18 @@ def test_the_decay_has_the_shape_of_its_formula(shape: str, rates: list[float]) 
 
 def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
-    groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups
+    groups = make_optimizer(
+        model, Pretrain(optimizer=Optimizer(weight_decay=0.1)), EMA(model, decay=None, warmup=False)
+    ).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
 
 
 def test_the_ema_decay_is_per_image_if_ema_batch_is_set() -> None:
-    assert batch_decay(Train(ema_decay=0.999, global_batch=64)) == 0.999
-    assert batch_decay(Train(ema_decay=0.999, global_batch=512, ema_batch=256)) == 0.999**2
-    assert batch_decay(Train(ema_decay=None, ema_batch=256)) is None
+    assert batch_decay(Pretrain(train=Train(ema_decay=0.999, global_batch=64))) == 0.999
+    per_image = Train(ema_decay=0.999, global_batch=512, ema_batch=256)
+    assert batch_decay(Pretrain(train=per_image)) == 0.999**2
+    assert batch_decay(Pretrain(train=Train(ema_decay=None, ema_batch=256))) is None
 
 
 def test_without_a_decay_there_is_no_ema_and_the_weights_are_used() -> None:

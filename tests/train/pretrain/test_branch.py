@@ -48,7 +48,7 @@ def test_a_branch_equals_an_uninterrupted_run_of_its_schedule_to_the_bit(
     ("step", "keys", "message"),
     [
         (4, ["model.depth=2"], "another network"),
-        (4, ["train.ema_decay=null"], "number of averages"),
+        (4, ["train.ema_decay=null"], "set of averages"),
         (4, ["optimizer.kind=muon"], "another network, optimizer.kind"),
         (8, [], "ends there"),
         (7, [], "no such folder"),
@@ -65,5 +65,5 @@ def test_a_branch_that_cannot_begin_is_refused_before_it_is_queued(
 
 def test_a_folder_that_is_no_checkpoint_is_refused(trunk: RunFolder) -> None:
     config = load(DIGITS, [f"train.branch_from={trunk.path}"])
-    with pytest.raises(ConfigError, match="not a checkpoint of a pretraining run"):
+    with pytest.raises(ConfigError, match="not a checkpoint of a run"):
         check_paths(config)

@@ -79,7 +79,12 @@ SELDOM = (
 )  # fmt: skip
 
 
-RECIPES = {"muon": ["optimizer.kind=muon"]}
+RECIPES = {
+    "muon": ["optimizer.kind=muon"],
+    "schedule-free": [
+        "optimizer.kind=schedule_free", "train.ema_decay=null", "optimizer.warmup_steps=4"
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
