@@ -66,7 +66,7 @@ SPEEDRUN = Format(
 )
 LLM_C = Format(
     name="llm.c",
-    tokens=(b"s:",),
+    tokens=(b" trl:", b" tel:"),
     pattern=_pattern(rb"(?m)^s:(?P<step>\d{1,18}) (?:trl:(?P<loss>N)|tel:(?P<val_loss>N))"),
 )
 LLM_C_CONSOLE = Format(

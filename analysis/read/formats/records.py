@@ -47,7 +47,7 @@ TRAINER = Format(
     name="HF Trainer",
     tokens=(b"{'",),
     pattern=re.compile(rb"\{(?P<pairs>'[^{}\n]{1,4000})\}"),
-    pair=re.compile(rb"'([^'{}\\]+)': '?([-+.\w]+)'?"),
+    pair=re.compile(rb"'([^'{}\\\n]+)': '?([-+.\w]+)'?"),
 )
 # ai-toolkit, kohya, diffusers, accelerate, Lightning. `group` is the length of the bar.
 BARS = Format(

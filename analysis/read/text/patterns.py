@@ -72,8 +72,11 @@ class Format:
         found: dict[str, Floats] = {}
         for name, number in self.pattern.groupindex.items():
             texts = groups[number - 1]
-            rows = [row for row, text in enumerate(texts) if text is not None]
-            present = [texts[row] for row in rows]
+            rows: Sequence[int] = range(len(texts))
+            present: Sequence[bytes] = texts
+            if None in texts:
+                rows = [row for row, text in enumerate(texts) if text is not None]
+                present = [texts[row] for row in rows]
             if name == "pairs":
                 found = {**self._pairs(rows, present, len(texts)), **found}
             elif name == "json":
@@ -88,13 +91,14 @@ class Format:
 
     def _pairs(self, rows: Sequence[int], texts: Sequence[bytes], count: int) -> dict[str, Floats]:
         """Return the columns [count] of the texts with pairs that stand in some rows."""
-        pairs = [self.pair.findall(text) for text in texts]
-        if not any(pairs):
-            return {}
-        names, values = zip(*chain.from_iterable(pairs), strict=True)
+        # Names and values, and the text before each pair: a line end in it begins another row.
+        parts = self.pair.split(b"\n".join(texts))
+        names, values, gaps = parts[1::3], parts[2::3], parts[:-1:3]
         number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        if not number:
+            return {}
         column = np.array([number[name] for name in names])
-        row = np.repeat(rows, [len(found) for found in pairs])
+        row = np.array(rows)[np.cumsum([gap.count(b"\n") for gap in gaps])]
         table = np.full((len(number), count), np.nan)
         table[column, row] = numbers(values)
         found = {}
@@ -122,7 +126,7 @@ def _convert(name: str, texts: Sequence[bytes]) -> tuple[str, Floats]:
         is_rate = np.array([text.endswith(b"it/s") for text in texts])
         return "steps_per_s", np.where(is_rate, value, 1 / np.where(value > 0, value, np.nan))
     if name.endswith("_clock"):
-        return name.removesuffix("_clock") + "_s", np.array([clock_s(text) for text in texts])
+        return name.removesuffix("_clock") + "_s", clocks(texts)
     return _in_our_unit(name, numbers(texts))
 
 
@@ -161,12 +165,19 @@ def numbers(texts: Sequence[bytes]) -> Floats:
     return np.where(np.isfinite(found), found, np.inf)
 
 
+def clocks(texts: Sequence[bytes]) -> Floats:
+    """Return the seconds of durations [n]."""
+    parts = [text.split(b":") for text in texts]
+    if len(units := set(map(len, parts))) == 1 and (count := units.pop()) in (2, 3):
+        table = numbers([*chain.from_iterable(parts)]).reshape(-1, count)
+        if np.isfinite(table).all():
+            return table @ np.array([3600.0, 60.0, 1.0])[-count:]
+    return np.array([clock_s(text) for text in texts])
+
+
 @lru_cache(maxsize=4096)
 def clock_s(text: bytes) -> float:
     """Return the seconds of a duration in one of these forms; NaN for anything else."""
-    parts = text.split(b":")
-    if 1 < len(parts) < 4 and all(map(bytes.isdigit, parts)):
-        return float(sum(int(part) * 60**place for place, part in enumerate(reversed(parts))))
     match = _CLOCK.fullmatch(text.strip())
     if match is None or not match[0]:
         return math.nan

@@ -50,8 +50,7 @@ def rows_of(known: Format, piece: Piece) -> Rows | None:
         return None
     starts = np.array([match.start() for match in matches], dtype=np.int64)
     columns = known.columns(matches)
-    if known.heads:
-        columns |= _heads(known, piece.text, starts)
+    columns |= _heads(known, piece.text, starts)
     columns["line"] = piece.lines_at(starts).astype(np.float64)
     columns["place"] = (starts + piece.offset).astype(np.float64)
     rows = Rows(columns)
@@ -74,14 +73,17 @@ def _heads(known: Format, text: bytes, starts: Ints) -> dict[str, Floats]:
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == 10)
     begins = np.concatenate([[0], ends + 1])[np.searchsorted(ends, starts)]
     begins = np.maximum(begins, starts - LONGEST_HEAD)
-    bounds = zip(begins.tolist(), (starts + known.head_chars).tolist(), strict=True)
-    heads = [text[begin:end] for begin, end in bounds]
+    upto = starts + known.head_chars
+    tried = [head for head in HEADS if head[0] in known.heads and head[1] in text]
+    if not tried or (begins == upto).all():
+        return {}
+    heads = [text[a:b] for a, b in zip(begins.tolist(), upto.tolist(), strict=True)]
     if known.head_chars:
         heads = [head.partition(b"\n")[0] for head in heads]
     joined = b"\n".join(heads)
     columns: dict[str, Floats] = {}
-    for name, token, pattern in HEADS:
-        if name in known.heads and token in joined:
+    for name, token, pattern in tried:
+        if token in joined:
             matches = [pattern.search(head) for head in heads]
             rows = [row for row, match in enumerate(matches) if match]
             texts = [match[1] for match in matches if match]
