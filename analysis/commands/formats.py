@@ -6,7 +6,7 @@ from typing import Any
 from analysis.measure.clocks import available_clocks
 from analysis.read.columns import ALIASES
 from analysis.read.find import read_all
-from analysis.read.formats.text import FORMATS
+from analysis.read.formats.lines import FORMATS
 from analysis.table import put, remark
 
 EXAMPLE = "ditbench formats logs    (without a path: all formats and columns)"

@@ -4,8 +4,7 @@ import argparse
 
 from analysis.detect.detectors import detect, finding_row
 from analysis.measure.overview import overview
-from analysis.read.find import read_all
-from analysis.read.other_logs import ReadLogs
+from analysis.read.find import ReadLogs, read_all
 from analysis.table import put, remark
 
 EXAMPLE = "ditbench runs logs"

@@ -1,10 +1,13 @@
-"""Find run folders and logs of other trainers under the paths that a user named."""
+"""Find run folders and logs of other trainers under the paths that a user named, and read them."""
 
-from collections.abc import Callable
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read.other_logs import ReadLogs, gather, read_folder, read_one, what_is
+from analysis.read.formats.ai_toolkit import is_sample, read_samples
+from analysis.read.other_logs import read_file, what_is
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.run_names import named
@@ -12,6 +15,18 @@ from analysis.read.tar_archive import is_archive, unpacked
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder, find_runs, is_run
 from configs.run.study_folder import StudyFolder, is_study_folder
+
+# Files that should hold a run; a folder's other files are skipped without a remark.
+LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl"])
+SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadLogs:
+    """The runs that were read, and (name, reason) of what could not be."""
+
+    logs: tuple[RunLog, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +43,7 @@ def places(paths: list[str]) -> list[PathContents]:
     seen: set[Path] = set()
     found = []
     for path in map(_existing, paths):
-        ours = _our_runs(path) if path.is_dir() else []
+        ours = _our_runs(path)
         new = tuple(run for run in ours if run.path.resolve() not in seen)
         is_own = any(run.path.resolve() == path.resolve() for run in ours)
         # A study's folder holds only its cells and results made of them.
@@ -48,35 +63,73 @@ def read_logs(paths: list[str]) -> list[RunLog]:
 
 def read_all(paths: list[str]) -> ReadLogs:
     """Return every run under `paths`, each once; raise `Unreadable` if a path has none."""
-    parts = []
+    logs: list[RunLog] = []
+    unread: list[tuple[str, str]] = []
     for place in places(paths):
-        found = gather([*(_ours(run) for run in place.ours), read_others(place)])
-        _refuse_empty(place, found)
-        parts.append(found)
-    found = gather(parts)
-    return replace(found, logs=tuple(named(found.logs)))
-
-
-def _refuse_empty(place: PathContents, found: ReadLogs) -> None:
-    if place.has_others and not found.logs and not found.unread and not place.ours:
-        what = "a folder without a log" if place.path.is_dir() else what_is(place.path)
-        raise Unreadable(f"{place.path}: no run in it: {what}")
+        for run in place.ours:
+            try:
+                logs.append(read_ours(run))
+            except Unreadable as error:
+                unread.append((run.name, str(error)))
+        others = read_others(place)
+        logs += others.logs
+        unread += others.unread
+    return ReadLogs(logs=tuple(named(logs)), unread=tuple(unread))
 
 
 def read_others(place: PathContents) -> ReadLogs:
-    """Return the runs of other trainers under a path."""
+    """Return the runs of other trainers under a path; raise `Unreadable` if it has no run at all.
+
+    A remark on the first run of a folder counts the text files that hold none.
+    """
     if not place.has_others:
         return ReadLogs()
-    if not place.path.is_dir():
-        found = read_one(place.path, name=place.path.name)
-        _refuse_empty(place, found)
-        return found
-    own = {run.path.resolve() for run in place.ours} | {
-        run.path.resolve() for run in _our_runs(place.path)
-    }
-    found = read_folder(place.path, without=own)
-    _refuse_empty(place, found)
-    return found
+    logs: list[RunLog] = []
+    unread, empty, samples = [], [], defaultdict(list)
+    for path, name in _files(place.path):
+        if is_sample(path) and path != place.path:
+            samples[path.parent].append(path)
+            continue
+        try:
+            found = read_file(path, name=name)
+        except Unreadable as error:
+            unread.append((name, str(error)))
+            continue
+        logs += found
+        if not found and path.suffix in LOG_SUFFIXES:
+            empty.append(path)
+    for parent, paths in samples.items():
+        logs += read_samples(paths, folder=parent, name=_name(parent, place.path))
+    if not (logs or unread or place.ours):
+        what = "a folder without a log" if place.path.is_dir() else what_is(place.path)
+        raise Unreadable(f"{place.path}: no run in it: {what}")
+    if logs and empty:
+        kinds = Counter(what_is(path).partition(":")[0].partition(" of ")[0] for path in empty)
+        listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        counts = f"{len({log.path for log in logs})} files read, {len(empty)} not"
+        remark = f"{place.path}: {counts}: {listed} (the first is {empty[0]})"
+        logs[0] = replace(logs[0], remarks=(*logs[0].remarks, remark))
+    return ReadLogs(logs=tuple(logs), unread=tuple(unread))
+
+
+def _files(path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield a file, or those under a folder in the order of their names, but no links; and names.
+
+    Run folders are left out.
+    """
+    if not path.is_dir():
+        yield path, path.name
+    own = {run.path.resolve() for run in _our_runs(path)}
+    for here, folders, files in os.walk(path):
+        kept = (name for name in folders if name not in SKIPPED)
+        folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in own)
+        for file in (Path(here) / name for name in sorted(files)):
+            if file.is_file() and not file.is_symlink():
+                yield file, _name(file, path)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return str(Path(folder.resolve().name) / path.relative_to(folder))
 
 
 def _existing(name: str) -> Path:
@@ -97,9 +150,10 @@ def _existing(name: str) -> Path:
 
 def _our_runs(path: Path) -> list[RunFolder]:
     """Return the run folders in a folder; a `config.yaml` of another tool hides none below it."""
+    if not path.is_dir():
+        return []
     if is_run(path) and not _is_ours(RunFolder(path)):
-        inner = (child for child in sorted(path.iterdir()) if child.is_dir())
-        return [run for child in inner for run in _our_runs(child)]
+        return [run for child in sorted(path.iterdir()) for run in _our_runs(child)]
     return sorted(filter(_is_ours, find_runs(path)), key=_grid_places(path))
 
 
@@ -114,10 +168,3 @@ def _grid_places(path: Path) -> Callable[[RunFolder], int]:
 def _is_ours(run: RunFolder) -> bool:
     """Whether a folder with a `config.yaml`, which other tools write too, is a run folder."""
     return (run.path / "attempts").is_dir() or run.metrics_file.exists()
-
-
-def _ours(run: RunFolder) -> ReadLogs:
-    try:
-        return ReadLogs(logs=(read_ours(run),))
-    except Unreadable as error:
-        return ReadLogs(unread=((run.name, str(error)),))

@@ -142,14 +142,8 @@ def _known(facts: Mapping[str, Any], source: str) -> dict[str, str]:
 
 def _number(text: str, path: Path) -> int:
     """Return a number as typed, or that of a pattern's first group in the path."""
-    if text.isdecimal():
-        return int(text)
     try:
         match = re.search(text, path.name) or re.search(text, str(path))
-        return int(match[1]) if match else _no_number(text, path)
-    except (re.error, IndexError, ValueError):
-        return _no_number(text, path)
-
-
-def _no_number(text: str, path: Path) -> int:
-    raise Unreadable(f"--set: {text!r} gives no number for {path}")
+        return int(text) if text.isdecimal() else int(match[1] if match else "")
+    except (re.error, IndexError, ValueError, TypeError):
+        raise Unreadable(f"--set: {text!r} gives no number for {path}") from None

@@ -1,16 +1,13 @@
 """Read files of other trainers, by what they contain and not by how they are named."""
 
-import os
 import re
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.read.exit_causes import exit_causes, root_cause
-from analysis.read.formats.ai_toolkit import DATABASE, is_sample, read_database, read_samples
+from analysis.read.formats.ai_toolkit import DATABASE, read_database
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.formats.text import read_text
@@ -21,79 +18,7 @@ from configs.errors import Unreadable
 
 PEEK = 1 << 14
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"RIFF", b"GIF8")
-# Files that should hold a run; a folder's other files are skipped without a remark.
-LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl"])
 _NAME_THEM = "name its columns with --columns step=...,loss=..."
-SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
-
-
-def walk(folder: Path, *, without: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """Yield the regular files under a folder in the order of their names, but no links."""
-    for here, folders, files in os.walk(folder):
-        kept = (name for name in folders if name not in SKIPPED)
-        folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in without)
-        for name in sorted(files):
-            path = Path(here) / name
-            if path.is_file() and not path.is_symlink():
-                yield path
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadLogs:
-    """The runs that were read, and (name, reason) of what could not be."""
-
-    logs: tuple[RunLog, ...] = ()
-    unread: tuple[tuple[str, str], ...] = ()
-
-
-def gather(parts: Iterable[ReadLogs]) -> ReadLogs:
-    """Return several results as one."""
-    listed = list(parts)
-    return ReadLogs(
-        logs=tuple(log for part in listed for log in part.logs),
-        unread=tuple(pair for part in listed for pair in part.unread),
-    )
-
-
-def read_folder(folder: Path, *, without: Iterable[Path] = ()) -> ReadLogs:
-    """Read every foreign run under a folder, but not in the folders `without` (run folders).
-
-    A remark on the first run counts the text files that hold none.
-    """
-    parts, samples, empty = [], dict[Path, list[Path]](), list[Path]()
-    for path in walk(folder, without=frozenset(without)):
-        if is_sample(path):
-            samples.setdefault(path.parent, []).append(path)
-            continue
-        part = read_one(path, name=_name(path, folder))
-        parts.append(part)
-        if path.suffix in LOG_SUFFIXES and not part.logs and not part.unread:
-            empty.append(path)
-    for parent, paths in samples.items():
-        logs = read_samples(paths, folder=parent, name=_name(parent, folder))
-        parts.append(ReadLogs(logs=tuple(logs)))
-    found = gather(parts)
-    if not empty or not found.logs:
-        return found
-    files = len({log.path for log in found.logs})
-    kinds = Counter(what_is(path).partition(":")[0].partition(" of ")[0] for path in empty)
-    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    remark = f"{folder}: {files} files read, {len(empty)} not: {listed} (the first is {empty[0]})"
-    first, *others = found.logs
-    first = replace(first, remarks=(*first.remarks, remark))
-    return replace(found, logs=(first, *others))
-
-
-def read_one(path: Path, *, name: str) -> ReadLogs:
-    """Read the runs in one file, or say why it cannot be read."""
-    try:
-        return ReadLogs(logs=tuple(read_file(path, name=name)))
-    except Unreadable as error:
-        return ReadLogs(unread=((name, str(error)),))
-
-
-def _name(path: Path, folder: Path) -> str:
-    return str(Path(folder.resolve().name) / path.relative_to(folder))
 
 
 def read_file(path: Path, *, name: str) -> list[RunLog]:

@@ -27,7 +27,7 @@ from analysis.measure.speed_table import (
     speedup_text,
     time_rows,
 )
-from analysis.read.other_logs import ReadLogs
+from analysis.read.find import ReadLogs
 from analysis.read.run_log import RunLog
 from analysis.report.effects import cells_section, effects_section
 from analysis.report.finetune import finetune_section, grid_section, images_section

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,42 +154,42 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
     """
     with open_bytes(path) as file:
         text = file.read(LARGEST_JSON + 1)
+    is_state = b'"log_history"' in text
     if len(text) > LARGEST_JSON:
         # A file of data may be as large; a log of that size is named.
-        if path.suffix != ".jsonl" and b'"log_history"' not in text[:FIELD_LIMIT]:
-            return None
-        raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
-    rows = list(_json_lines(text))
-    if len(rows) > 1:
-        return logs_of(rows, path=path, name=name, kind="JSON lines", columns=columns)
-    try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError):
-        if b'"log_history"' in text:
-            raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged") from None
+        if path.suffix == ".jsonl" or is_state:
+            raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
         return None
-    if isinstance(tree, dict) and "log_history" in tree:
-        if not isinstance(tree["log_history"], list):
-            raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
-        found = enumerate(map(_flat, tree["log_history"]), start=1)
-        return logs_of(found, path=path, name=name, kind="HF Trainer", columns=columns)
-    found = enumerate(map(_flat, _records(tree)), start=1)
-    return logs_of(found, path=path, name=name, kind="JSON", columns=columns)
+    found, kind = list(_json_lines(text)), "JSON lines"
+    if len(found) < 2:
+        tree = _json(text)
+        if tree is None and not is_state:
+            return None
+        records, kind = _records(tree), "JSON"
+        if tree is None or (isinstance(tree, dict) and "log_history" in tree):
+            if tree is None or not isinstance(tree["log_history"], list):
+                raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
+            records, kind = tree["log_history"], "HF Trainer"
+        found = list(enumerate(map(_flat, records), start=1))
+    return logs_of(found, path=path, name=name, kind=kind, columns=columns)
+
+
+def _json(text: bytes) -> Any:
+    """Return the value of a JSON text, None if it is damaged."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _json_lines(text: bytes) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the records of JSON lines; nothing if the first line is not a whole object."""
     for line, part in enumerate(text.split(b"\n"), start=1):
-        if not part.strip():
-            continue
-        try:
-            record = json.loads(part)
-        except (ValueError, RecursionError):
-            record = None
-        if line == 1 and not isinstance(record, dict):
-            return
+        record = _json(part) if part.strip() else None
         if isinstance(record, dict):
             yield line, _flat(record)
+        elif line == 1 and part.strip():
+            return
 
 
 def _flat(record: Any, prefix: str = "") -> dict[str, float]:
@@ -255,7 +254,7 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
         return [
             log
             for run, names in charts.items()
-            for log in logs_of(_renamed(rows, names), path=path, name=f"{name}:{run}", kind="W&B")
+            for log in logs_of(_of_run(rows, names), path=path, name=f"{name}:{run}", kind="W&B")
         ]
     return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
 
@@ -265,12 +264,12 @@ def _chart_runs(head: Sequence[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for name in head[1:]:
         run, dash, metric = name.rpartition(" - ")
-        if dash and not re.search(r"__(?:MIN|MAX)$", metric):
+        if dash and not metric.endswith(("__MIN", "__MAX")):
             found.setdefault(run, {head[0]: "step"})[name] = metric
     return found
 
 
-def _renamed(
+def _of_run(
     rows: Iterable[tuple[int, Mapping[str, float]]], names: Mapping[str, str]
 ) -> Iterator[tuple[int, dict[str, float]]]:
     for line, values in rows:

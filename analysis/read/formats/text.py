@@ -1,4 +1,4 @@
-"""The text formats in the order of trust, and how the rows of each become runs."""
+"""Read a text log: the rows of the format that is trusted most become runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,21 +9,12 @@ import numpy as np
 
 from analysis.read import assemble
 from analysis.read.columns import Rows, merged
-from analysis.read.formats import lines, records
+from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import Format
 from analysis.read.text.scan import last_drawings, scan
 
-# Formats of one trainer first; then bars, which also show downloads and sampling; then lines of
-# any trainer.
-FORMATS: tuple[Format, ...] = (
-    MLPERF, lines.TITAN, lines.DIT, lines.MEGATRON, lines.NANO_GPT, lines.SPEEDRUN, lines.LLM_C,
-    lines.LLM_C_CONSOLE, lines.MAXTEXT, lines.DETECTRON2, lines.BASIC_SR, lines.MMENGINE,
-    lines.TIMM,
-    lines.METRIC_LOGGER, lines.STYLEGAN, records.COMPOSER, records.OLMO, records.GUIDED_DIFFUSION,
-    records.TRAINER, records.BARS, records.KERAS, lines.DEEPSPEED, lines.KEY_VALUE, lines.STEP_LOSS,
-)  # fmt: skip
 FEWEST_STEPS, FEWEST_PAIRS = 3, 10
 
 
@@ -32,7 +23,7 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
 
     A user's `own` format is the only one tried.
     """
-    formats = own or FORMATS
+    formats = own or lines.FORMATS
     found = scan(path, formats)
     known = _format_of(found, formats)
     if known is None:
@@ -76,7 +67,7 @@ def _has_losses(known: Format, rows: Rows) -> bool:
         return any(name.startswith("axis_") for name in rows.columns)
     if known is lines.STEP_LOSS:
         return len(rows) >= FEWEST_PAIRS and bool((np.diff(rows["step"]) > 0).all())
-    has_axis = known is records.TRAINER or "step" in rows or "epoch" in rows
+    has_axis = known is lines.TRAINER or "step" in rows or "epoch" in rows
     return has_axis and not np.isnan(rows["loss"]).all()
 
 
@@ -89,8 +80,8 @@ def _has_steps(known: Format, rows: Rows) -> bool:
 
 def _stepped(known: Format, rows: Rows, found: Mapping[str, Rows]) -> tuple[Rows, str, list[str]]:
     """Return rows with a step: their own, a bar's, else epochs, images or a count of losses."""
-    if known is records.TRAINER:
-        return _trainer_steps(rows, found.get(records.BARS.name))
+    if known is lines.TRAINER:
+        return _trainer_steps(rows, found.get(lines.BARS.name))
     for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.read.find import read_logs
-from analysis.read.formats.text import FORMATS as KNOWN
+from analysis.read.formats.lines import FORMATS as KNOWN
 from analysis.read.formats.text import read_text
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import clock_s, moments, numbers
