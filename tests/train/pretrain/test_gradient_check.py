@@ -1,5 +1,6 @@
 """Gradients that compiled, float8 or tensor-parallel code gets wrong end a run before its start."""
 
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -22,6 +23,9 @@ from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure
 from train.forecast.memory import dit_memory
+from train.model import parallelize
+from train.model.parallelize import convert_to_float8
+from train.pretrain import gradient_check
 from train.pretrain import run as pretrain
 from train.pretrain.gradient_check import check_gradients
 from train.pretrain.train_state import TrainState, make_train_state
@@ -204,6 +208,33 @@ def miscompiled(module: nn.Module) -> None:
 
 def well_compiled(module: nn.Module) -> None:
     """Stand for a compiler that changes nothing."""
+
+
+@pytest.fixture
+def float8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a CPU round to float8, in layers of any size."""
+    emulated = functools.partial(convert_to_float8, emulate=True)
+    for module in (parallelize, gradient_check):
+        monkeypatch.setattr(module, "convert_to_float8", emulated)
+    monkeypatch.setattr(parallelize, "check_float8", lambda device: None)
+    monkeypatch.setattr(parallelize, "_FLOAT8_LEAST_SIZE", 0)
+    monkeypatch.setattr(nn.Module, "compile", well_compiled)
+
+
+@pytest.mark.filterwarnings("ignore")  # torchao warns
+@pytest.mark.usefixtures("group", "float8")
+def test_gradients_in_float8_may_be_as_wrong_as_its_rounding_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys: dict[str, Any] = {"precision": "bf16", "float8": True, "compile": True}
+    assert checked(small(**keys))["error"] < 0.5
+    state = small(**keys)
+    state.network.get_parameter("blocks.1.mlp.up.weight").register_hook(lambda x: x.flip(0))
+    with pytest.raises(RunFailure, match=r"first: blocks\.1\.mlp\.up\.weight \("):
+        checked(state)
+    monkeypatch.setattr(gradient_check, "convert_to_float8", lambda blocks: None)
+    with pytest.raises(RunFailure, match="gradients are not those of plain eager code"):
+        checked(small(**keys))
 
 
 @pytest.fixture
