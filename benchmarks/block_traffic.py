@@ -8,16 +8,14 @@ bytes per token and channel of the residual stream, at DiT-XL/2's width and a mi
 Matrix products and attention are left out; casts of weights are included. "eager" counts what each
 operation reads and writes instead.
 
-A kernel counts each element that it reads or writes once, however often it loads it; loads at
-another offset count as other elements. So the counts are those of a perfect cache, and none is a
-measurement of time. docs/measurements/block-traffic.md has the results.
+`benchmarks/lowering.py` says what a kernel counts. None of it is a measurement of time.
+docs/measurements/block-traffic.md has the results.
 """
 
 import argparse
 import contextlib
 import json
 import sys
-import types
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,19 +26,13 @@ import torch
 from functorch.compile import aot_function, make_boxed_func
 from torch import Tensor, fx
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._inductor.debug import DebugContext
 from torch._inductor.decomposition import select_decomp_table
-from torch._inductor.dependencies import MemoryDep
 from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-from torch._inductor.fx_passes.post_grad import post_grad_passes, view_to_reshape
-from torch._inductor.graph import GraphLowering
-from torch._inductor.ir import NopKernel
-from torch._inductor.runtime.hints import DeviceProperties
-from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from benchmarks.lowering import Kernel, kernels
 from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
@@ -49,12 +41,6 @@ from train.model.attention import Attention, attend, rotate
 from train.model.build import build_network
 
 aten = torch.ops.aten
-_H100 = {
-    "major": 9, "multi_processor_count": 132, "regs_per_multiprocessor": 65536, "warp_size": 32,
-    "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024,
-}  # fmt: skip
-
-
 # The rows of the table, by the changes of the config's model.
 ROWS: dict[str, dict[str, str | bool]] = {
     "ours": {},
@@ -63,14 +49,6 @@ ROWS: dict[str, dict[str, str | bool]] = {
     "heads before norm": {},
     "diffusers": {},
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """A fused kernel: bytes per token and channel, and the operations in it."""
-
-    bytes: float
-    operations: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +101,8 @@ def traffic(name: str, *, images: int = 128) -> Traffic:
         forward, backward = _graphs(config, name, images, tokens)
         eager = _eager_bytes(config, name, images, tokens)
     return Traffic(
-        forward=_kernels(forward, unit, backward=False),
-        backward=_kernels(backward, unit, backward=True),
+        forward=kernels(forward, unit, backward=False),
+        backward=kernels(backward, unit, backward=True),
         eager=eager / unit,
     )
 
@@ -239,116 +217,6 @@ def _fake_gpu() -> Iterator[None]:
         mock.patch("train.model.attention._MATERIALIZE_TOKENS", 0),
     ):
         yield
-
-
-def _kernels(graph: fx.GraphModule, unit: int, *, backward: bool) -> list[Kernel]:
-    """Return the fused kernels that Inductor makes of a graph on an H100."""
-    inputs, mode = _on_cuda(graph)
-    with _pretended_h100(), V.set_fake_mode(mode), DebugContext():
-        view_to_reshape(graph)
-        post_grad_passes(graph, False)
-        lowering = GraphLowering(
-            graph, example_inputs=inputs, is_inference=False, is_backward=backward
-        )
-        with V.set_graph_handler(lowering):
-            lowering.run(*inputs)
-            lowering.codegen()
-            return [
-                Kernel(bytes=_bytes_moved(lowering, node) / unit, operations=_operations(node))
-                for node in lowering.scheduler.nodes
-                if not (node.is_extern() or isinstance(node.node, NopKernel))
-            ]
-
-
-def _on_cuda(graph: fx.GraphModule) -> tuple[list[Any], FakeTensorMode]:
-    """Move a graph traced on fake CPU tensors to a CUDA device; return fake inputs."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(moved, value))
-        if not isinstance(value, Tensor):
-            return value
-        shape, stride = value.shape, value.stride()
-        with mode:
-            return torch.empty_strided(shape, stride, dtype=value.dtype, device="cuda:0")
-
-    for node in graph.graph.nodes:
-        if "device" in node.kwargs:
-            node.kwargs = {**node.kwargs, "device": torch.device("cuda:0")}
-        if "val" in node.meta:
-            node.meta["val"] = moved(node.meta["val"])
-    return [n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder"], mode
-
-
-@contextlib.contextmanager
-def _pretended_h100() -> Iterator[None]:
-    """Make Inductor lower for an H100 that is not there; its kernels are never loaded."""
-    seen = types.SimpleNamespace(
-        name="NVIDIA H100 80GB HBM3", minor=0, total_memory=85 * 10**9, gcnArchName="",
-        L2_cache_size=50 * 2**20, shared_memory_per_block=49152,
-        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472, **_H100,
-    )  # fmt: skip
-    known = DeviceProperties(type="cuda", index=0, cc=90, **_H100)
-    worker = "torch._dynamo.device_interface.CudaInterface.Worker"
-    answers: dict[str, Any] = {
-        "torch.cuda.is_available": True,
-        "torch.cuda.current_device": 0,
-        "torch.cuda.device_count": 1,
-        "torch.cuda.get_device_properties": seen,
-        "torch.cuda.get_device_capability": (9, 0),
-        "torch.utils._triton.has_triton": True,
-        "torch.utils._triton.triton_hash_with_backend": "",
-        "torch._inductor.scheduler.has_triton": True,
-        "torch._inductor.runtime.hints.DeviceProperties.create": known,
-        f"{worker}.get_device_properties": seen,
-        f"{worker}.current_device": 0,
-    }
-    with contextlib.ExitStack() as stack:
-        for name, answer in answers.items():
-            stack.enter_context(mock.patch(name, lambda *_, answer=answer, **__: answer))
-        # The defaults, which libraries may have changed: nothing is tuned, as no kernel can run.
-        plain = {"max_autotune": False, "coordinate_descent_tuning": False}
-        settings = {"fx_graph_cache": False, "compile_threads": 1} | plain
-        stack.enter_context(torch._inductor.config.patch(settings))
-        yield
-
-
-def _bytes_moved(lowering: GraphLowering, node: Any) -> int:
-    """Return the bytes that a kernel reads and writes, each element once.
-
-    Inductor's own count takes a slice, such as the queries in the qkv output, for all of it.
-    """
-
-    def size(name: str, elements: Any) -> int:
-        return int(elements) * lowering.get_dtype(name).itemsize
-
-    def whole(name: str) -> int:
-        return size(name, lowering.get_numel(name))
-
-    def touched(dep: Any) -> int:
-        known = isinstance(dep, MemoryDep) and not dep.is_indirect()
-        return min(size(dep.name, dep.get_numel()), whole(dep.name)) if known else whole(dep.name)
-
-    made = {name for each in node.get_nodes() for name in each.get_buffer_names()}
-    dropped = lowering.removed_buffers | lowering.inplaced_to_remove
-    reads: dict[str, dict[str, int]] = {}
-    writes: dict[str, int] = {}
-    for each in node.get_nodes():
-        for dep in each.read_writes.reads:
-            if dep.name not in made:
-                place = str(dep.index) if isinstance(dep, MemoryDep) else ""
-                reads.setdefault(dep.name, {})[place] = touched(dep)
-        for dep in each.read_writes.writes:
-            if dep.name not in dropped:
-                writes[dep.name] = max(writes.get(dep.name, 0), touched(dep))
-    read = sum(min(sum(parts.values()), whole(name)) for name, parts in reads.items())
-    return read + sum(writes.values())
-
-
-def _operations(node: Any) -> str:
-    nodes = [each.node for each in node.get_nodes() if each.node is not None]
-    return " ".join(sorted({origin.name for each in nodes for origin in each.get_origins()}))
 
 
 if __name__ == "__main__":
