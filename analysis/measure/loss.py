@@ -143,14 +143,30 @@ def _axis(log: RunLog, by: str) -> Floats:
     return log.column(by)
 
 
+def same_quantity(a: RunLog, b: RunLog, of: str) -> bool:
+    """Return False if `of` is a loss, and the runs learn pixels and latents, or other latents."""
+    sources = [(log.config or {}).get("data.source") for log in (a, b)]
+    if "loss" not in of or None in sources:
+        return True
+    of_latents = [source == "latents" for source in sources]
+    vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
+    return of_latents[0] == of_latents[1] and (None in vaes or vaes[0] == vaes[1])
+
+
 def pair_curves(
     a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss"
 ) -> CurvePair:
     """Pair two runs on the common range of an axis, from `after` on.
 
     The pairs are the points that both recorded if these are at least half of a curve's; otherwise
-    b is interpolated linearly at the points of a.
+    b is interpolated linearly at the points of a. Raise `Unreadable` if there are none, or for
+    losses of different quantities (`same_quantity`).
     """
+    if not same_quantity(a, b, of):
+        raise Unreadable(
+            f"{a.name} and {b.name}: a {of} of pixels or of one VAE's latents says nothing about "
+            "that of another's; compare their images, for example by FID"
+        )
     one, other = loss_curve(a, by=by, of=of), loss_curve(b, by=by, of=of)
     low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
     common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)

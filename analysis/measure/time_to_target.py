@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.loss import same_quantity
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -151,7 +152,16 @@ def _start_time(log: RunLog) -> float | None:
 
 
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
-    """Group runs by devices and global batch, both ascending."""
+    """Group runs by devices and global batch, both ascending.
+
+    Raise `Unreadable` if the target is a loss that is not the same quantity for all runs.
+    """
+    for other in logs[1:]:
+        if not same_quantity(logs[0], other, target.name):
+            raise Unreadable(
+                f"{logs[0].name} and {other.name}: {target.name} is of other latents; take a "
+                "target in their images, for example FID"
+            )
     keyed: dict[tuple[int, int], list[RunLog]] = {}
     for log in logs:
         keyed.setdefault((_devices(log) or 0, log.global_batch or 0), []).append(log)

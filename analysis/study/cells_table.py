@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.finetune import seconds_per_image
-from analysis.measure.loss import loss_curve, pair_curves, pooled_verdict
+from analysis.measure.loss import loss_curve, pair_curves, pooled_verdict, same_quantity
 from analysis.measure.speed import Arm, group_arms, measure_rates
 from analysis.measure.speed_table import speed_rows, speedup_text
 from analysis.read.machine import machine
@@ -67,7 +67,8 @@ def _final_values(base: Arm, arm: Arm, of: str) -> dict[str, float | None]:
     own, first = _final_value(arm, of), _final_value(base, of)
     if of == "loss":
         return {of: own}
-    return {of: own, f"{of}_ratio": own / first if own and first and arm is not base else None}
+    compared = arm is not base and same_quantity(base.runs[0].log, arm.runs[0].log, of)
+    return {of: own, f"{of}_ratio": own / first if own and first and compared else None}
 
 
 def _final_value(arm: Arm, of: str) -> float | None:

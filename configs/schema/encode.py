@@ -18,7 +18,9 @@ class Encoding(KeyGroup):
         None, "csv of file name and label, if classes are not sub-folders", path="file"
     )
     vae: str | None = key(
-        None, "folder of an AutoencoderKL or AutoencoderKLCosmos of diffusers", path="folder"
+        None,
+        "folder of an AutoencoderKL, AutoencoderKLCosmos or AutoencoderDC of diffusers",
+        path="folder",
     )
     out: str | None = key(None, "folder of the new store", path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)

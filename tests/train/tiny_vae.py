@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diffusers import AutoencoderKL, AutoencoderKLCosmos
+from diffusers import AutoencoderDC, AutoencoderKL, AutoencoderKLCosmos
 from PIL import Image
 
 SIZE = 16
@@ -56,6 +56,23 @@ def save_cosmos(folder: Path, *, seed: int = 0) -> None:
         latents_mean=torch.stack([mean, mean + 9], 1).flatten().tolist(),
         latents_std=torch.stack([std, std * 9], 1).flatten().tolist(),
     )
+    vae.save_pretrained(folder)
+
+
+def save_dc(folder: Path, *, seed: int = 0) -> None:
+    """Save an AutoencoderDC of 16 x 16 images and 4 x 8 x 8 latents, without a posterior."""
+    torch.manual_seed(seed)
+    sides = ("encoder", "decoder")
+    types = {f"{side}_block_types": ("ResBlock", "ResBlock") for side in sides}
+    channels = {f"{side}_block_out_channels": (8, 16) for side in sides}
+    layers = {f"{side}_layers_per_block": (1, 1) for side in sides}
+    vae = AutoencoderDC(
+        latent_channels=4, encoder_qkv_multiscales=((), ()), decoder_qkv_multiscales=((), ()),
+        **types, **channels, **layers,
+    )  # fmt: skip
+    with torch.no_grad():
+        latent = vae.encode(random_images()).latent
+    vae.register_to_config(scaling_factor=1 / latent.std().item())
     vae.save_pretrained(folder)
 
 

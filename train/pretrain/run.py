@@ -12,6 +12,7 @@ from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from train.data.catalog import open_source
+from train.data.latents.store import read_index
 from train.data.loader import microbatches
 from train.data.source import Source, training_split
 from train.diffusion.timesteps import Bins
@@ -176,6 +177,9 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
     """Return the sizes and types that the manifest keeps; rates are computed with them."""
     macs, trunk = network_macs(config), config.train.branch_from
     facts: dict[str, Any] = {}
+    if config.data.source == "latents":
+        assert config.data.path is not None
+        facts["vae_sha256"] = read_index(Path(config.data.path)).vae.sha256
     if config.model.family == "dit":
         facts["recomputed_macs_per_image"] = recomputed_macs(config)
         if extra := extra_macs(config):

@@ -1,11 +1,15 @@
 """Loss curves of repeats are compared by the scatter between their seeds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict
+from analysis.measure.time_to_target import group_runs, parse_target
+from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
 from tests.analysis.foreign_logs import log_of
 
 
@@ -44,3 +48,19 @@ def test_one_in_twenty_of_equal_arms_is_called_different() -> None:
         for n in range(300)
     ]
     assert words.count("different") / len(words) == pytest.approx(0.05, abs=0.035)
+
+
+def on(source: str, vae: str | None) -> RunLog:
+    log = log_of({"loss": np.linspace(2, 1, 50)}, facts={"vae_sha256": vae} if vae else None)
+    return replace(log, config={"data.source": source})
+
+
+@pytest.mark.parametrize("other", [("latents", "b"), ("folder", None)], ids=str)
+def test_losses_of_other_latents_are_not_compared(other: tuple[str, str | None]) -> None:
+    with pytest.raises(Unreadable, match="compare their images"):
+        pair_curves(on("latents", "a"), on(*other))
+    with pytest.raises(Unreadable, match="loss is of other latents"):
+        group_runs([on("latents", "a"), on(*other)], parse_target("loss<=1.5"))
+    # Those of the same VAE are, and of an older run that does not name its VAE.
+    for same in ("a", None):
+        assert pair_curves(on("latents", "a"), on("latents", same)).ratio == 1

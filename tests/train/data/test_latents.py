@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diffusers import AutoencoderKL, AutoencoderKLCosmos
+from diffusers import AutoencoderDC, AutoencoderKL, AutoencoderKLCosmos
 
 from configs.checks.batch import divide
 from configs.errors import DataError
@@ -17,7 +17,7 @@ from configs.schema import Pretrain
 from configs.schema.data import Data
 from tests.train.data.test_loader import same
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
-from tests.train.tiny_vae import change_config, save_cosmos, save_kl
+from tests.train.tiny_vae import change_config, random_images, save_cosmos, save_dc, save_kl
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
@@ -86,6 +86,39 @@ def test_a_video_vae_gets_one_frame_and_the_scale_of_the_first_frame(
     mean = torch.tensor(vae.config.latents_mean).view(1, 4, -1, 1, 1)[:, :, :1]
     std = torch.tensor(vae.config.latents_std).view(1, 4, -1, 1, 1)[:, :, :1]
     np.testing.assert_allclose(source[7][0], ((z - mean) / std)[0, :, 0], atol=1e-5)
+
+
+def test_a_dc_ae_has_scaled_latents_without_a_posterior_and_decodes_them(tmp_path: Path) -> None:
+    save_dc(tmp_path / "vae")
+    published = AutoencoderDC.from_pretrained(tmp_path / "vae", low_cpu_mem_usage=False).eval()
+    vae, images = Vae(tmp_path / "vae", device=torch.device("cpu")), random_images(2)
+    latent, std = vae.encode(images)
+    with torch.no_grad():
+        z = published.encode(images).latent
+        expected = published.decode(z).sample.clamp(-1, 1)
+    torch.testing.assert_close(latent, z * published.config.scaling_factor)
+    assert not vae.has_std
+    assert not std.any()
+    torch.testing.assert_close(vae.decode(latent), expected, rtol=0, atol=1e-5)
+
+
+def test_a_va_vae_of_32_channels_is_normalised_by_its_statistics_per_channel(
+    tmp_path: Path,
+) -> None:
+    blocks = {"down_block_types": ("DownEncoderBlock2D",), "up_block_types": ("UpDecoderBlock2D",)}
+    torch.manual_seed(0)
+    published = AutoencoderKL(
+        latent_channels=32, block_out_channels=(8,), norm_num_groups=4, scaling_factor=1.0, **blocks
+    )
+    mean, std = torch.linspace(-1, 1, 32), torch.linspace(0.5, 4, 32)
+    published.register_to_config(latents_mean=mean.tolist(), latents_std=std.tolist())
+    published.save_pretrained(tmp_path)
+    images = random_images(2)
+    with torch.no_grad():
+        z = published.encode(images).latent_dist.mode()
+    latent, _ = Vae(tmp_path, device=torch.device("cpu")).encode(images)
+    expected = (z - mean.view(32, 1, 1)) / std.view(32, 1, 1)
+    torch.testing.assert_close(latent, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_without_a_posterior_every_sample_is_the_latent_itself(cosmos: Path) -> None:

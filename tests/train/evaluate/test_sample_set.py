@@ -17,7 +17,7 @@ from configs.run.folder import RunFolder
 from configs.schema import Pretrain, Sampling
 from tests.real_runs import DIGITS, TINY, opened, torchrun, trained
 from tests.train.latent_stores import write_store
-from train.data.latents.vae import open_decoder
+from train.data.latents.vae import open_decoder, vae_facts
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
@@ -290,6 +290,8 @@ def test_samples_of_latents_are_decoded_or_refused(
     ]  # fmt: skip
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     run = trained(tmp_path / "logs", keys)
+    vae = vae_facts(tmp_path / "vae")
+    assert run.manifest()["attempts"][0]["vae_sha256"] == vae.sha256
     (tmp_path / "sets").mkdir()
     found = drawn(run, tmp_path / "sets", num=5)["arr_0"]
     config = run.config()

@@ -20,7 +20,7 @@ from configs.schema import Pretrain
 from train.data.latents.store import VaeFacts, checksum, read_index
 
 _log = logging.getLogger(__name__)
-_CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos")
+_CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos", "AutoencoderDC")
 # In one file or several, but no variant such as fp16: diffusers loads only these.
 _WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d+-of-\d+)?\.safetensors")
 # Latents decoded at once: a decoder's activations are large, and training needs the memory.
@@ -40,7 +40,7 @@ class Vae:
         self._video = self.facts.name == "AutoencoderKLCosmos"
         self.scale, self.shift = normalisation(self.facts, folder=folder)
         self.image_channels = int(self.facts.config["in_channels"])
-        self.has_std = not self._video
+        self.has_std = self.facts.name == "AutoencoderKL"
 
     def to(self, device: torch.device) -> "Vae":
         """Move the weights."""
@@ -56,10 +56,10 @@ class Vae:
         """
         images = images.to(self.device)
         with deterministic_cudnn(tf32=self._precision == "tf32"), self._autocast():
-            posterior = self._network.encode(images[:, :, None] if self._video else images)
-        posterior = posterior.latent_dist
-        z = posterior.mode().float()
-        std = posterior.std.float() if self.has_std else torch.zeros_like(z)
+            found = self._network.encode(images[:, :, None] if self._video else images)
+        # A DC-AE (Chen et al. 2024) has no posterior, but a latent.
+        z = (found.latent if hasattr(found, "latent") else found.latent_dist.mode()).float()
+        std = found.latent_dist.std.float() if self.has_std else torch.zeros_like(z)
         if self._video:
             z, std = z[:, :, 0], std[:, :, 0]
         scale, shift = self._factors()
@@ -102,11 +102,11 @@ def vae_facts(folder: Path) -> VaeFacts:
     except (OSError, ValueError, TypeError):
         raise DataError(
             f"{file}: no config of a VAE there; name the folder that save_pretrained of "
-            f"{' or '.join(_CLASSES)} wrote (of a pipeline, its sub-folder vae)"
+            f"{', '.join(_CLASSES)} wrote (of a pipeline, its sub-folder vae)"
         ) from None
     name = config.get("_class_name")
     if name not in _CLASSES:
-        raise DataError(f"{file}: _class_name is {name}; expected {' or '.join(_CLASSES)}")
+        raise DataError(f"{file}: _class_name is {name}; expected {', '.join(_CLASSES)}")
     weights = sorted(file for file in folder.iterdir() if _WEIGHTS.fullmatch(file.name))
     if not weights:
         raise DataError(
