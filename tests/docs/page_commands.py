@@ -10,6 +10,7 @@ from pathlib import Path
 from configs.run.folder import ROOT
 
 PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
+PARTS = ("launch", "analysis", "configs", "train", "finetune")
 # First lines of blocks that show something else: folders, YAML, formulas, keys.
 OTHER_BLOCKS = (
     "logs/digits-1120-093000-1a2b/",
@@ -50,9 +51,10 @@ def part_of(name: str) -> str:
 
 
 def in_full(line: str) -> str:
-    """The line with `python -m PART COMMAND` for `ditbench COMMAND`."""
-    if found := re.match(r"(?:\.venv/bin/)?ditbench (\S+)", line):
-        line = f"python -m {part_of(found[1])} {line[found.start(1) :]}"
+    """The line with `python -m PART COMMAND` for `ditbench COMMAND` or `ditbench PART COMMAND`."""
+    if found := re.match(r"(?:\.venv/bin/)?ditbench ([^\s|]+)", line):
+        part = "" if found[1] in PARTS else f"{part_of(found[1])} "
+        line = f"python -m {part}{line[found.start(1) :]}"
     return re.sub(r"^python3 ", "python ", line)
 
 
