@@ -19,6 +19,7 @@ OTHER_BLOCKS = (
     "kind: study",
     "|G|^2 = ",
     "objective.sampler=stratified ",
+    "train.branch_from: ",
 )
 
 
