@@ -8,7 +8,7 @@ pass overwrites the gradients of the one before.
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from configs.errors import ConfigError
 
@@ -27,11 +27,11 @@ def record_cuda_graphs(network: nn.Module) -> None:
     options: dict[str, Any] = {"triton.cudagraphs": True, "graph_partition": False}
     replayed = torch.compile(eager, fullgraph=True, dynamic=False, options=options)
 
-    def forward(*args: Tensor) -> Tensor:
+    def forward(*args: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
-            return eager(*args)
+            return eager(*args, **named)
         torch.compiler.cudagraph_mark_step_begin()
-        return replayed(*args)
+        return replayed(*args, **named)
 
     network.forward = forward
 
