@@ -19,7 +19,6 @@ OTHER_BLOCKS = (
     "kind: study",
     "|G|^2 = ",
     "objective.sampler=stratified ",
-    "train.branch_from: ",
 )
 
 
