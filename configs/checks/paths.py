@@ -54,14 +54,13 @@ def check_paths(config: Run) -> None:
                 raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
     if isinstance(config, Pretrain):
         check_branch(config)
+        _check_weights(config)
     elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
         images = infer_spec(config)
         check_flux(images.folder, variant=images.variant)
         _check_lora(images.lora)
-    elif isinstance(config, Pretrain):
-        _check_weights(config)
 
 
 def _problem(path: Path, word: str) -> str:
@@ -93,15 +92,12 @@ def _check_finetune(config: Finetune) -> None:
 
 def _check_weights(config: Pretrain) -> None:
     """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
-    path, parts = Path(config.model.init_from or ""), config.model.unpublished_parts()
-    if config.model.init_from is None or not parts:
-        return
+    path, parts = Path(config.model.init_from or "."), config.model.unpublished_parts()
     if path.suffix == ".safetensors":
-        is_published = "x_embedder.proj.weight" in read_safetensors_header(path).tensors
+        is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
     else:
-        folders = path, path / "transformer"
-        is_published = path.is_file() or any((f / "config.json").is_file() for f in folders)
-    if is_published:
+        is_own = is_run(path) or (path / "seed.yaml").is_file()
+    if config.model.init_from and parts and not is_own:
         raise ConfigError(
             f"model.init_from {path}: a published DiT has no {', '.join(parts)}: remove them"
         )

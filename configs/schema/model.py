@@ -31,6 +31,27 @@ class Unet(KeyGroup):
         return self
 
 
+class Routing(KeyGroup):
+    """In training, a share of the patches skips the middle blocks (docs/recipes.md)."""
+
+    kind: Literal["none", "tread", "sprint"] = key(
+        "none",
+        "tread: the patches are put back as they were before (Krause et al. 2025); sprint: a "
+        "linear layer fuses all patches with those before (Park et al. 2025)",
+        "loss clock",
+    )
+    drop: float = key(0.5, "share of the patches that skip blocks", "loss clock", gt=0, lt=1)
+    before: int = key(2, "first blocks, which read all patches", "loss clock", ge=1)
+    after: int = key(2, "last blocks, which read all patches", "loss clock", ge=0)
+    tune: float = key(
+        0.0, "share of train.steps, at the end, in which no patch skips", "loss clock", ge=0, le=1
+    )
+
+    def kept(self, patches: int) -> int:
+        """Return how many of an image's `patches` the routed blocks read."""
+        return patches - int(patches * self.drop)
+
+
 class Model(KeyGroup):
     """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
 
@@ -75,6 +96,7 @@ class Model(KeyGroup):
     frequencies: Literal["dit", "diffusers"] = key(
         "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss"
     )
+    routing: Routing = Field(default_factory=Routing)
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
@@ -111,12 +133,18 @@ class Model(KeyGroup):
     def unpublished_parts(self) -> list[str]:
         """Return the keys whose values no published DiT was trained with."""
         parts = {
-            "conditioning": self.conditioning == "adaln_single",
-            "norm": self.norm == "rms",
-            "value_residual": self.value_residual,
-            "registers": self.registers > 0,
+            "model.conditioning": self.conditioning == "adaln_single",
+            "model.norm": self.norm == "rms",
+            "model.value_residual": self.value_residual,
+            "model.registers": self.registers > 0,
+            "model.routing.kind": self.routing.kind == "sprint",
         }
-        return [f"model.{name}" for name, is_set in parts.items() if is_set]
+        return [name for name, is_set in parts.items() if is_set]
+
+    def routed_blocks(self) -> range:
+        """Return the numbers of the blocks that some patches skip in training."""
+        first, last = self.routing.before, self.depth - self.routing.after
+        return range(first, last) if self.routing.kind != "none" else range(0)
 
     def side_divisor(self) -> int:
         """Return the number of which the side of an image must be a multiple."""

@@ -69,6 +69,7 @@ class Pretrain(Run):
             self._strata(),
             self._extra_terms(),
             self._noise(),
+            self._routing(),
         ):
             if refusal:
                 raise ValueError(refusal)
@@ -131,6 +132,7 @@ class Pretrain(Run):
             "layout.shard": self.layout.shard > 1,
             "layout.tensor": self.layout.tensor > 1,
             "gns.enabled": self.gns.enabled,
+            "model.routing.tune": self.model.routing.tune > 0,
             "train.micro_batch auto": self.train.micro_batch == "auto",
             "resources.gpus_per_node 0": self.resources.gpus_per_node == 0,
         }
@@ -202,4 +204,18 @@ class Pretrain(Run):
             return None
         if self.model.family != "dit" or self.model.conditioning != "adaln":
             return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
+        return None
+
+    def _routing(self) -> str | None:
+        model = self.model
+        if model.routing.kind == "none":
+            return None
+        if model.family != "dit":
+            return "model.routing is for transformer blocks; a U-Net has none: set its kind to none"
+        if not model.routed_blocks():
+            return "model.routing.before and after leave no block of model.depth: lower them"
+        if self.objective.extra.dispersive:
+            return "objective.extra.dispersive compares all patches: set model.routing.kind to none"
+        if self.gns.whole_every is not None:
+            return "gns.whole_every measures without model.routing: set it to null"
         return None

@@ -19,7 +19,7 @@ from configs.errors import DataError
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import Augmentation, epoch_order, example_randomness
+from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
@@ -31,8 +31,9 @@ class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
-    The losses are multiplied by `weight` `[m]` float32 unless it is None. `skipped` counts images
-    that could not be read and were replaced by others.
+    The losses are multiplied by `weight` `[m]` float32 unless it is None. The routed blocks read
+    the patches `keep` `[m, K]` int64, or all if it is None. `skipped` counts images that could not
+    be read and were replaced by others.
     """
 
     image: Tensor
@@ -40,6 +41,7 @@ class Microbatch:
     t: Tensor
     label: Tensor
     weight: Tensor | None = None
+    keep: Tensor | None = None
     skipped: int = 0
 
     def to(self, device: torch.device) -> "Microbatch":
@@ -94,8 +96,20 @@ class MicrobatchDataset(Dataset[Microbatch]):
             t=torch.tensor([time.t for time in times], dtype=torch.float32),
             label=torch.tensor(labels),
             weight=weights,
+            keep=self._kept(keys),
             skipped=skipped,
         )
+
+    def _kept(self, keys: list[_Key]) -> Tensor | None:
+        """Return the patches that the routed blocks read, `[m, K]`; None if that is all."""
+        routing, train, data = self._config.model.routing, self._config.train, self._config.data
+        whole_from = round((1 - routing.tune) * train.steps) * train.global_batch
+        if routing.kind == "none" or keys[0][0] >= whole_from:
+            return None
+        patches = (data.size // self._config.model.patch) ** 2
+        draw = functools.partial(kept_patches, patches=patches, count=routing.kept(patches))
+        drawn = [draw(self._config.seed, epoch, index) for _, epoch, index in keys]
+        return torch.from_numpy(np.stack(drawn))
 
     def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
         """Return image, label and the number of images skipped before it, if skipping is on."""

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from configs.schema import Pretrain
 from train.diffusion import ddpm, flow
@@ -44,7 +45,7 @@ class DiffusionObjective:
         return self._error(task.velocity(network(task.x, task.t, label)) - task.target, task)
 
     def training_losses(
-        self, network: nn.Module, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
+        self, network: Callable[..., Any], image: Tensor, noise: Tensor, t: Tensor, label: Tensor
     ) -> Tensor:
         """Return the loss of each image that training minimises: `losses` with the extra terms.
 
@@ -134,7 +135,7 @@ class _Task:
 
 
 def _with_tokens(
-    network: nn.Module, task: _Task, label: Tensor, taps: tuple[int, ...]
+    network: Callable[..., Any], task: _Task, label: Tensor, taps: tuple[int, ...]
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Return the network's output, and the tokens after the blocks `taps` by their number."""
     if not taps:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from configs.schema.objective import Objective
 
 _ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR, _VALIDATION = 1, 2, 3, 4, 5, 6, 7
-_LABEL, _STRATA, _PROBE = 8, 9, 10
+_LABEL, _STRATA, _PROBE, _ROUTE = 8, 9, 10, 11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +89,13 @@ def flow_time(u: float, normal: float, objective: Objective, *, shift: float) ->
     else:
         t = u
     return float(shift * t / (1 + (shift - 1) * t))
+
+
+def kept_patches(
+    seed: int, epoch: int, index: int, *, patches: int, count: int
+) -> NDArray[np.int64]:
+    """Return the `count` of an example's `patches` that skip no blocks, in ascending order."""
+    return np.sort(_generator(seed, _ROUTE, index, epoch).permutation(patches)[:count])
 
 
 def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:

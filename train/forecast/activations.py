@@ -8,7 +8,7 @@ heads read and write float32, and so do sums with a float32 operand.
 from dataclasses import dataclass
 
 from configs.schema import Pretrain
-from train.model.flops import TIME_CHANNELS, mlp_hidden, tokens
+from train.model.flops import TIME_CHANNELS, mean_tokens, mlp_hidden, tokens
 
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 # Of a norm per token: mean and inverse deviation, or the inverse root mean square.
@@ -47,7 +47,7 @@ def block_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     once = 0.0
     if model.positions == "rope" and e < 4 and not model.qk_norm:
         once = 4 * e * tokens(config) * (d // model.heads)  # the RoPE table, cast for q and for k
-    return SavedBytes(image=tokens(config) * token + _condition(config) * adaln, once=once)
+    return SavedBytes(image=mean_tokens(config) * token + _condition(config) * adaln, once=once)
 
 
 def _attention(config: Pretrain) -> int:
@@ -75,7 +75,7 @@ def _condition(config: Pretrain) -> int:
 
 def checkpoint_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     """Return what a fully recomputed block keeps: its input tokens."""
-    return SavedBytes(image=tokens(config) * residual_size(config) * config.model.width)
+    return SavedBytes(image=mean_tokens(config) * residual_size(config) * config.model.width)
 
 
 def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
@@ -85,7 +85,7 @@ def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
     token = residual_size(config) * d + split + 2 * e * d
     product = model.conditioning == "adaln" or model.adaln_rank is not None
-    return SavedBytes(image=tokens(config) * token + 6 * e * d * product / tensor)
+    return SavedBytes(image=mean_tokens(config) * token + 6 * e * d * product / tensor)
 
 
 def edges_kept(config: Pretrain) -> SavedBytes:
@@ -97,9 +97,10 @@ def edges_kept(config: Pretrain) -> SavedBytes:
     time = e * (TIME_CHANNELS + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise and the error in float32, and the patches that the first layer reads.
     dispersed = 4 * patches * d if config.objective.extra.dispersive else 0  # tokens in float32
-    return SavedBytes(
-        image=patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4 + dispersed
-    )
+    fused = 2 * e * d * tokens(config) * (model.routing.kind == "sprint")
+    batch = 3 * pixels + pixels * e // 4
+    last = patches * _last_norm(config)
+    return SavedBytes(image=last + fused + time + batch + dispersed)
 
 
 def _last_norm(config: Pretrain) -> int:
@@ -138,5 +139,5 @@ def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     token = residual_size(config) * d + norms + e * d * (1 + adaln) + mlp
     attention = _attention(config) - 8 * d * (model.qk_norm and e < 4)
     return SavedBytes(
-        image=tokens(config) * (token + attention / tensor) + 6 * e * d * adaln,
+        image=mean_tokens(config) * (token + attention / tensor) + 6 * e * d * adaln,
     )

@@ -29,6 +29,7 @@ from train.forecast.memory_tracker import StorageTracker
 from train.forecast.query import ForecastQuery
 from train.model.build import build_network, network_macs
 from train.model.parallelize import autocast, is_sharded, parallelize
+from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
 
 _DEVICE = torch.device("cpu")
@@ -111,7 +112,8 @@ def _forward_backward(
             model.set_requires_gradient_sync(number == microbatches - 1)
         held = storages.held
         with autocast(precision, _DEVICE):
-            losses = objective.training_losses(model, image, noise, label.float(), label)
+            network = routed(model, first_patches(config, images, _DEVICE))
+            losses = objective.training_losses(network, image, noise, label.float(), label)
         activations = storages.held - held
         losses.sum().backward()
         del losses

@@ -19,7 +19,7 @@ from train.forecast.activations import (
     operations_kept,
 )
 from train.forecast.parameters import block_count, edge_count, held_parameters
-from train.model.flops import muon_matrices
+from train.model.flops import mean_tokens, muon_matrices, tokens
 
 GIB = 2**30
 # The context of the driver and the workspaces of libraries, and the buffers of each communicator of
@@ -77,10 +77,11 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     edges = edges_kept(config).image * images
     activations = edges + plain * _bytes(block, images) + recomputed * _bytes(kept, images)
     # In its own backward pass a recomputed block holds all its activations.
-    whole = (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
+    longest = tokens(config) / mean_tokens(config)
+    whole = longest * (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
     last, work = edges_work(config) * images, block_work(config, tensor=tensor) * images
     base = constant + gradients * persistent + gathered
-    first_block = _bytes(block, images) + _batch_bytes(config) * images + block_cast
+    first_block = longest * _bytes(block, images) + _batch_bytes(config) * images + block_cast
     peak = base + max(
         activations + all_casts + unfreed,  # the end of the forward pass
         activations + plain_casts + last + unfreed,  # the backward pass of the last norm

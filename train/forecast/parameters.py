@@ -51,6 +51,8 @@ def edge_count(config: Pretrain) -> ParameterCount:
     table = 2 * d * (model.conditioning == "adaln_single")
     if model.conditioning != "in_context":
         later.append((d, (2 if model.conditioning == "adaln" else 6) * d))
+    if model.routing.kind == "sprint":
+        later.append((2 * d, d))
     vectors = (data.classes + 1 + model.registers) * d + _norm(model) + table
     # Autocast's copies of the first layers are freed: nothing before them needs a gradient.
     return ParameterCount(

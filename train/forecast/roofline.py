@@ -15,6 +15,7 @@ from train.model.flops import (
     newton_schulz_flops,
     recomputed_macs,
     training_flops,
+    training_macs,
 )
 
 # How many times as long as other products attention takes, per multiply-accumulate. Assumed.
@@ -44,11 +45,12 @@ def images_per_s(
         return None
     matmul_flops_s = tflops * 1e12 * gpu.matmul_share
     bandwidth = gpu.bandwidth_gb_s * 1e9 * _COPY_EFFICIENCY
+    is_dit = config.model.family == "dit"
+    macs = training_macs(config) if is_dit else macs
     timed = macs | {"attention": round(_ATTENTION_SLOWDOWN * macs.get("attention", 0))}
     flops = training_flops(timed | extra_macs(config)) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s
-    is_dit = config.model.family == "dit"
     written = dit_written(config, layout) if is_dit else memory.activations
     passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
     traffic_s = layout.accumulation * passes * written / bandwidth

@@ -202,5 +202,7 @@ def measured_config(noise_run: NoiseRun) -> Pretrain:
         "strata": noise_run.strata,
         "bin_shares": noise_run.bin_shares,
     }
+    if config.model.routing.kind != "none":
+        raise ConfigError("its model.routing is not measured: the gradient would be of all patches")
     objective = Objective(**(config.objective.model_dump() | times))
     return config.model_copy(update={"objective": objective})

@@ -31,7 +31,7 @@ class Attention(nn.Module):
         """Return `[B, T, d]` for `x` `[B, T, d]`, and the values `[B, T, heads, head_dim]`.
 
         If `values` are given, attention reads the mean of them and its own (value residual, Zhou
-        et al. 2024), and they are returned.
+        et al. 2024), and they are returned. `rope` is `[2, T, head_dim]`, or `[2, B, T, head_dim]`.
         """
         # Norm and rotation keep the layout of the linear layers, [B, T, heads, head_dim]: compiled,
         # they fuse into fewer passes over memory (docs/measurements/block-traffic.md).
@@ -39,7 +39,7 @@ class Attention(nn.Module):
         v, values = (v, v) if values is None else (torch.lerp(values, v, 0.5), values)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
-            q, k = rotate(q, rope[:, :, None]), rotate(k, rope[:, :, None])
+            q, k = rotate(q, rope.unsqueeze(-2)), rotate(k, rope.unsqueeze(-2))
         y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         return self.out(y.transpose(1, 2).flatten(2)), values
 

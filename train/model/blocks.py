@@ -11,8 +11,7 @@ from configs.schema.model import Model
 from train.model.attention import Attention, RMSNorm
 from train.model.flops import mlp_hidden
 
-# The tokens; with `model.value_residual` also the values of the first block, which `forward` of the
-# others takes.
+# The tokens; with `model.value_residual` also the values of the first block, for the others.
 BlockOutput = Tensor | tuple[Tensor, Tensor]
 
 
@@ -45,13 +44,6 @@ class AdaLNBlock(nn.Module):
         x = torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m, norm=self.norm)))
         return (x, values) if self.value_residual else x
 
-    def zero_modulation(self) -> None:
-        """Make the block start as the identity (adaLN-zero)."""
-        if isinstance(self.modulation, nn.Linear):
-            nn.init.zeros_(self.modulation.weight)
-        elif self.modulation.rank is not None:
-            nn.init.zeros_(self.modulation.up.weight)
-
 
 class TableModulation(nn.Module):
     """adaLN-single: the modulation of all blocks plus a table of this block (Chen et al. 2023).
@@ -65,8 +57,10 @@ class TableModulation(nn.Module):
         self.table = nn.Parameter(torch.empty(6 * width))
         nn.init.zeros_(self.table)
         if rank is not None:
-            self.down = nn.Linear(width, rank, bias=False)
-            self.up = nn.Linear(rank, 6 * width, bias=False)
+            self.down = nn.Parameter(torch.empty(rank, width))
+            self.up = nn.Parameter(torch.empty(6 * width, rank))
+            nn.init.xavier_uniform_(self.down)
+            nn.init.zeros_(self.up)
         self.rank = rank
 
     def forward(self, condition: Tensor) -> Tensor:
@@ -76,7 +70,9 @@ class TableModulation(nn.Module):
         """
         shared, own = condition[:, : len(self.table)], condition[:, len(self.table) :]
         modulation = shared + self.table.to(shared.dtype)
-        return modulation if self.rank is None else modulation + self.up(self.down(own))
+        if self.rank is not None:
+            modulation = modulation + F.linear(F.linear(own, self.down), self.up)
+        return modulation
 
 
 class InContextBlock(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from train.model.dit import DiT
-from train.model.flops import dit_macs
+from train.model.flops import dit_macs, training_macs
 
 
 class Network(Protocol):
@@ -39,10 +39,10 @@ def build_network(config: Pretrain) -> nn.Module:
     return DiT(config)
 
 
-def network_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward multiply-accumulates per image, by component."""
+def network_macs(config: Pretrain, *, training: bool = False) -> dict[str, int]:
+    """Return the forward multiply-accumulates per image, by component; `training` with routing."""
     if config.model.family == "unet":
         from train.model.unet import unet_macs
 
         return unet_macs(config)
-    return dit_macs(config)
+    return training_macs(config) if training else dit_macs(config)

@@ -11,6 +11,9 @@ from configs.schema import Pretrain
 from train.model.attention import rope_table, sincos_table
 from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
 from train.model.flops import TIME_CHANNELS, prefix_tokens
+from train.model.routing import Router, take
+
+Taps = tuple[int, ...]
 
 
 class DiT(nn.Module):
@@ -34,6 +37,8 @@ class DiT(nn.Module):
         self.label = nn.Embedding(data.classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
         self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
+        if model.routing.kind != "none":
+            self.router = Router(config)
         if model.registers:
             self.registers = nn.Parameter(torch.empty(model.registers, width))
         if self.in_context:
@@ -48,12 +53,13 @@ class DiT(nn.Module):
         self._init_weights()
 
     def forward(
-        self, x: Tensor, t: Tensor, label: Tensor, taps: tuple[int, ...] = ()
+        self, x: Tensor, t: Tensor, label: Tensor, taps: Taps = (), keep: Tensor | None = None
     ) -> Tensor | tuple[Tensor, ...]:
         """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
 
         With `taps`, rising numbers of blocks from 1, return also the tokens of the patches after
-        each of these blocks, `[B, T, width]`.
+        each of these blocks, `[B, T, width]`. The routed blocks read the patches `keep` `[B, K]`,
+        or all.
 
         `null_label` stands for no label. Under autocast the sinusoids are rounded to the dtype of
         the patches, as RoPE's table is: a float32 table would make every block add in float32.
@@ -66,14 +72,9 @@ class DiT(nn.Module):
         tokens = self._with_prefix(tokens, time, class_embedding)
         embedding = time + class_embedding
         condition = F.silu(embedding)
-        modulation, values = self._block_condition(condition), None
-        tapped = []
-        for number, block in enumerate(self.blocks, start=1):
-            tokens = block(tokens, modulation, self.rope, values)
-            if self._model.value_residual:
-                tokens, values = tokens
-            if number in taps:
-                tapped.append(tokens[:, self.prefix :])
+        tokens, tapped = self._through_blocks(
+            tokens, self._block_condition(condition), keep=keep, taps=taps
+        )
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
         output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
         return (output, *tapped) if taps else output
@@ -89,6 +90,30 @@ class DiT(nn.Module):
             pos_embed = sincos_table(self._side, model.width).to(device)
         self.register_buffer("rope", rope, persistent=False)
         self.register_buffer("pos_embed", pos_embed, persistent=False)
+
+    def _through_blocks(
+        self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None, taps: Taps
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the tokens after the last block, and the patches after the blocks `taps`."""
+        route, rope, tapped = self._model.routed_blocks(), self.rope, list[Tensor]()
+        values: Tensor | None = None
+        positions = None if keep is None else self.router.positions(keep)
+        for number, block in enumerate(self.blocks):
+            if number == route.start:
+                dense, dense_values = tokens, values
+                if positions is not None:
+                    tokens = take(tokens, positions)
+                    values = None if values is None else take(values, positions)
+                    rope = None if rope is None else rope[:, positions]
+            tokens = block(tokens, condition, rope, values)
+            if self._model.value_residual:
+                tokens, values = tokens
+            if number + 1 == route.stop:
+                tokens = self.router.join(tokens, dense, positions)
+                rope, values = self.rope, dense_values
+            if number + 1 in taps:
+                tapped.append(tokens[:, self.prefix :])
+        return tokens, tapped
 
     def _with_prefix(self, tokens: Tensor, time: Tensor, class_embedding: Tensor) -> Tensor:
         """Return the patches `[B, T, d]` after an in-context condition and the registers."""
@@ -139,8 +164,8 @@ class DiT(nn.Module):
         elif not self.in_context:
             nn.init.zeros_(self.modulation_out.weight)
         for block in self.blocks:
-            if isinstance(block, AdaLNBlock):
-                block.zero_modulation()
+            if isinstance(block, AdaLNBlock) and isinstance(block.modulation, nn.Linear):
+                nn.init.zeros_(block.modulation.weight)
 
 
 def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -> Tensor:
@@ -158,5 +183,4 @@ def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -
 def _init_linear(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
+        nn.init.zeros_(module.bias)

@@ -24,22 +24,42 @@ def mlp_hidden(config: Pretrain) -> int:
     return int(config.model.width * config.model.mlp_ratio)
 
 
-def dit_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward MACs per image, by component.
+def block_tokens(config: Pretrain) -> list[int]:
+    """Return the tokens per image in each block of a training step with token routing."""
+    model, whole = config.model, tokens(config)
+    prefix = prefix_tokens(model)
+    kept, routed = prefix + model.routing.kept(whole - prefix), model.routed_blocks()
+    return [kept if number in routed else whole for number in range(model.depth)]
+
+
+def _phases(config: Pretrain) -> list[tuple[float, list[int]]]:
+    """Return the share of the steps, and the tokens in each block, with and without routing."""
+    tune, whole = config.model.routing.tune, [tokens(config)] * config.model.depth
+    return [(1 - tune, block_tokens(config)), (tune, whole)]
+
+
+def mean_tokens(config: Pretrain) -> float:
+    """Return the mean tokens per block and image of the steps that keep most of them."""
+    return max(sum(lengths) for share, lengths in _phases(config) if share) / config.model.depth
+
+
+def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, int]:
+    """Return the forward MACs per image, by component; `lengths` are the tokens in each block.
 
     `blocks` and `attention` (scores and values) count every token, `adaln` counts once per image,
-    and `edges` are the layers before and after the blocks.
+    and `edges` are the layers before and after the blocks, and that of `sprint`.
     """
     model, data = config.model, config.data
-    d, length = model.width, tokens(config)
+    d, lengths = model.width, lengths or [tokens(config)] * model.depth
     patches = (data.size // model.patch) ** 2
-    matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
+    products, attention = zip(*(_block_macs(config, each) for each in lengths), strict=True)
+    fuse = 2 * d * d * tokens(config) * (model.routing.kind == "sprint")
     shared = {"adaln": 2, "adaln_single": 6, "in_context": 0}[model.conditioning] * d * d
     return {
-        "blocks": model.depth * length * (4 * d * d + matrices * d * mlp_hidden(config)),
-        "attention": model.depth * 2 * length * length * d,
+        "blocks": sum(products),
+        "attention": sum(attention),
         "adaln": model.depth * _modulation_macs(model) + shared,
-        "edges": 2 * patches * data.channels * model.patch**2 * d + TIME_CHANNELS * d + d * d,
+        "edges": (2 * patches * data.channels * model.patch**2 + TIME_CHANNELS + d) * d + fuse,
     }
 
 
@@ -56,6 +76,19 @@ def extra_macs(config: Pretrain) -> dict[str, int]:
     return macs
 
 
+def training_macs(config: Pretrain) -> dict[str, int]:
+    """Return the forward MACs per image of training, the mean over its steps, by component."""
+    phases = [(share, dit_macs(config, lengths)) for share, lengths in _phases(config)]
+    return {name: round(sum(share * macs[name] for share, macs in phases)) for name in phases[0][1]}
+
+
+def _block_macs(config: Pretrain, length: int) -> tuple[int, int]:
+    """Return the forward MACs of a block on `length` tokens: of its layers, of its attention."""
+    d, matrices = config.model.width, {"gelu": 2, "swiglu": 3}[config.model.mlp]
+    layers = length * (4 * d * d + matrices * d * mlp_hidden(config))
+    return layers, 2 * length * length * d
+
+
 def _modulation_macs(model: Model) -> int:
     """Return the forward MACs of the modulation in one block."""
     if model.conditioning == "adaln":
@@ -69,9 +102,13 @@ def recomputed_macs(config: Pretrain) -> int:
     every = 1 if checkpointing.mode == "full" else checkpointing.every
     if checkpointing.mode == "none" or every is None:
         return 0  # selective with every: null keeps the result of every matrix product
-    macs = dit_macs(config)
-    in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
-    return in_blocks // model.depth * (model.depth // every)
+    return round(
+        sum(
+            share * (sum(_block_macs(config, length)) + _modulation_macs(model))
+            for share, lengths in _phases(config)
+            for length in lengths[every - 1 :: every]
+        )
+    )
 
 
 def muon_matrices(config: Pretrain) -> list[tuple[int, int]]:

@@ -112,8 +112,10 @@ def parallelize(
     elif config.train.compile is True:
         # A block is small enough to be a bucket of gradients: DDP need not cut it into graphs.
         torch._dynamo.config.optimize_ddp = False
+        # Routed blocks have a second number of tokens, which is no reason for dynamic shapes.
+        dynamic = None if config.model.routing.kind == "none" else False
         for block in blocks:
-            block.compile()
+            block.compile(dynamic=dynamic)
     if mesh is None or is_sharded(layout):
         return network
     return DistributedDataParallel(

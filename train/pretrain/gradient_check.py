@@ -22,6 +22,7 @@ from train.engine.failure import RunFailure
 from train.engine.numerics import set_precision
 from train.model.build import build_network
 from train.model.parallelize import apply_activation_checkpointing, autocast, convert_to_float8
+from train.model.routing import routed
 from train.pretrain.train_state import TrainState, zero_batch
 from train.weights.load import copy_shard
 
@@ -85,10 +86,11 @@ def _plain_gradients(train_state: TrainState, batch: Microbatch, precision: str)
     for p, source in zip(plain.parameters(), train_state.network.parameters(), strict=True):
         copy_shard(p.detach(), _whole(source.detach()))
     set_precision(precision, device)
-    inputs = [x.split(-(-len(x) // 8)) for x in (batch.image, batch.noise, batch.t, batch.label)]
-    for share in zip(*inputs, strict=True):
+    keep = [] if batch.keep is None else [batch.keep]
+    inputs = (batch.image, batch.noise, batch.t, batch.label, *keep)
+    for share in zip(*(x.split(-(-len(x) // 8)) for x in inputs), strict=True):
         with autocast(precision, device):
-            losses = train_state.objective.losses(plain, *share)
+            losses = train_state.objective.losses(routed(plain, *share[4:]), *share[:4])
         (losses.sum() * (_SCALE / len(batch.t))).backward()
     set_precision(config.train.precision, device)
     return _take_gradients(plain)

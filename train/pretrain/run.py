@@ -189,7 +189,7 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,
-        "training_flops_per_image": training_flops(macs),
+        "training_flops_per_image": training_flops(network_macs(config, training=True)),
         "ranks": layout.world,
         **asdict(layout),
         "branched_from": trunk and {"checkpoint": trunk, "sha256": file_sum(Path(trunk, SUMS))},

@@ -18,6 +18,7 @@ from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.cuda_graphs import PASSES, check_recorded
 from train.model.parallelize import autocast, parallelize
+from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import learning_rate, make_optimizer
 from train.weights.init import InitialNetwork
 
@@ -51,14 +52,16 @@ class TrainState:
         """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
         with autocast(self.config.train.precision, batch.image.device):
             losses = self.objective.training_losses(
-                self.model, batch.image, batch.noise, batch.t, batch.label
+                routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
             )
         return losses if batch.weight is None else losses * batch.weight
 
     def plain_losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image without `objective.extra`, `[B]` float32."""
         with autocast(self.config.train.precision, batch.image.device):
-            return self.objective.losses(self.model, batch.image, batch.noise, batch.t, batch.label)
+            return self.objective.losses(
+                routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
+            )
 
     def rehearse(self, images: int, *, device: torch.device) -> None:
         """Run the passes after which the next is as in training, on a batch of zeros. Collective.
@@ -140,4 +143,5 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     image = torch.zeros(images, data.channels, data.size, data.size, device=device)
     label = torch.zeros(images, dtype=torch.long, device=device)
     noise = torch.zeros_like(image)  # not `image` again: memory is measured with this batch
-    return Microbatch(image=image, noise=noise, t=label.float(), label=label)
+    keep = first_patches(config, images, device)
+    return Microbatch(image=image, noise=noise, t=label.float(), label=label, keep=keep)

@@ -1,0 +1,190 @@
+"""Token routing: the outputs of published code, the tokens that really flow, the same for a layout.
+
+The layouts and a resume are compared in `tests/train/pretrain/test_recipes.py`.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+from torch.utils.flop_counter import FlopCounterMode
+
+from configs.checks.batch import divide
+from configs.errors import ConfigError
+from configs.load import resolve
+from configs.schema import Pretrain
+from tests.train.model.test_dit import config_of, inputs, perturbed
+from tests.train.model.test_recipes import wave
+from train.diffusion.rng import kept_patches
+from train.engine.distributed import read_ranks
+from train.forecast.dry_run import dry_run
+from train.forecast.memory import dit_memory
+from train.forecast.parameters import dit_parameters
+from train.model.build import build_network
+from train.model.flops import dit_macs, recomputed_macs, training_macs
+from train.model.parallelize import apply_activation_checkpointing, parallelize
+from train.model.routing import first_patches
+
+TREAD = {"kind": "tread", "before": 1, "after": 1}
+SPRINT = {"kind": "sprint", "before": 1, "after": 1, "drop": 0.75}
+KEEP = torch.tensor([[1, 2, 5, 8, 11, 12, 14, 15]])
+# Outputs [0, :, ::4, ::4] with the patches of KEEP, and with all, by dit.py of CompVis/tread
+# (commit fccf77c) and src/models/sit.py of snap-research/Sprint (commit 12c5fc9), the latter
+# without positions and path drop, and with a mask token of zeros.
+PUBLISHED = {
+    "tread": (
+        [-0.340831, -0.383747, -0.521045, -0.214214, -0.376707, -0.845586, -0.849332, -0.700896],
+        [-0.753899, -0.525035, -0.687803, -0.435240, -0.835774, -0.927738, -0.949247, -1.143905],
+    ),
+    "sprint": (
+        [-0.713612, -0.697569, -0.238324, -1.060443, 0.973761, -0.053877, 0.626710, -1.372698],
+        [-0.217669, -0.846889, -0.458548, -0.954758, 1.299300, -0.062511, 0.582419, -0.807266],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_routing_gives_the_outputs_of_its_authors(kind: str) -> None:
+    routing = {"kind": kind, "before": 1, "after": 1}
+    model = {"width": 16, "depth": 4, "positions": "sincos", "qk_norm": False, "routing": routing}
+    network = build_network(config_of(**model))
+    with torch.no_grad():
+        for phase, parameter in enumerate(network.parameters()):
+            parameter.copy_(wave(*parameter.shape, phase=phase, scale=0.3))
+        if kind == "sprint":
+            network.pos_embed.zero_()
+        arguments = wave(1, 2, 8, 8, phase=1, scale=1), torch.tensor([0.3]), torch.tensor([3])
+        for keep, expected in zip((KEEP, None), PUBLISHED[kind], strict=True):
+            found = network(*arguments, (), keep)[0, :, ::4, ::4].flatten()
+            torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+def routed_config(routing: dict[str, Any], **groups: Any) -> Pretrain:
+    model = {"width": 512, "depth": 6, "heads": 8, "patch": 2, "routing": routing}
+    data = {"source": "dummy", "size": 32, "channels": 4, "classes": 5}
+    train = {"global_batch": 16, "compile": False} | groups.pop("train", {})
+    tree = {"model": model, "data": data, "train": train, **groups}
+    config = resolve(tree, source="test")
+    assert isinstance(config, Pretrain)
+    return config
+
+
+@pytest.mark.parametrize("routing", [TREAD, SPRINT], ids=lambda routing: routing["kind"])
+def test_routed_blocks_read_the_kept_tokens_with_their_own_positions(
+    routing: dict[str, Any],
+) -> None:
+    network = perturbed(config_of(depth=4, registers=2, value_residual=True, routing=routing))
+    seen: list[tuple[Tensor, ...]] = []
+    for block in network.blocks:
+        block.register_forward_pre_hook(lambda block, inputs: seen.append(inputs))
+    network(*inputs(), (), KEEP.expand(3, -1))
+    assert [len(tokens[0]) for tokens, *_ in seen] == [18, 10, 10, 18]
+    positions = [0, 1, *(KEEP[0] + 2).tolist()]
+    for _, _, rope, values in seen[1:3]:
+        assert torch.equal(rope[:, 0], network.rope[:, positions])
+        assert torch.equal(values, seen[3][3][:, positions])
+    everything = torch.arange(16).expand(3, -1)
+    torch.testing.assert_close(network(*inputs(), (), everything), network(*inputs()))
+
+
+def test_routing_trains_every_parameter_whether_patches_skip_blocks_or_not() -> None:
+    for keep in (KEEP.expand(3, -1), None):
+        network = perturbed(config_of(depth=3, routing=SPRINT))
+        network(*inputs(), (), keep).square().sum().backward()
+        assert all(p.grad is not None and p.grad.any() for p in network.parameters())
+
+
+@pytest.mark.parametrize("routing", [TREAD, SPRINT], ids=lambda routing: routing["kind"])
+def test_macs_of_training_count_the_tokens_that_flow_and_those_of_inference_all(
+    routing: dict[str, Any],
+) -> None:
+    config = routed_config(routing, activation_checkpointing={"mode": "selective", "every": 2})
+    keep = first_patches(config, 2, torch.device("meta"))
+    with torch.device("meta"):
+        network = build_network(config)
+        arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
+        counts = []
+        for patches in (keep, None):
+            with FlopCounterMode(display=False) as counter:
+                network(*arguments, (), patches)
+            counts.append(counter.get_total_flops() / 2 / 2)
+        apply_activation_checkpointing(list(network.blocks), config.activation_checkpointing)
+        with FlopCounterMode(display=False) as counter:
+            network(*arguments, (), keep).sum().backward()
+    assert counts[0] == pytest.approx(sum(training_macs(config).values()), rel=0.005)
+    assert counts[1] == pytest.approx(sum(dit_macs(config).values()), rel=0.005)
+    assert counts[0] < 0.8 * counts[1]
+    passes = counter.get_total_flops() / 2 / 2 - recomputed_macs(config)
+    assert passes == pytest.approx(3 * counts[0], rel=0.01)
+    half = sum(training_macs(routed_config(routing | {"tune": 0.5})).values())
+    assert half == pytest.approx(sum(counts) / 2, rel=0.005)
+
+
+@pytest.mark.parametrize(("routing", "mode"), [(TREAD, "none"), (SPRINT, "full")])
+def test_the_forecast_agrees_with_a_dry_run(routing: dict[str, Any], mode: str) -> None:
+    config = routed_config(routing, activation_checkpointing={"mode": mode})
+    layout = divide(config, world=1)
+    assert dit_memory(config, layout).peak == pytest.approx(dry_run(config, layout).peak, rel=0.04)
+    with torch.device("meta"):
+        assert dit_parameters(config) == sum(p.numel() for p in build_network(config).parameters())
+
+
+def test_the_kept_patches_are_a_function_of_seed_epoch_and_index() -> None:
+    draw = functools.partial(kept_patches, patches=64, count=16)
+    first = draw(0, 3, 7)
+    assert np.array_equal(first, draw(0, 3, 7))
+    assert len(set(first)) == 16
+    assert list(first) == sorted(first)
+    for other in ((1, 3, 7), (0, 4, 7), (0, 3, 8)):
+        assert not np.array_equal(first, draw(*other))
+    counts = np.bincount(np.concatenate([draw(0, 0, n) for n in range(400)]), minlength=64)
+    assert abs(counts - 100).max() < 5 * np.sqrt(75)  # 400 draws of a quarter
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler warns
+def test_routing_compiles_two_shapes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = CompileCounter()
+    compiled = functools.partialmethod(nn.Module.compile, backend=counter)
+    monkeypatch.setattr(nn.Module, "compile", compiled)
+    torch._dynamo.reset()
+    model = {"width": 32, "heads": 2, "depth": 4, "patch": 2, "routing": TREAD}
+    train = {"compile": True, "global_batch": 4}
+    config = resolve({"model": model, "train": train}, source="test")
+    ranks, layout = read_ranks(), divide(config, world=1)
+    network = parallelize(build_network(config), config, layout=layout, ranks=ranks)
+    size = config.data.size
+    x, t, label = (
+        torch.randn(4, config.data.channels, size, size),
+        torch.rand(4),
+        torch.zeros(4, dtype=torch.long),
+    )
+    keep = first_patches(config, 4, ranks.device)
+    for arguments in ([keep], [keep.flip(0) + 1], []):
+        network(x, t, label, (), *arguments)
+        assert counter.frame_count == 2
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"model": {"depth": 4, "routing": {"kind": "tread"}}}, "leave no block"),
+        (
+            {"model": {"routing": TREAD}, "objective": {"extra": {"dispersive": 0.1}}},
+            "compares all patches",
+        ),
+        ({"model": {"routing": TREAD}, "train": {"compile": "graphs"}, "tune": 0.1}, "tune"),
+        ({"model": {"routing": TREAD}, "gns": {"enabled": True, "whole_every": 5}}, "whole_every"),
+        ({"model": {"family": "unet", "routing": TREAD}}, "a U-Net has none"),
+    ],
+    ids=["depth", "dispersive", "graphs", "noise", "unet"],
+)
+def test_what_routing_cannot_do_is_refused(tree: dict[str, Any], message: str) -> None:
+    if tune := tree.pop("tune", None):
+        tree["model"] = {"routing": TREAD | {"tune": tune}}
+    with pytest.raises(ConfigError, match=message):
+        resolve(tree, source="test")
