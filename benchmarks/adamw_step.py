@@ -16,6 +16,7 @@ from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser
 from configs.load import expect, resolve
 from configs.schema import Pretrain
 from train.engine.distributed import process_group, read_ranks
+from train.engine.ema import EMA
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -31,10 +32,10 @@ def main(arguments: list[str]) -> int:
     device = torch.device("cpu")
     with process_group(read_ranks()):
         network = sharded(config)
-        ours: torch.optim.Optimizer = make_optimizer(network, config)
-        peer: torch.optim.Optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+        ours = make_optimizer(network, config, EMA(network, decay=None, warmup=False))
+        peer = torch.optim.AdamW(network.parameters(), fused=True)
         watch = Stopwatch(clock=options.clock, device=device)
-        arms: dict[str, Arm] = {"ours": ours.step, "torch": peer.step}
+        arms: dict[str, Arm] = {"ours": lambda: ours.step(), "torch": lambda: peer.step()}
         seconds = interleave(arms, rounds=options.rounds, warmup=3, watch=watch)
     found = [ratio("torch's AdamW / ours", seconds["torch"], seconds["ours"])]
     taken = conditions(device=device, options=options)

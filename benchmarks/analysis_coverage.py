@@ -17,7 +17,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, repeats_ratio
 from analysis.stats.steady_state import steady
 from tests.analysis.detect.test_detectors import scores
-from tests.analysis.measure.test_speed import log_of
+from tests.analysis.foreign_logs import log_of
 from tests.analysis.stats.test_steady_state import mild_coverage
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations
 

@@ -64,10 +64,11 @@ def main(arguments: list[str]) -> int:
 
 def state_of(network: nn.Module, config: Pretrain) -> CheckpointState:
     """Return the state of training a network, on its device."""
+    ema = EMA(network, decay=0.9, warmup=False)
     return CheckpointState(
         network=network,
-        ema=EMA(network, decay=0.9, warmup=False),
-        optimizer=make_optimizer(network, config),
+        ema=ema,
+        optimizer=make_optimizer(network, config, ema),
         scaler=LossScaler(fp16=False),
         clocks=Clocks(next(network.parameters()).device),
     )

@@ -20,15 +20,17 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, interleave, parser, ratio, report
 from benchmarks.peer import diffusers_dit
-from configs.load import resolve
+from configs.load import expect, resolve
 from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
+from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
@@ -74,7 +76,8 @@ def _config(chosen: argparse.Namespace) -> Pretrain:
     model = {name: getattr(chosen, name) for name in ("width", "depth", "heads")}
     data = {"source": "dummy", "size": 32, "channels": 4, "classes": 1000}
     train = {"global_batch": chosen.batch}
-    return resolve({"model": model, "data": data, "train": train}, source="benchmarks.dit_step")
+    tree = {"model": model, "data": data, "train": train}
+    return expect(resolve(tree, source="benchmark"), Pretrain, source="benchmark")
 
 
 def arms_of(settings: list[str], config: Pretrain, device: torch.device) -> Makers:
@@ -96,11 +99,11 @@ def step_of(
     dtype = torch.bfloat16 if "weights" in setting else torch.float32
     network = build(config).to(device, dtype)
     if "compiled" in setting:
-        for block in network.blocks:
+        for block in cast(Any, network).blocks:
             block.compile()
     batch = _batch(config, device, dtype)
     objective = DiffusionObjective(config, device)
-    optimizer = make_optimizer(network, config)
+    optimizer = make_optimizer(network, config, EMA(network, decay=None, warmup=False))
     autocast = setting.startswith("bf16") and dtype is torch.float32
 
     def step() -> None:

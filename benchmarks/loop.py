@@ -21,10 +21,11 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, parser, ratio, report
-from configs.load import resolve, to_tree
+from configs.load import expect, resolve, to_tree
 from configs.run.folder import RunFolder, claim_attempt, make_run
 from configs.schema import Pretrain
 from train.engine.distributed import read_ranks
+from train.engine.ema import EMA
 from train.engine.stop import StopRequest, StopSignals
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
@@ -38,15 +39,13 @@ def main(arguments: list[str]) -> int:
     options = parser(__doc__, rounds=20).parse_args(arguments)
     torch.set_num_threads(options.threads)
     device = read_ranks().device
-    config = resolve(
-        {
-            "model": {"width": options.width, "depth": options.depth, "heads": options.heads},
-            "data": {"source": "dummy", "size": 32, "channels": 4, "classes": 1000},
-            "train": {"global_batch": options.batch, "precision": "fp32", "steps": 10**6},
-            "checkpoint": {"every": 10**6},
-        },
-        source="benchmarks.loop",
-    )
+    tree = {
+        "model": {"width": options.width, "depth": options.depth, "heads": options.heads},
+        "data": {"source": "dummy", "size": 32, "channels": 4, "classes": 1000},
+        "train": {"global_batch": options.batch, "precision": "fp32", "steps": 10**6},
+        "checkpoint": {"every": 10**6},
+    }
+    config = expect(resolve(tree, source="benchmark"), Pretrain, source="benchmark")
     turns = Turns(
         bare=bare_step(config, device),
         watch=Stopwatch(clock=options.clock, device=device),
@@ -62,7 +61,7 @@ def main(arguments: list[str]) -> int:
 def bare_step(config: Pretrain, device: torch.device) -> Arm:
     """Return forward, backward and optimizer step of the network of `config`, and nothing else."""
     network = build_network(config).to(device)
-    optimizer = make_optimizer(network, config)
+    optimizer = make_optimizer(network, config, EMA(network, decay=None, warmup=False))
     size, batch = config.data.size, config.train.global_batch
     x, target = torch.randn(2, batch, config.data.channels, size, size, device=device)
     t = torch.rand(batch, device=device)

@@ -128,8 +128,9 @@ def print_variance(arms: dict[str, dict[int, RunFolder]], seeds: list[int]) -> N
         }
         cells = []
         for name in OTHERS:
-            saved = [stages[at].variance_reductions[ADALN] for stages in logs[BASE]]
-            mean = float(np.mean([getattr(one, name).value for one in saved]))
+            predicted = (one for stages in logs[BASE] for one in stages[at].reductions)
+            values = [getattr(one, name).value for one in predicted if one.scope == ADALN]
+            mean = float(np.mean(values))
             cells += [shown(paired(noises[name], noises[BASE])), f"{mean:.3f}"]
         step = logs[BASE][0][at].step
         print(f"| to {step} | {noises[BASE].mean():.4g} | " + " | ".join(cells) + " |")

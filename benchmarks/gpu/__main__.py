@@ -131,10 +131,10 @@ def _results(lines: TextIO) -> Iterator[Line]:
         with contextlib.suppress(ValueError):
             found = found or json.loads(line)
         if isinstance(found, dict):
-            line = {"name": found.pop("name")} if "name" in found else {}
-            state = next((word for word in ("failed", "skipped") if word in found), None)
-            line |= {"reason": found[state]} if state else {"result": found}
-            yield line | {"state": state or "measured"}
+            named = {"name": found.pop("name")} if "name" in found else {}
+            bad = next((word for word in ("failed", "skipped") if word in found), None)
+            rest = {"reason": found[bad]} if bad else {"result": found}
+            yield named | rest | {"state": bad or "measured"}
     lines.seek(lines.tell() - len(line.encode()))
 
 

@@ -9,6 +9,7 @@ batch of 128: 32,768 tokens of width 1152 in 16 heads of 72. On a CPU they are s
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +43,7 @@ def measure_machine() -> None:
     for name, dtype in types.items() if ON_GPU else {"fp32": torch.float32}.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a, b = torch.randn(2, side, side, device=DEVICE).to(dtype)
-        taken = seconds(lambda a=a, b=b: a @ b)
+        taken = seconds(partial(torch.matmul, a, b))
         put(f"matmul {name}", tflop_per_s=2 * side**3 / taken / 1e12)
     # Imported here: a machine without pydantic has its ceilings measured.
     from train.engine.distributed import read_ranks
@@ -84,7 +85,7 @@ def measure_gemms() -> None:
         shapes = ((m, k), (n, k), (m, n))
         x, w, y = (torch.randn(shape, device=DEVICE, dtype=DTYPE) for shape in shapes)
         for name, a, b in (("forward", x, w.t()), ("dgrad", y, w), ("wgrad", y.t(), x)):
-            taken = seconds(lambda a=a, b=b: a @ b)
+            taken = seconds(partial(torch.matmul, a, b))
             tflop = 2 * m * n * k / 1e12
             put(f"{layer} {name}", n=n, k=k, ms=1e3 * taken, tflop_per_s=tflop / taken)
 
