@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read.attempts import SAME_MOMENT_S, attempts
-from analysis.read.columns import Rows, merged
+from analysis.read.columns import Rows
 from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
@@ -97,7 +97,7 @@ def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind
     # A validation may stand in a line of its own.
     number = np.cumsum(np.diff(rows["step"], prepend=np.nan) != 0) - 1
     printed = int((~np.isnan(rows["loss"])).sum())
-    rows = merged(rows, number, first=True)
+    rows = rows.merged(number, first=True)
     repeated = printed - int((~np.isnan(rows["loss"])).sum())
     step = rows["step"].astype(np.int64)
     found = attempts(step, _clock(rows))

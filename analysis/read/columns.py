@@ -1,6 +1,6 @@
 """Columns of numbers: the names that trainers give them, and tables of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,8 +57,9 @@ ALIASES = {
     ),
 }  # fmt: skip
 # The rows that have a value, and the values.
-Column = tuple[list[int], list[float]]
+Column = tuple[Sequence[int] | NDArray[np.int64], Sequence[float] | Floats]
 _BY_NAME = {name: column for column, names in ALIASES.items() for name in names}
+_RANKS = {name: rank for names in ALIASES.values() for rank, name in enumerate(names)}
 
 
 def column_of(name: str) -> str:
@@ -68,19 +69,16 @@ def column_of(name: str) -> str:
 
 def preference(name: str) -> int:
     """Return the rank of a name among those of its column; the lowest is taken."""
-    spelled = name.strip().lower()
-    column = _BY_NAME.get(spelled)
-    return ALIASES[column].index(spelled) if column else 0
+    return _RANKS.get(name.strip().lower(), 0)
 
 
-def preferred(names: Sequence[str]) -> dict[str, str]:
-    """Return the column of each foreign name, one name per column: the preferred one."""
+def preferred(names: Iterable[str]) -> dict[str, str]:
+    """Return the preferred of the foreign names for each column."""
     best: dict[str, str] = {}
-    for key in names:
-        column = column_of(key)
-        if column not in best or preference(key) < preference(best[column]):
-            best[column] = key
-    return {key: column for column, key in list(best.items())[:MOST_COLUMNS]}
+    for name in names:
+        column = column_of(name)
+        best[column] = min(best.get(column, name), name, key=preference)
+    return best
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,11 @@ class Rows:
         """Return the rows with some columns replaced or added."""
         return Rows({**self.columns, **columns})
 
+    def merged(self, number: NDArray[np.int64], *, first: bool = False) -> "Rows":
+        """Return the rows of each number [n] as one (`merged`)."""
+        present = {name: np.flatnonzero(~np.isnan(self[name])) for name in self.columns}
+        return merged({n: (at, self[n][at]) for n, at in present.items()}, number, first=first)
+
 
 def join(parts: Sequence[Rows]) -> Rows:
     """Return the rows of all parts, in order."""
@@ -120,20 +123,20 @@ def join(parts: Sequence[Rows]) -> Rows:
     return Rows({name: np.concatenate([part[name] for part in parts]) for name in names})
 
 
-def merged(rows: Rows, number: NDArray[np.int64], *, first: bool = False) -> Rows:
+def merged(cells: Mapping[str, Column], number: NDArray[np.int64], *, first: bool = False) -> Rows:
     """Return the rows of each number [n] as one: the last value of a column counts, or the first.
 
     Where the last counts, line, place and time are those of a row with a loss, if there is one.
     """
-    columns = {}
-    has_loss = ~np.isnan(rows["loss"])
-    for name, column in rows.columns.items():
-        present = np.flatnonzero(~np.isnan(column))
-        if first:
-            present = present[::-1]
-        elif name in ("line", "place", "time"):
-            present = present[np.argsort(has_loss[present], kind="stable")]
-        columns[name] = spread(number[present], column[present], int(number.max(initial=-1)) + 1)
+    columns, has_loss = {}, np.zeros(len(number), dtype=bool)
+    has_loss[np.array(cells["loss"][0] if "loss" in cells else (), dtype=np.int64)] = True
+    for name, (rows, values) in cells.items():
+        at = np.array(rows, dtype=np.int64)
+        order = np.arange(len(at))[:: -1 if first else 1]
+        if not first and name in ("line", "place", "time"):
+            order = np.argsort(has_loss[at], kind="stable")
+        count = int(number.max(initial=-1)) + 1
+        columns[name] = spread(number[at[order]], np.array(values, dtype=float)[order], count)
     return Rows(columns)
 
 
@@ -141,7 +144,7 @@ class Cells:
     """Values by foreign name and row, for rows that do not all have the same names."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Column] = {}
+        self.found: dict[str, tuple[list[int], list[float]]] = {}
 
     def add(self, row: int, values: Mapping[str, float]) -> None:
         """Add the values of a row; names beyond `MOST_COLUMNS` are left out."""

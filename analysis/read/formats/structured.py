@@ -20,8 +20,8 @@ from analysis.read.columns import (
     LARGEST_STEP,
     Cells,
     Column,
-    Rows,
     column_of,
+    merged,
     preferred,
     spread,
 )
@@ -94,7 +94,9 @@ def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the run of cells on the first axis that they have: steps, epochs, images."""
-    found = {column: cells.found[own] for own, column in preferred(list(cells.found)).items()}
+    found: dict[str, Column] = {
+        column: cells.found[own] for column, own in preferred(cells.found).items()
+    }
     column, axis = next(((column, unit) for column, unit in _AXES if column in found), ("", ""))
     if not axis:
         return []
@@ -111,29 +113,13 @@ def log_of_cells(
         seconds, meaning = found.pop("time"), _meaning_of_time(times)
         if meaning is not None:
             found.setdefault(meaning, seconds)
-    rows = _one_a_step(found, step, lines)
+    is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
+    steps, number = np.unique(np.where(is_step, step, np.inf), return_inverse=True)
+    found["line"] = (range(len(lines)), lines)
+    rows = merged(found, number).replace(step=steps).take(np.isfinite(steps))
     first = np.ones(len(rows), dtype=np.int64)
     log = replace(make_log(rows, first, path=path, name=name, kind=kind), axis=axis)
     return [log] if len(log) and log.values else []
-
-
-def _one_a_step(cells: Mapping[str, Column], step: Floats, lines: Sequence[int]) -> Rows:
-    """Return a row for each step in rows of `step` [n]: the last value of a column counts.
-
-    Line and time are those of the loss, if the step has one.
-    """
-    is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
-    steps, number = np.unique(np.where(is_step, step, np.inf), return_inverse=True)
-    has_loss = np.zeros(len(step), dtype=bool)
-    has_loss[list(cells.get("loss", ((), ()))[0])] = True
-    columns = {"step": steps}
-    for column, (rows, values) in {"line": (range(len(lines)), lines), **cells}.items():
-        at, present = np.array(rows, dtype=np.int64), np.array(values, dtype=np.float64)
-        if column in ("line", "time"):
-            order = np.argsort(has_loss[at], kind="stable")
-            at, present = at[order], present[order]
-        columns[column] = spread(number[at], present, len(steps))
-    return Rows(columns).take(np.isfinite(steps))
 
 
 def _meaning_of_time(times: Floats) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read import assemble
-from analysis.read.columns import Rows, merged
+from analysis.read.columns import Rows
 from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
 from analysis.read.run_log import RunLog
@@ -38,7 +38,7 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
     else:
         if "record" in rows:
             number = np.cumsum(~np.isnan(rows["record"])) - 1
-            rows = merged(rows.take(number >= 0), number[number >= 0])
+            rows = rows.take(number >= 0).merged(number[number >= 0])
         if known.is_redrawn:
             rows = _training_bar(rows)
         rows, axis, more = _stepped(known, rows, found)
