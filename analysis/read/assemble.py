@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,16 @@ _PLACES = frozenset(["step", "line", "place", "rank", "group", "record", "of"])
 # A bar cuts its time to whole seconds: its end is up to twice as much later than it says.
 CUT_S = 0.5
 _EVALUATION = re.compile(r"(?i)(?:^|[/_. ])(?:e?val|valid|validation|test)(?:[/_. ]|$)|accuracy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows."""
+
+    rows: Rows
+    axis: str = "step"
+    remarks: Sequence[str] = ()
+    evaluations: tuple[Mapping[str, float], ...] = ()
 
 
 def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
@@ -71,8 +81,9 @@ def through_epochs(rows: Rows) -> Rows:
     return rows.replace(step=step + before, **columns)
 
 
-def assemble(rows: Rows, *, path: Path, name: str, kind: str, axis: str = "step") -> list[RunLog]:
+def assemble(placed: Placed, *, path: Path, name: str, kind: str) -> list[RunLog]:
     """Return the runs in a text file's rows: a restart at or below the first step is another."""
+    rows = placed.rows
     step = rows["step"].astype(np.int64)
     firsts = [0]
     firsts += [row for row in attempts(step, _clock(rows)).begun if step[row] <= step[firsts[-1]]]
@@ -83,7 +94,8 @@ def assemble(rows: Rows, *, path: Path, name: str, kind: str, axis: str = "step"
         until = parts[number]["place"][0] if number < len(parts) else np.inf
         mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
         run_name = f"{name}#{number}" if len(parts) > 1 else name
-        logs.append(replace(_log(part, mine, path=path, name=run_name, kind=kind), axis=axis))
+        log = _log(part, mine, path=path, name=run_name, kind=kind)
+        logs.append(replace(log, axis=placed.axis))
     return logs
 
 

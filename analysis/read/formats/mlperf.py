@@ -11,12 +11,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from analysis.read.assemble import Placed
 from analysis.read.columns import LARGEST_STEP, Rows
 from analysis.read.formats.structured import as_numbers
 from analysis.read.text.patterns import Format
@@ -90,17 +90,7 @@ MLPERF = Format(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneAxis:
-    """The rows of training and of evaluation on one axis, and what a step of it is."""
-
-    training: Rows
-    evaluations: tuple[Mapping[str, float], ...]
-    axis: str
-    remarks: list[str]
-
-
-def on_one_axis(rows: Rows) -> OneAxis:
+def on_one_axis(rows: Rows) -> Placed:
     """Return the rows on the axis of the training entries.
 
     Evaluations are rows of training if a log has nothing else. Seconds between `eval_start` and
@@ -126,8 +116,8 @@ def on_one_axis(rows: Rows) -> OneAxis:
     kept = (training["step"] >= 0) & (training["step"] < LARGEST_STEP)
     left = int((~kept).sum())
     names = [name for name in training.columns if not re.match("axis_|is_|batch", name)]
-    return OneAxis(
-        training=Rows({name: training[name][kept] for name in names}),
+    return Placed(
+        rows=Rows({name: training[name][kept] for name in names}),
         evaluations=tuple(
             {name: float(evaluated[name][row]) for name in names if evaluated[name][row] < np.inf}
             | {"line": int(evaluated["line"][row])}

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis.read import assemble
+from analysis.read.assemble import Placed
 from analysis.read.columns import Rows
 from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
@@ -29,29 +29,22 @@ def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[Ru
     if known is None:
         return []
     rows, remarks = assemble.one_rank(found[known.name])
-    evaluations: tuple[Mapping[str, Any], ...] = ()
-    if known is MLPERF:
-        events = events_of(found[known.name])
-        placed = on_one_axis(rows)
-        rows, axis, evaluations = placed.training, placed.axis, placed.evaluations
-        remarks += placed.remarks
-    else:
-        if "record" in rows:
-            number = np.cumsum(~np.isnan(rows["record"])) - 1
-            rows = rows.take(number >= 0).merged(number[number >= 0])
-        if known.is_redrawn:
-            rows = _training_bar(rows)
-        rows, axis, more = _stepped(known, rows, found)
-        remarks += more
-    if not len(rows):
+    placed = on_one_axis(rows) if known is MLPERF else _placed(known, rows, found)
+    if not len(placed.rows):
         return []
-    logs = assemble.assemble(rows, path=path, name=name, kind=known.name, axis=axis)
+    logs = assemble.assemble(placed, path=path, name=name, kind=known.name)
     if known is MLPERF and len(logs) == 1:
-        events = (*events, *logs[0].events)
+        events = (*events_of(found[known.name]), *logs[0].events)
+        evaluations = placed.evaluations
         logs = [replace(logs[0], facts=facts_of(path), events=events, evaluations=evaluations)]
-    what = "units that the log does not name" if axis == "unit" else f"{axis}s"
-    axis_remark = [f"the axis counts {what}"] if axis != "step" else []
-    return [_remarked(log, [*remarks, *axis_remark]) for log in logs]
+    remarks += placed.remarks
+    if placed.axis != "step":
+        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
+        remarks.append(f"the axis counts {what}")
+    return [
+        replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))
+        for log in logs
+    ]
 
 
 def _format_of(found: Mapping[str, Rows], formats: Sequence[Format]) -> Format | None:
@@ -78,40 +71,40 @@ def _has_steps(known: Format, rows: Rows) -> bool:
     return len(np.unique(axis[~np.isnan(axis)])) >= FEWEST_STEPS
 
 
-def _stepped(known: Format, rows: Rows, found: Mapping[str, Rows]) -> tuple[Rows, str, list[str]]:
+def _placed(known: Format, rows: Rows, found: Mapping[str, Rows]) -> Placed:
     """Return rows with a step: their own, a bar's, else epochs, images or a count of losses."""
+    if "record" in rows:
+        number = np.cumsum(~np.isnan(rows["record"])) - 1
+        rows = rows.take(number >= 0).merged(number[number >= 0])
     if known is lines.TRAINER:
-        return _trainer_steps(rows, found.get(lines.BARS.name))
+        return _placed_by_bars(rows, found.get(lines.BARS.name))
+    if known.is_redrawn:
+        rows = _training_bar(rows)
     for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
             rows = rows.replace(step=np.ceil(rows[column]))
-            is_within = axis == "step" and "epoch" in rows and known.epochs_from is None
-            return assemble.through_epochs(rows) if is_within else rows, axis, []
-    return rows.take(np.zeros(0, dtype=np.int64)), "step", []
+            if axis == "step" and "epoch" in rows and known.epochs_from is None:
+                rows = assemble.through_epochs(rows)
+            return Placed(rows=rows, axis=axis)
+    return Placed(rows=Rows({}))
 
 
-def _trainer_steps(rows: Rows, bars: Rows | None) -> tuple[Rows, str, list[str]]:
+def _placed_by_bars(rows: Rows, bars: Rows | None) -> Placed:
     """Return the Trainer's rows with the step and clock of the bar before each, else counted."""
     # The last row has the mean loss of the whole training.
-    is_summary = ~np.isnan(rows["train_runtime"])
-    rows = rows.replace(loss=np.where(is_summary, np.nan, rows["loss"]))
-    rows = rows.take(~np.isnan(rows["loss"]))
+    rows = rows.take(~np.isnan(rows["loss"]) & np.isnan(rows["train_runtime"]))
     if "step" in rows and (rows["step"] > 0).any():
-        return rows, "step", []
+        return Placed(rows=rows)
     if bars is None:
         remark = "the log names no steps: losses are counted instead"
-        return rows.replace(step=np.arange(1.0, len(rows) + 1)), "step", [remark]
+        return Placed(rows=rows.replace(step=np.arange(1.0, len(rows) + 1)), remarks=[remark])
     bars = _training_bar(bars)
     before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
-    stepped = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
-    return stepped, "step", ["steps and clock are those of the bar before each loss"]
+    rows = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
+    return Placed(rows=rows, remarks=["steps and clock are those of the bar before each loss"])
 
 
 def _training_bar(rows: Rows) -> Rows:
     """Return the last drawings of the training's bar, counted through its epochs."""
     return assemble.through_epochs(last_drawings(assemble.main_group(rows)))
-
-
-def _remarked(log: RunLog, remarks: Sequence[str]) -> RunLog:
-    return replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))
