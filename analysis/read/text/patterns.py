@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
+from operator import methodcaller
 
 import numpy as np
 
@@ -97,8 +98,9 @@ class Format:
         number = {name: place for place, name in enumerate(dict.fromkeys(names))}
         if not number:
             return {}
-        column = np.array([number[name] for name in names])
-        row = np.array(rows)[np.cumsum([gap.count(b"\n") for gap in gaps])]
+        column = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
+        passed = np.fromiter(map(methodcaller("count", b"\n"), gaps), np.int64, len(gaps))
+        row = np.array(rows)[np.cumsum(passed)]
         table = np.full((len(number), count), np.nan)
         table[column, row] = numbers(values)
         found = {}

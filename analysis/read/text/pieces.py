@@ -37,10 +37,6 @@ class Piece:
     offset: int
     newlines: Ints
 
-    def start_of_line(self, place: int) -> int:
-        """Return where the line, or redrawn part of one, begins that a place stands on."""
-        return self.text.rfind(b"\n", 0, place) + 1
-
     def lines_at(self, places: Ints) -> Ints:
         """Return the number in the file of the line that each place [n] stands on."""
         return self.line + np.searchsorted(self.newlines, places)
