@@ -65,7 +65,6 @@ class Pretrain(Run):
             self._graphs(),
             self._sampler(),
             self._validation(),
-            self._fid(),
             self._strata(),
             self._extra_terms(),
             self._noise(),
@@ -152,15 +151,9 @@ class Pretrain(Run):
     def _validation(self) -> str | None:
         if self.validation.every and not self.data.held_out:
             return "validation.every needs held-out images: set data.held_out, such as 0.05"
-        return None
-
-    def _fid(self) -> str | None:
-        is_digits = self.data.source == "digits" and self.data.held_out
-        if self.evaluate.fid.every and not self.evaluate.fid.features and not is_digits:
-            return (
-                "evaluate.fid.every needs evaluate.fid.features: name a file of Inception weights "
-                "or a folder of a DINOv2 (held-out digits have a classifier of their own)"
-            )
+        classifies = self.data.source == "digits" and self.data.held_out
+        if self.evaluate.fid.every and not self.evaluate.fid.features and not classifies:
+            return "evaluate.fid.every needs evaluate.fid.features, but for held-out digits"
         return None
 
     def _strata(self) -> str | None:

@@ -8,24 +8,21 @@ import argparse
 import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Sampling
 from configs.schema.data import Data
 from train.data.catalog import open_source
 from train.data.source import Source, held_out_split, training_split
-from train.diffusion.objective import DiffusionObjective
-from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
-from train.evaluate.sampler import SampleShare, sample
-from train.model.build import build_network
+from train.evaluate.sampler import RunSampler
 
 
 def main(arguments: list[str]) -> int:
@@ -73,29 +70,20 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
         raise ConfigError(
             f"{run.path}: only runs on data.source digits with data.held_out > 0 can be scored"
         )
+    count = per_class * config.data.classes
+    drawing = Sampling(run=str(run.path), num=count, labels="turn", seed=seed)
     ranks = read_ranks()
-    network = build_network(config).to(ranks.device)
-    labels = torch.arange(config.data.classes).repeat_interleave(per_class)
     with process_group(ranks):
-        step, images = load_weights(run.checkpoints, network)
-        objective = DiffusionObjective(config, ranks.device)
-        drawn = sample(
-            network.eval(),
-            objective,
-            labels,
-            config,
-            share=SampleShare(),
-            device=ranks.device,
-            seed=seed,
-        )
-    assert drawn is not None
-    digits, samples = drawn.clamp(-1, 1).flatten(1).numpy(), labels.numpy()
+        sampler = RunSampler(drawing, device=ranks.device)
+        found = sampler.load(None)
+        pixels = sampler.draw(list(range(count)))[..., 0]
+    digits, samples = pixels.reshape(count, -1) / 127.5 - 1, sampler.labels()
     trained = _examples(training_split(open_source(config.data), config.data))
     classifier, _ = digit_classifier(config.data)
     result = DigitsScore(
-        step=step,
-        images=images,
-        samples=len(labels),
+        step=found["checkpoint"],
+        images=found["images"],
+        samples=count,
         recognised=float(classifier.score(digits, samples)),
         classifier=float(classifier.score(*trained)),
         variance=_within_class(digits, samples) / _within_class(*trained),
@@ -119,5 +107,5 @@ def _examples(source: Source) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return np.stack([image.ravel() for image, _ in pairs]), np.array([label for _, label in pairs])
 
 
-def _within_class(images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+def _within_class(images: NDArray[np.floating[Any]], labels: NDArray[np.int64]) -> float:
     return float(np.mean([images[labels == k].var(axis=0).sum() for k in np.unique(labels)]))

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ from train.evaluate.fid_features import Features, feature_rows, open_features
 from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.npz import Metadata, metadata_file, open_images
 
-# How samples were drawn, in the metadata of their file.
-_DRAWN_BY = (
-    "weights", "sampler", "steps", "guidance", "guidance_interval", "guide", "guide_checkpoint",
-    "precision", "labels", "seed",
-)  # fmt: skip
+# Metadata of a file of samples that do not say how they were drawn.
+_NOT_OF_DRAWING = ("run", "num", "batch", "checkpoint", "images")
 
 
 def main(arguments: list[str]) -> int:
@@ -57,9 +53,9 @@ def main(arguments: list[str]) -> int:
         )
     except DataError as error:
         raise ConfigError(str(error)) from None
-    features = result["fid_facts"]["features_sha256"][:12]
-    print(f"{distances_text(result)}, reference {options.reference}, features {features}")
-    if "fid_inf" not in result:
+    unbiased = f", {result['fid_inf']:.4f} without its bias" if "fid_inf" in result else ""
+    print(f"FID {result['fid']:.4f} of {result['fid_samples']} samples{unbiased}")
+    if not unbiased:
         print(
             f"warning: FID of {result['fid_samples']} samples is too high by an unknown amount; "
             f"{SAMPLES_PER_FEATURE} for each feature are needed to correct it",
@@ -67,13 +63,6 @@ def main(arguments: list[str]) -> int:
         )
     _record(options.samples, result)
     return 0
-
-
-def distances_text(found: Mapping[str, Any]) -> str:
-    """Return the distances in an evaluation's record as a phrase."""
-    text = f"FID {found['fid']:.4f} of {found['fid_samples']} samples"
-    text += f", {found['fid_inf']:.4f} without its bias" if "fid_inf" in found else ""
-    return text + (f", KID {found['kid']:.3g}" if "kid" in found else "")
 
 
 def fid(
@@ -90,47 +79,35 @@ def fid(
     features = open_features(features_file, device=read_ranks().device, digits=digits)
     expected = reference_statistics(reference, features, side=images.shape[1], batch=batch)
     rows = feature_rows(images.batches(batch), features, name=str(samples))
-    return compare(
-        np.concatenate(list(rows)),
-        expected,
-        features,
-        reference=reference,
-        metadata=_metadata(samples),
-    )
+    metadata = _metadata(samples)
+    facts = {name: value for name, value in metadata.items() if name not in _NOT_OF_DRAWING}
+    facts["reference"] = str(reference.absolute())
+    return compare(np.concatenate(list(rows)), expected, features, facts=facts)
 
 
 def compare(
-    rows: NDArray[np.float32],
-    expected: Statistics,
-    features: Features,
-    *,
-    reference: Path,
-    metadata: Metadata,
+    rows: NDArray[np.float32], expected: Statistics, features: Features, *, facts: Metadata
 ) -> dict[str, Any]:
     """Return the distances of features `[N, d]` as fields of a record.
 
-    Its `fid_facts` are those without which distances cannot be compared; `metadata` says how the
-    images were drawn.
+    `facts` say how the images were drawn, and name the reference. The record has all `fid_facts`
+    that distances must agree in to be compared.
     """
     if rows.shape[1] != len(expected.mu):
         raise ConfigError(
-            f"{reference}: its statistics are of {len(expected.mu)} features, --features has "
-            f"{rows.shape[1]}; give the images instead of the statistics"
+            f"{facts['reference']}: its statistics are of {len(expected.mu)} features, "
+            f"--features has {rows.shape[1]}; give the images instead of the statistics"
         )
     if len(rows) < 2:
         raise ConfigError(f"a covariance needs at least 2 images, found {len(rows)}")
-    facts = {name: metadata[name] for name in _DRAWN_BY if metadata.get(name) is not None} | {
-        "features": features.name,
-        "features_sha256": features.sha256,
-        "reference": str(reference.absolute()),
-        "reference_images": expected.count,
-        # It tells references apart; rounding errors change its last digits.
-        "reference_trace": float(expected.mu @ expected.mu + np.trace(expected.sigma)),
-    }
-    return distances(rows, expected) | {"fid_facts": facts}
+    # The second moment tells references apart; rounding errors change its last digits.
+    second = float(expected.mu @ expected.mu + np.trace(expected.sigma))
+    compared = {"reference_images": expected.count, "reference_second_moment": second}
+    compared |= {"features": features.name, "features_sha256": features.sha256}
+    return distances(rows, expected) | {"fid_facts": facts | compared}
 
 
-def _record(samples: Path, result: Mapping[str, Any]) -> None:
+def _record(samples: Path, result: dict[str, Any]) -> None:
     """Record the distances in the run that the samples were drawn from, if that run is known."""
     metadata = _metadata(samples)
     run = RunFolder(Path(str(metadata.get("run", ""))))

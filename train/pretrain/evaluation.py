@@ -24,7 +24,6 @@ from train.engine.attempt import TrainingContext
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
-from train.evaluate.fid import distances_text
 from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
@@ -93,7 +92,7 @@ class PretrainEvaluator:
         if features is not None:
             fields = self.fid.fields(features, weights=weights)
             context.metrics.measurement(context.at | fields)
-            log.info("step %d: %s", context.state.step, distances_text(fields))
+            log.info("step %d: FID %.4f", context.state.step, fields["fid"])
         context.clocks.lap("eval", drain=True)
         context.metrics.event("evaluated", step=context.state.step)
 

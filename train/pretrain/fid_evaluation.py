@@ -33,10 +33,8 @@ class FidEvaluation:
         file = Path(keys.features) if keys.features else None
         self._features = open_features(file, device=ranks.device, digits=config.data)
         self._reference = Path(keys.reference or run.path)
-        self.labels = torch.tensor(
-            [sample_label(config.seed, index, config.data.classes) for index in range(keys.num)]
-        )
-        side = config.data.size
+        labels = [sample_label(config.seed, i, config.data.classes) for i in range(keys.num)]
+        self.labels, side = torch.tensor(labels), config.data.size
         if open_decoder(config) is not None:
             side = read_index(Path(str(config.data.path))).images.size
         if ranks.rank == 0:
@@ -55,13 +53,8 @@ class FidEvaluation:
 
     def fields(self, features: Tensor, *, weights: str) -> dict[str, Any]:
         """Return the record of the features `[num, d]` of the samples; on rank 0 only."""
-        config = self._config
-        drawn_by = {"weights": weights, "labels": "random", "seed": config.seed}
-        drawn_by |= config.sample.model_dump(include={"sampler", "steps", "guidance"})
-        return compare(
-            features.numpy(),
-            self._statistics,
-            self._features,
-            reference=self._reference,
-            metadata=drawn_by | {"precision": config.train.precision},
-        )
+        config, reference = self._config, str(self._reference.absolute())
+        facts = {"weights": weights, "labels": "random", "seed": config.seed}
+        facts |= config.sample.model_dump(exclude={"every", "per_class", "classes"})
+        facts |= {"precision": config.train.precision, "reference": reference}
+        return compare(features.numpy(), self._statistics, self._features, facts=facts)
