@@ -11,7 +11,7 @@ from configs.errors import ConfigError, Unreadable
 from configs.run.lookup import look_up
 from configs.terminal import guarded
 
-# The command and its help; analysis/commands/ holds a module for each.
+# The command and its help; analysis/commands/ or files/ in it holds a module for each.
 COMMANDS = {
     "runs": "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran",
     "speed": "steady rate of each run and its speedup over the first, with 95 % intervals",
@@ -23,6 +23,7 @@ COMMANDS = {
     "finetune": "fine-tuning runs by device and steps, speedups at equal steps, seconds per image",
     "gns": "gradient noise scale over training and by bins of t, with intervals",
     "cbs": "critical batch size, from runs of several batches to a target",
+    "fid": "quality of samples by arms: FID at infinity and KID, over redraws and over seeds",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
@@ -88,7 +89,8 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    module = importlib.import_module(f"analysis.commands.{name.replace('-', '_')}")
+    folder = "files." if name in ("archive", "render") else ""
+    module = importlib.import_module(f"analysis.commands.{folder}{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     count = "*" if name == "formats" else "+"
     command.add_argument(

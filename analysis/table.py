@@ -45,3 +45,13 @@ def percent_text(share: float | None) -> str | None:
 def interval_text(low: float | None, high: float | None, form: str) -> str:
     """Return `[low, high]`, or an empty string if an end is unknown."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
+
+
+def with_intervals(row: Row) -> dict[str, Any]:
+    """Return a row for people: a value and its interval `_low` to `_high` in one cell."""
+    out: dict[str, Any] = {}
+    for name, value in row.items():
+        if not name.endswith(("_low", "_high")):
+            ends = interval_text(row.get(f"{name}_low"), row.get(f"{name}_high"), ".3g")
+            out[name] = f"{value:.3g} {ends}" if ends else value
+    return out

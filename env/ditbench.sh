@@ -27,6 +27,7 @@ analysis: tables, plots and verdicts
   ablation           effects of a study's factors
   scaling            speedup and efficiency by number of ranks
   time-to-target     time to a loss, by devices and batch
+  analysis fid       quality of samples, with intervals
   cost               GPU-hours, money and energy
   gns                gradient noise scale
   cbs                critical batch size

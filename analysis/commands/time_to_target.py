@@ -4,7 +4,7 @@ import argparse
 
 from analysis.measure.time_to_target import group_row, group_runs, parse_target, time_to_target
 from analysis.read.find import read_logs
-from analysis.table import put, remark
+from analysis.table import put, remark, with_intervals
 from configs.errors import Unreadable
 
 EXAMPLE = 'ditbench time-to-target logs/study-1120 --target "loss<=0.25"'
@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable("\n".join(left))
     found = group_runs(logs, target)
     rows = [group_row(found[0], group) for group in found]
-    put(rows, args, json={"groups": rows})
+    shown = rows if args.json or args.csv else [with_intervals(row) for row in rows]
+    put(shown, args, json={"groups": rows})
+    args.rows = rows
     remark(f"left out: {why}" for why in left)
     remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1

@@ -1,7 +1,8 @@
 """Steady rates of runs, and speedups between arms with their intervals and verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from analysis.stats.intervals import (
 from analysis.stats.steady_state import Steady, steady
 
 WITHIN_RUN = "within-run only"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +127,19 @@ def _kept_remark(name: str, result: Steady, *, left_out: int) -> str:
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    grouped: list[list[MeasuredRate]] = []
-    for run in runs:
-        for group in grouped:
-            if is_repeat(group[0].log, run.log):
-                group.append(run)
-                break
-        else:
-            grouped.append([run])
-    return [Arm(runs=tuple(group)) for group in grouped]
+    groups = group_alike(runs, lambda a, b: is_repeat(a.log, b.log))
+    return [Arm(runs=tuple(group)) for group in groups]
+
+
+def group_alike(items: Sequence[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
+    """Group items with the first that each is alike, in the order of first items."""
+    groups: list[list[Item]] = []
+    for item in items:
+        group = next((group for group in groups if are_alike(group[0], item)), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(item)
+    return groups
 
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:

@@ -1,23 +1,33 @@
 """Time and samples until a loss or an evaluation reaches a target, by devices and global batch."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from analysis.measure.loss import same_quantity
-from analysis.measure.time_breakdown import time_breakdown
+from analysis.measure.speed import group_alike, is_repeat
+from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Estimate, Floats, estimate_fields, repeats_ratio
 from configs.errors import Unreadable
 
 # A training loss counts as the median of this many records.
 SMOOTHING = 5
-MIN_FOR_OLYMPIC_MEAN = 3
+# The attribute of a run behind each gain, and the power at which more of it is better.
+GAINS = {
+    "speedup": ("seconds", -1),
+    "throughput_gain": ("images_per_s", 1),
+    "statistical_efficiency": ("images", -1),
+    "availability_gain": ("availability", 1),
+}
+# "no faster" excludes a larger speedup than this.
+NO_FASTER = 1.1
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 
 
@@ -42,39 +52,37 @@ class Target:
 class TimeToTarget:
     """One run's way to the target: seconds since its start, and images seen.
 
-    `train_s` are the seconds of training in that time, None if the run does not record them. The
-    rest went into saves, samples and pauses.
+    `share_before` is the share of these images at the last value that missed the target. The
+    throughput is that of training time, and `availability` its share of the seconds, 1 if the run
+    does not record it. The rest went into saves, samples and pauses.
     """
 
     seconds: float
     images: float
-    train_s: float | None
+    share_before: float
+    images_per_s: float
+    availability: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchGroup:
-    """Runs of one global batch and one number of devices; `missed` names those that failed."""
+class TargetGroup:
+    """Repeats of one run, or runs of one `size` without configs; `missed` failed the target.
 
-    gpus: int | None
-    global_batch: int | None
+    `size` is the number of devices and the global batch, 0 if unknown.
+    """
+
+    name: str
+    size: tuple[int, int]
     reached: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
 
-    @property
-    def minutes(self) -> float | None:
-        """Olympic mean of the time to the target."""
-        return olympic_mean(np.array([run.seconds for run in self.reached]) / 60)
+    def values(self, name: str) -> Floats:
+        """Return an attribute of every run that reached the target."""
+        return np.array([getattr(run, name) for run in self.reached])
 
-    @property
-    def samples(self) -> float | None:
-        """Olympic mean of the images to the target."""
-        return olympic_mean(np.array([run.images for run in self.reached]))
-
-    @property
-    def images_per_s(self) -> float | None:
-        """Olympic mean of the throughput up to the target, of training time if it is recorded."""
-        spent = [(run.images, run.train_s or run.seconds) for run in self.reached]
-        return olympic_mean(np.array([images / s for images, s in spent if s > 0]))
+    def mean(self, name: str) -> float | None:
+        """Return the geometric mean of an attribute."""
+        return float(np.exp(np.log(self.values(name)).mean())) if self.reached else None
 
 
 def parse_target(text: str) -> Target:
@@ -84,14 +92,6 @@ def parse_target(text: str) -> Target:
         raise ValueError(f"{text!r}: expected NAME<=VALUE or NAME>=VALUE, such as loss<=0.25")
     sense: Literal["<=", ">="] = "<=" if match[2] == "<=" else ">="
     return Target(name=match[1], sense=sense, value=float(match[3]))
-
-
-def olympic_mean(values: Floats) -> float | None:
-    """Return the mean without the best and the worst of `MIN_FOR_OLYMPIC_MEAN` or more values."""
-    if not len(values):
-        return None
-    kept = np.sort(values)[1:-1] if len(values) >= MIN_FOR_OLYMPIC_MEAN else values
-    return float(kept.mean())
 
 
 def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
@@ -105,13 +105,23 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     if index is None:
         return None
     row, began = rows[index], _start_time(log)
+    ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
+    if ends and row.get("time", 0) > max(ends):
+        # A checkpoint that was evaluated after the end.
+        row["time"] = next(iter(log.column("time")[log.step == row["step"]]), None)
     if row.get("time") is None or row.get("images") is None or began is None:
         raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
-    train = log.column("train_s")[log.column("time") <= float(row["time"])]
+    seconds, images = float(row["time"] - began), float(row["images"])
+    if seconds <= 0 or images <= 0:
+        raise Unreadable(f"{log.path}: meets {target} before it has trained")
+    train = log.column("train_s")[log.column("time") <= row["time"]]
+    train_s = float(np.nanmax(train)) if (~np.isnan(train)).any() else seconds
     return TimeToTarget(
-        seconds=float(row["time"] - began),
-        images=float(row["images"]),
-        train_s=float(np.nanmax(train)) if (~np.isnan(train)).any() else None,
+        seconds=seconds,
+        images=images,
+        share_before=float(rows[index - 1].get("images") or 0) / images if index else 0.0,
+        images_per_s=images / train_s,
+        availability=train_s / seconds,
     )
 
 
@@ -151,8 +161,8 @@ def _start_time(log: RunLog) -> float | None:
     return min(starts) if starts else float(stamps[0]) if len(stamps) else None
 
 
-def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
-    """Group runs by devices and global batch, both ascending.
+def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
+    """Group runs, by devices and global batch, both ascending.
 
     Raise `Unreadable` if the target is a loss that is not the same quantity for all runs.
     """
@@ -162,21 +172,26 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[BatchGroup]:
                 f"{logs[0].name} and {other.name}: {target.name} is of other latents; take a "
                 "target in their images, for example FID"
             )
-    keyed: dict[tuple[int, int], list[RunLog]] = {}
-    for log in logs:
-        keyed.setdefault((_devices(log) or 0, log.global_batch or 0), []).append(log)
     found = []
-    for (count, size), members in sorted(keyed.items()):
+    for members in group_alike(sorted(logs, key=_size), _are_alike):
         times = {log.name: time_to_target(log, target) for log in members}
         found.append(
-            BatchGroup(
-                gpus=count or None,
-                global_batch=size or None,
+            TargetGroup(
+                name=members[0].name,
+                size=_size(members[0]),
                 reached=tuple(one for one in times.values() if one),
                 missed=tuple(name for name, one in times.items() if one is None),
             )
         )
     return found
+
+
+def _are_alike(a: RunLog, b: RunLog) -> bool:
+    return is_repeat(a, b) or (a.config is b.config is None and _size(a) == _size(b))
+
+
+def _size(log: RunLog) -> tuple[int, int]:
+    return _devices(log) or 0, log.global_batch or 0
 
 
 def _devices(log: RunLog) -> int | None:
@@ -185,32 +200,44 @@ def _devices(log: RunLog) -> int | None:
     return ranks(log.facts) or (int(count) if isinstance(count, int) else None)
 
 
-def group_row(base: BatchGroup, group: BatchGroup) -> dict[str, Any]:
+def group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
     """Return one row: speedup = throughput gain x statistical efficiency x availability gain.
 
-    The availability gain is the part that the first two do not explain: time without training.
+    Each is a ratio of geometric means, with Student's interval from the scatter between seeds.
     """
-    speedup = _ratio(base.minutes, group.minutes)
-    throughput = _ratio(group.images_per_s, base.images_per_s)
-    statistical = _ratio(base.samples, group.samples)
-    explained = throughput * statistical if throughput and statistical else None
-    return {
-        "gpus": group.gpus,
-        "global_batch": group.global_batch,
-        "runs": len(group.reached) + len(group.missed),
-        "missed": len(group.missed) or None,
-        "images_per_s": group.images_per_s,
-        "minutes": group.minutes,
-        "samples_to_target": group.samples,
-        "speedup": speedup,
-        "throughput_gain": throughput,
-        "statistical_efficiency": statistical,
-        "availability_gain": _ratio(speedup, explained),
-    }
+    seconds, (gpus, batch) = group.mean("seconds"), group.size
+    row: dict[str, Any] = {"run": group.name, "gpus": gpus or None, "global_batch": batch or None}
+    row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
+    row |= {"images_per_s": group.mean("images_per_s"), "minutes": seconds and seconds / 60}
+    row |= {"samples_to_target": group.mean("images")}
+    gains = {name: _gain(base, group, *GAINS[name]) for name in GAINS}
+    for name, gain in gains.items():
+        row |= estimate_fields(name, gain)
+    return row | {"verdict": None if group is base else _verdict(gains["speedup"])}
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
+def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:
+    """Return how much better a group is than the first; without repeats in both, no interval.
+
+    Time and images to a target are known to one evaluation only, which widens their interval.
+    """
+    if not (base.reached and group.reached):
+        return None
+    found = repeats_ratio(group.values(name) ** power, base.values(name) ** power)
+    is_repeated = min(len(base.reached), len(group.reached)) > 1
+    is_bounded = all(run.share_before for run in (*base.reached, *group.reached))
+    if group is base or base.missed or group.missed or not (is_repeated and is_bounded):
+        return Estimate(value=found.value)
+    early, late = (one.mean("share_before") or 1 if power < 0 else 1 for one in (base, group))
+    return replace(found, low=(found.low or 0) * early, high=(found.high or math.inf) / late)
+
+
+def _verdict(speedup: Estimate | None) -> str:
+    if speedup is None or speedup.low is None or speedup.high is None:
+        return "undetermined: one seed, or a target that was missed or met at once"
+    if speedup.low > 1 or speedup.high < 1:
+        return f"{'faster' if speedup.low > 1 else 'slower'} to the target"
+    return "no faster to the target" if speedup.high <= NO_FASTER else "undetermined"
 
 
 def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Floats], list[str]]:

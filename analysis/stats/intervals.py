@@ -187,3 +187,10 @@ def geometric_mean(logs: Floats) -> Estimate:
     mean, n = float(logs.mean()), len(logs)
     half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _within(mean, half).map(math.exp)
+
+
+def blocks_mean(values: Floats) -> Estimate:
+    """Return the mean of `[runs, blocks]`, with Student's interval from the scatter of blocks."""
+    runs, blocks = values.shape
+    error = math.sqrt(float(values.var(axis=1, ddof=1).sum()) / blocks) / runs
+    return _within(float(values.mean()), float(stdtrit(runs * (blocks - 1), 0.975)) * error)

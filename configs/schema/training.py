@@ -158,9 +158,7 @@ class Fid(KeyGroup):
     every: int | None = key(
         None, "steps between evaluations; null: never", free=True, unit="steps", ge=1
     )
-    num: int = key(
-        10_240, "samples; 5 per feature correct the bias", free=True, unit="images", ge=2
-    )
+    num: int = key(10_240, "samples; bias is corrected from 5 per feature on", free=True, ge=2)
     features: str | None = key(
         None, "file of Inception weights or TorchScript, or folder of a DINOv2; null: the "
         "classifier of held-out digits", free=True, path="either",

@@ -6,7 +6,6 @@ network was trained on. Its accuracy on the training digits shows how good it is
 
 import argparse
 import hashlib
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +36,21 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("--per-class: a variance needs at least 2 samples")
     result = score(open_run(options.run), per_class=options.per_class)
     print(
-        f"{result.samples} samples after {result.step} steps: {result.recognised:.1%} recognised "
-        f"by a classifier trained on held-out digits (its accuracy on real digits is "
-        f"{result.classifier:.1%}), within-class variance {result.variance:.2f} of that of real "
-        "digits"
+        "{samples} samples after {step} steps: {recognised:.1%} recognised by a classifier trained "
+        "on held-out digits (its accuracy on real digits is {classifier:.1%}), within-class "
+        "variance {variance:.2f} of that of real digits".format(**result)
     )
     return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DigitsScore:
-    """Shares between 0 and 1, and a ratio of variances.
+def score(run: RunFolder, *, per_class: int, seed: int = 1) -> dict[str, Any]:
+    """Draw `per_class` digits of each class from the newest checkpoint; score and record them.
 
     `recognised` is the share of samples that the classifier gives the label they were drawn for,
     `classifier` its accuracy on the training digits. `variance` is the within-class variance of
     the samples over that of the real digits, each the trace of the covariance averaged over the
     classes.
     """
-
-    step: int
-    images: int
-    samples: int
-    recognised: float
-    classifier: float
-    variance: float
-
-
-def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
-    """Draw `per_class` digits of each class from the newest checkpoint; score and record them."""
     config = expect(run.config(), Pretrain, source=run.path)
     if config.data.source != "digits" or config.data.held_out == 0:
         raise ConfigError(
@@ -80,15 +66,15 @@ def score(run: RunFolder, *, per_class: int, seed: int = 1) -> DigitsScore:
     digits, samples = pixels.reshape(count, -1) / 127.5 - 1, sampler.labels()
     trained = _examples(training_split(open_source(config.data), config.data))
     classifier, _ = digit_classifier(config.data)
-    result = DigitsScore(
-        step=found["checkpoint"],
-        images=found["images"],
-        samples=count,
-        recognised=float(classifier.score(digits, samples)),
-        classifier=float(classifier.score(*trained)),
-        variance=_within_class(digits, samples) / _within_class(*trained),
-    )
-    run.record_evaluation(**asdict(result))
+    result = {
+        "step": found["checkpoint"],
+        "images": found["images"],
+        "samples": count,
+        "recognised": float(classifier.score(digits, samples)),
+        "classifier": float(classifier.score(*trained)),
+        "variance": _within_class(digits, samples) / _within_class(*trained),
+    }
+    run.record_evaluation(**result)
     return result
 
 

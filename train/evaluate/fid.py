@@ -15,7 +15,7 @@ from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
 from train.engine.distributed import read_ranks
 from train.evaluate.distances import SAMPLES_PER_FEATURE, Statistics, distances
-from train.evaluate.fid_features import Features, feature_rows, open_features
+from train.evaluate.fid_features import Features, open_features, statistics
 from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.npz import Metadata, metadata_file, open_images
 
@@ -46,10 +46,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"--batch {options.batch}: expected 1 or more")
     try:
         result = fid(
-            options.samples,
-            options.reference,
-            features_file=options.features,
-            batch=options.batch,
+            options.samples, options.reference, features_file=options.features, batch=options.batch
         )
     except DataError as error:
         raise ConfigError(str(error)) from None
@@ -78,11 +75,11 @@ def fid(
         digits = expect(RunFolder(reference).config(), Pretrain, source=reference).data
     features = open_features(features_file, device=read_ranks().device, digits=digits)
     expected = reference_statistics(reference, features, side=images.shape[1], batch=batch)
-    rows = feature_rows(images.batches(batch), features, name=str(samples))
-    metadata = _metadata(samples)
-    facts = {name: value for name, value in metadata.items() if name not in _NOT_OF_DRAWING}
+    found = statistics(images.batches(batch), features, name=str(samples))
+    facts = {k: v for k, v in _metadata(samples).items() if k not in _NOT_OF_DRAWING}
     facts["reference"] = str(reference.absolute())
-    return compare(np.concatenate(list(rows)), expected, features, facts=facts)
+    assert found.rows is not None
+    return compare(found.rows, expected, features, facts=facts)
 
 
 def compare(
@@ -98,13 +95,11 @@ def compare(
             f"{facts['reference']}: its statistics are of {len(expected.mu)} features, "
             f"--features has {rows.shape[1]}; give the images instead of the statistics"
         )
-    if len(rows) < 2:
-        raise ConfigError(f"a covariance needs at least 2 images, found {len(rows)}")
     # The second moment tells references apart; rounding errors change its last digits.
     second = float(expected.mu @ expected.mu + np.trace(expected.sigma))
-    compared = {"reference_images": expected.count, "reference_second_moment": second}
-    compared |= {"features": features.name, "features_sha256": features.sha256}
-    return distances(rows, expected) | {"fid_facts": facts | compared}
+    facts = facts | {"features": features.name, "features_sha256": features.sha256}
+    facts |= {"reference_images": expected.count, "reference_second_moment": second}
+    return distances(rows, expected) | {"fid_facts": facts}
 
 
 def _record(samples: Path, result: dict[str, Any]) -> None:

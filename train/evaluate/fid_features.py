@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,11 +66,10 @@ def open_features(
         return _dinov2(path, device)
     if not path.is_file():
         raise ConfigError(f"--features {path}: no such file; {_HOW_TO_GET_IT}")
+    name, load = "Inception, bilinear to 299 as TensorFlow 1", _inception
     if _is_scripted(path):
-        name, network = "TorchScript, images as they are", _scripted(path, device)
-    else:
-        name, network = "Inception, bilinear to 299 as TensorFlow 1", _inception(path, device)
-    return Features(network=network, name=name, sha256=checksum(path), device=device)
+        name, load = "TorchScript, images as they are", _scripted
+    return Features(network=load(path, device), name=name, sha256=checksum(path), device=device)
 
 
 def _digits(data: Data, device: torch.device) -> Features:
@@ -155,36 +154,25 @@ def statistics(
 ) -> Statistics:
     """Return mean and covariance of the features of images `[n, H, W, 1 or 3]`, in one pass.
 
-    The features of every `every`-th image are kept.
+    The features of every `every`-th image are kept. Every ten seconds a line on stderr reports how
+    many images of `name` are done.
     """
-    count, origin, sums = 0, np.empty(0), np.zeros(())
-    kept = []
-    for rows in feature_rows(batches, features, name=name):
+    count, origin, sums, kept = 0, np.empty(0), np.zeros(()), list[NDArray[np.float32]]()
+    reported_at = time.monotonic()
+    for batch in batches:
+        rows = features_of(batch, features)
         # Sum differences from a first estimate of the mean, so that the squares keep digits.
         origin = origin if count else rows.mean(axis=0, dtype=np.float64)
         sums = sums + moments(rows - origin)
         kept.append(rows[-count % every :: every])
         count += len(rows)
+        if time.monotonic() - reported_at >= _PROGRESS_EVERY_S:
+            reported_at = time.monotonic()
+            print(f"{name}: {count} images", file=sys.stderr)
     if count < 2:
         raise ConfigError(f"{name}: a covariance needs at least 2 images, found {count}")
     mu, sigma = mean_and_covariance(sums)
     return Statistics(mu=mu + origin, sigma=sigma, count=count, rows=np.concatenate(kept))
-
-
-def feature_rows(
-    batches: Iterable[Pixels], features: Features, *, name: str
-) -> Iterator[NDArray[np.float32]]:
-    """Yield the features `[n, d]` of each batch of images `[n, H, W, 1 or 3]`.
-
-    Every ten seconds a line on stderr reports how many images of `name` are done.
-    """
-    count, reported_at = 0, time.monotonic()
-    for batch in batches:
-        yield features_of(batch, features)
-        count += len(batch)
-        if time.monotonic() - reported_at >= _PROGRESS_EVERY_S:
-            reported_at = time.monotonic()
-            print(f"{name}: {count} images", file=sys.stderr)
 
 
 @torch.no_grad()

@@ -171,16 +171,12 @@ def _batches(images: StoredImages | Source, size: int) -> Iterator[Pixels]:
 
 def _save(reference: Reference, found: Statistics, features: Features) -> None:
     """Write the statistics to the cache; warn if that is not possible."""
-    assert found.rows is not None
     try:
         reference.cache.parent.mkdir(exist_ok=True)
         with replacing(reference.cache) as file:
             np.savez(
                 file,
-                mu=found.mu,
-                sigma=found.sigma,
-                count=found.count,
-                rows=found.rows,
+                **vars(found),
                 features_sha256=features.sha256,
                 images=reference.fingerprint,
             )

@@ -1,17 +1,16 @@
 """Draw images from a network: sample grids during training, numbered images from a saved run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
+from configs.checks.batch import BatchLayout
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, flatten, merge, resolve, to_tree
@@ -21,7 +20,7 @@ from train.data.latents.vae import open_decoder
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import sample_label, sample_noise
 from train.engine.checkpoint import load_weights
-from train.engine.distributed import gather_rows
+from train.engine.distributed import Ranks, data_rank, gather_rows
 from train.engine.metrics import log
 from train.engine.numerics import set_precision
 from train.evaluate.npz import Metadata, Pixels
@@ -52,47 +51,39 @@ _SHARED_WITH_GUIDE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleShare:
-    """Share `index` of `count` of the batches; `tensor` neighbouring ranks have the same one."""
-
-    index: int = 0
-    count: int = 1
-    tensor: int = 1
-
-
 def sample(
     network: nn.Module,
     objective: DiffusionObjective,
     labels: Tensor,
     config: Pretrain,
     *,
-    share: SampleShare,
-    device: torch.device,
-    seed: int,
-    then: Callable[[Tensor], Tensor] = Tensor.cpu,
+    layout: BatchLayout,
+    ranks: Ranks,
+    then: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """Draw one image for each of `labels` `[N]`: `[N, C, H, W]` on rank 0, None on other ranks.
+    """Draw an image for each of `labels` `[N]`; return `then` of all images on rank 0, else None.
 
-    Collective: every rank must call this. Image i depends only on `seed`, i and its label. One rank
-    draws a whole batch and applies `then`, so that the number of ranks changes nothing.
+    Collective: every rank must call this. Image i depends only on the run's seed, i and its label.
+    One rank draws a whole batch and applies `then`, so that the number of ranks changes nothing.
     """
+    first, count = data_rank(ranks, layout), layout.data_ranks
     batches = torch.arange(len(labels)).split(_BATCH)
-    mine = batches[share.index :: share.count]
+    mine = batches[first::count]
     shape = (config.data.channels, config.data.size, config.data.size)
     # Under FSDP every rank must call the network the same number of times. A rank that has no
     # images left draws the first image and drops it.
     idle = batches[0][:1]
     drawn: list[Tensor] = []
-    for turn in range(-(-len(batches) // share.count)):
+    for turn in range(-(-len(batches) // count)):
         batch = mine[turn] if turn < len(mine) else idle
-        noise = _noise(seed, batch.tolist(), shape).to(device)
-        drawn.append(then(objective.sample(network, noise, labels[batch].to(device))).cpu())
+        noise = _noise(config.seed, batch.tolist(), shape).to(ranks.device)
+        images = objective.sample(network, noise, labels[batch].to(ranks.device))
+        drawn.append(then(images).cpu())
     gathered = gather_rows(torch.cat(drawn)[: sum(map(len, mine))])
-    if dist.get_rank():
+    if ranks.rank:
         return None
-    parts = [part.split(_BATCH) for part in gathered[:: share.tensor]]
-    return torch.cat([parts[n % share.count][n // share.count] for n in range(len(batches))])
+    parts = [part.split(_BATCH) for part in gathered[:: layout.tensor]]
+    return torch.cat([parts[n % count][n // count] for n in range(len(batches))])
 
 
 def _noise(seed: int, indices: list[int], shape: tuple[int, ...]) -> Tensor:

@@ -24,7 +24,7 @@ from train.engine.attempt import TrainingContext
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
-from train.evaluate.sampler import SampleShare, grid_labels, sample, save_grid
+from train.evaluate.sampler import grid_labels, sample, save_grid
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
 from train.pretrain.fid_evaluation import FidEvaluation
@@ -108,20 +108,16 @@ class PretrainEvaluator:
 
     def _sample(self, labels: Tensor, *, then: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Draw from the EMA of the weights, as `sample` does."""
-        train_state, attempt, layout = self.train_state, self.context.attempt, self.context.layout
-        config, device = attempt.config, attempt.ranks.device
-        number = data_rank(attempt.ranks, layout)
-        share = SampleShare(index=number, count=layout.data_ranks, tensor=layout.tensor)
-        precision = autocast(config.train.precision, device)
+        train_state, attempt = self.train_state, self.context.attempt
+        precision = autocast(attempt.config.train.precision, attempt.ranks.device)
         with region("sample"), train_state.ema.swapped_in(), precision:
             return sample(
                 train_state.network,
                 train_state.objective,
                 labels,
-                config,
-                share=share,
-                device=device,
-                seed=config.seed,
+                attempt.config,
+                layout=self.context.layout,
+                ranks=attempt.ranks,
                 then=then,
             )
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import train.evaluate.npz
+from configs.checks.batch import divide
 from configs.errors import ConfigError, DataError
 from configs.load import resolve
 from configs.run.folder import RunFolder
@@ -24,7 +25,7 @@ from train.engine.distributed import process_group, read_ranks
 from train.engine.stop import StopRequest
 from train.evaluate.npz import NpzShards
 from train.evaluate.sample_set import draw_set
-from train.evaluate.sampler import RunSampler, SampleShare, sample
+from train.evaluate.sampler import RunSampler, sample
 from train.model.build import Network, build_network
 
 Arrays = dict[str, np.ndarray]
@@ -99,10 +100,10 @@ def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: 
             network,
             DiffusionObjective(config, ranks.device),
             torch.from_numpy(found["arr_1"]),
-            config,
-            share=SampleShare(),
-            device=ranks.device,
-            seed=5,
+            config.model_copy(update={"seed": 5}),
+            layout=divide(config, world=1),
+            ranks=ranks,
+            then=torch.Tensor.cpu,
         )
     assert expected is not None
     levels = (expected.clamp(-1, 1) + 1) * 127.5
@@ -303,7 +304,7 @@ def test_samples_of_latents_are_decoded_or_refused(
         load_weights(run.checkpoints, network)
         latents = sample(
             network, DiffusionObjective(config, ranks.device), labels, config,
-            share=SampleShare(), device=ranks.device, seed=0,
+            layout=divide(config, world=1), ranks=ranks, then=torch.Tensor.cpu,
         )  # fmt: skip
     assert latents is not None
     assert decoder is not None

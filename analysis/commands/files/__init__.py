@@ -1,0 +1,1 @@
+"""Commands on files rather than measures: archives and pages."""
