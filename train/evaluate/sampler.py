@@ -139,17 +139,9 @@ class RunSampler:
 
     def metadata(self) -> Metadata:
         """Return all that determines the images, except the step of the checkpoint."""
-        sampling, config = self._sampling, self._config
-        interval = [config.sample.guidance_low, config.sample.guidance_high]
-        return {
-            **{name: getattr(sampling, name) for name in _IDENTITY},
-            "sampler": config.sample.sampler,
-            "steps": config.sample.steps,
-            "guidance": config.sample.guidance,
-            # None by default, as where an older version has begun a set.
-            "guidance_interval": interval if interval != [0, 1] else None,
-            "precision": config.train.precision,
-        }
+        return {name: getattr(self._sampling, name) for name in _IDENTITY} | sampler_facts(
+            self._config
+        )
 
     def load(self, earlier: Metadata | None) -> Metadata:
         """Load the weights, at the step in `earlier` if given; return the complete metadata."""
@@ -203,6 +195,19 @@ def _sampled_config(run: RunFolder, sampling: Sampling) -> Pretrain:
     changes = {key: value for key, value in values.items() if value is not None}
     tree = merge(to_tree(config), changes)
     return expect(resolve(tree, source=str(run.path)), Pretrain, source=run.path)
+
+
+def sampler_facts(config: Pretrain) -> Metadata:
+    """Return what the sampler of a run does."""
+    interval = [config.sample.guidance_low, config.sample.guidance_high]
+    return {
+        "sampler": config.sample.sampler,
+        "steps": config.sample.steps,
+        "guidance": config.sample.guidance,
+        # None by default, as where an older version has begun a set.
+        "guidance_interval": interval if interval != [0, 1] else None,
+        "precision": config.train.precision,
+    }
 
 
 def _open_network(config: Pretrain, device: torch.device) -> nn.Module:

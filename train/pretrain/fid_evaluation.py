@@ -16,7 +16,7 @@ from train.engine.distributed import Ranks
 from train.evaluate.fid import compare
 from train.evaluate.fid_features import features_of, open_features
 from train.evaluate.fid_reference import reference_statistics
-from train.evaluate.sampler import to_pixels
+from train.evaluate.sampler import sampler_facts, to_pixels
 
 _BATCH = 64
 
@@ -53,8 +53,6 @@ class FidEvaluation:
 
     def fields(self, features: Tensor, *, weights: str) -> dict[str, Any]:
         """Return the record of the features `[num, d]` of the samples; on rank 0 only."""
-        config, reference = self._config, str(self._reference.absolute())
-        facts = {"weights": weights, "labels": "random", "seed": config.seed}
-        facts |= config.sample.model_dump(exclude={"every", "per_class", "classes"})
-        facts |= {"precision": config.train.precision, "reference": reference}
+        facts = {"weights": weights, "labels": "random", "seed": self._config.seed}
+        facts |= {"reference": str(self._reference.absolute())} | sampler_facts(self._config)
         return compare(features.numpy(), self._statistics, self._features, facts=facts)
