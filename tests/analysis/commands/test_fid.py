@@ -1,0 +1,128 @@
+"""`fid` tells redraws from seeds, refuses what cannot be compared, and calls no luck better."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.measure.quality import Quality, quality_row
+from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
+
+BLOCKS, SEED_SD, REDRAW_SD = 20, 0.6, 0.2
+FACTS = {
+    "guidance": 1.5, "sampler": "euler", "features": "Inception", "features_sha256": "ab",
+    "reference_second_moment": 23.2464,
+}  # fmt: skip
+
+
+def record(level: float, rng: np.random.Generator, **facts: Any) -> dict[str, Any]:
+    """An evaluation whose redraws scatter about `level`."""
+    blocks = level + REDRAW_SD * np.sqrt(BLOCKS) * rng.standard_normal(BLOCKS)
+    found = {"time": START + 1e6, "attempt": 1, "step": 2000, "images": 128_000, "kid": 0.02}
+    found |= {"fid": level + 1, "fid_inf": float(blocks.mean()), "fid_samples": 5000}
+    return found | {"fid_blocks": blocks.tolist(), "fid_facts": FACTS | facts}
+
+
+def trained(rng: np.random.Generator, mean: float, seeds: int = 3) -> tuple[Quality, float]:
+    """An arm whose seeds scatter about `mean`, and the mean of its trainings without redraws."""
+    levels = mean + SEED_SD * rng.standard_normal(seeds)
+    records = [record(float(level), rng, seed=seed) for seed, level in enumerate(levels)]
+    return Quality(name="a", records=records), float(levels.mean())
+
+
+def test_500_intervals_over_redraws_and_over_seeds_cover_their_own_truth() -> None:
+    rng = np.random.default_rng(0)
+    over_redraws, over_seeds, widths = [], [], []
+    for _ in range(500):
+        arm, of_these = trained(rng, 20.0)
+        row = quality_row(arm, arm, margin=0.02)
+        over_redraws.append(row["fid_inf_low"] <= of_these <= row["fid_inf_high"])
+        over_seeds.append(row["over_seeds_low"] <= 20 <= row["over_seeds_high"])
+        widths.append([row[f"{n}_high"] - row[f"{n}_low"] for n in ("fid_inf", "over_seeds")])
+    assert 0.93 <= np.mean(over_redraws) <= 0.97
+    assert 0.93 <= np.mean(over_seeds) <= 0.97
+    redraws, seeds = np.mean(widths, axis=0)
+    assert seeds > 3 * redraws
+
+
+def test_equal_recipes_are_seldom_called_different_and_better_ones_often_better() -> None:
+    rng = np.random.default_rng(1)
+
+    def words(mean: float) -> list[str]:
+        pairs = [(trained(rng, 20.0)[0], trained(rng, mean)[0]) for _ in range(300)]
+        return [quality_row(a, b, margin=0.02)["verdict"] for a, b in pairs]
+
+    equal, better = words(20.0), words(17.0)
+    assert np.mean([word in ("better", "worse") for word in equal]) <= 0.08
+    assert np.mean([word == "better" for word in better]) >= 0.8
+    assert "worse" not in better
+
+
+@pytest.mark.parametrize(
+    ("levels", "word"),
+    [
+        ([20.0, 20.5, 14.0], "inconclusive"),  # a lucky seed
+        ([16.0, 16.2, 16.1], "better"),
+        ([24.0, 24.2, 24.1], "worse"),
+        ([20.0, 20.1, 20.05], "equivalent"),
+        ([16.0], "inconclusive: one seed, or a FID at infinity that is not above 0"),
+    ],
+)
+def test_the_verdict_is_on_the_scatter_between_seeds(levels: list[float], word: str) -> None:
+    def arm(values: list[float]) -> Quality:
+        rows = [record(value, np.random.default_rng(0)) | {"fid_inf": value} for value in values]
+        return Quality(name="a", records=rows)
+
+    row = quality_row(arm([20.0, 20.1, 19.95]), arm(levels), margin=0.02)
+    assert row["verdict"] == word
+
+
+def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **facts: Any) -> None:
+    truth = SyntheticRun(intervals=20, seed=seed, overrides=(f"model.mlp={mlp}",))
+    run = generate_run(folder / f"run{number}", truth)
+    with (run / "metrics.jsonl").open("a") as file:
+        early = record(2 * level, np.random.default_rng(seed), seed=seed, **facts) | {"step": 100}
+        late = record(level, np.random.default_rng(seed), seed=seed, **facts)
+        file.write("".join(json.dumps(one) + "\n" for one in (late, early)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [
+        ({}, "better"),
+        ({"guidance": 3.0, "reference": "/elsewhere"}, "better"),
+        ({"features_sha256": "cd"}, "not compared: other features_sha256"),
+        ({"sampler": "heun"}, "not compared: other sampler"),
+        ({"reference_second_moment": 23.2464001}, "better"),
+        ({"reference_second_moment": 29.0}, "not compared: other reference_second_moment"),
+    ],
+)
+def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], verdict: str
+) -> None:
+    for number in range(6):
+        is_other = number >= 3
+        planted(
+            tmp_path, number, number % 3, 16 + number % 3 / 10 if is_other else 20.0,
+            "swiglu" if is_other else "gelu", **(facts if is_other else {}),
+        )  # fmt: skip
+    assert main(["fid", str(tmp_path), "--json"]) == 0
+    output = capsys.readouterr()
+    base, arm = json.loads(output.out)
+    assert (base["seeds"], arm["seeds"], arm["images"]) == (3, 3, 128_000)
+    assert base["fid_inf"] == pytest.approx(20, abs=0.5)
+    assert arm["verdict"] == verdict
+    assert "guidance was not tuned per arm" in output.err
+    assert main(["fid", str(tmp_path)]) == 0
+    assert verdict.split(":")[0] in capsys.readouterr().out
+
+
+def test_runs_without_an_unbiased_distance_are_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = generate_run(tmp_path / "a", SyntheticRun(intervals=20))
+    assert main(["fid", str(run)]) == 2
+    assert "no run records a FID without its bias" in capsys.readouterr().err
