@@ -9,9 +9,12 @@ import numpy as np
 from analysis.measure.differences import DERIVED_FACTS, follows, signature
 from analysis.measure.speed import measure_rate
 from analysis.read.run_log import RunLog
+from configs.schema.training import Optimizer
 
 # Keys and facts in which repeats differ, or which do not affect the clock.
-NOT_FACTORS = frozenset(["seed", "train.steps", "optimizer.", "threads of all ranks"])
+NOT_FACTORS = frozenset(["seed", "train.steps", "threads of all ranks"]).union(
+    f"optimizer.{name}" for name in Optimizer.model_fields if name != "kind"
+)
 METRICS = ("images_per_s", "gpu_gb")
 Levels = tuple[str, ...]
 

@@ -49,12 +49,11 @@ class Muon(LocalAdamW):
         return group["momentum"] is None and super()._init_group(group, *lists)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Take a step of AdamW, then one of Muon. Collective."""
-        loss = super().step(closure)
+        super().step(closure)
         for group in self._groups:
             self._step_group(group)
-        return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
         """Turn the gradients into momentum with Nesterov's look-ahead, and step along it."""

@@ -23,8 +23,7 @@ def make_optimizer(model: nn.Module, config: Pretrain, ema: EMA) -> torch.optim.
     }
     groups = parameter_groups(model, config)
     if optimizer.kind == "muon":
-        is_exact = config.train.precision in ("fp32", "tf32")
-        dtype = torch.float32 if is_exact else torch.bfloat16
+        dtype = torch.float32 if config.train.precision in ("fp32", "tf32") else torch.bfloat16
         return Muon(groups, dtype=dtype, fused=True, **adamw)
     if optimizer.kind == "schedule_free":
         averages = {p: ema.weights[name] for name, p in model.named_parameters()}

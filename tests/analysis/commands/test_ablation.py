@@ -51,6 +51,19 @@ def by_factor(answer, metric="images_per_s"):
     return {e["factor"]: e for e in answer["effects"] if e["metric"] == metric and e["to"] != "256"}
 
 
+def test_an_optimizer_is_a_factor_and_its_rate_is_none(ablation):
+    arms = ("optimizer.kind=adamw", "optimizer.kind=muon"), ("optimizer.lr=0.1", "optimizer.lr=0.2")
+    runs = {
+        f"cell{number}": SyntheticRun(
+            seed=number, intervals=60, steps_per_s=4 if "adamw" in arm[0] else 3, overrides=arm
+        )
+        for number, arm in enumerate(product(*arms))
+    }
+    found = by_factor(ablation(runs)[1])
+    assert found.keys() == {"optimizer.kind"}
+    assert found["optimizer.kind"]["percent"] == pytest.approx(-25, abs=1)
+
+
 def test_main_effects_are_those_planted(ablation):
     code, answer, _ = ablation(grid())
     found = by_factor(answer)
