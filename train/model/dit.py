@@ -95,7 +95,8 @@ class DiT(nn.Module):
         self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None, taps: Taps
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the tokens after the last block, and the patches after the blocks `taps`."""
-        route, rope, tapped = self._model.routed_blocks(), self.rope, list[Tensor]()
+        route, rope = self._model.routed_blocks(), self.rope
+        tapped: list[Tensor] = []
         values: Tensor | None = None
         positions = None if keep is None else self.router.positions(keep)
         for number, block in enumerate(self.blocks):
