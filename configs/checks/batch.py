@@ -96,10 +96,10 @@ def micro_batches(config: Pretrain, share: int) -> list[int]:
 
 
 def _check_microbatches(config: Pretrain, layout: BatchLayout) -> None:
-    """Raise `ConfigError` if the run needs other microbatches than this layout has."""
+    """Raise `ConfigError` if the run cannot do with the microbatches of this layout."""
     if config.train.compile == "graphs" and layout.accumulation > 1:
         raise ConfigError(
-            f"train.compile graphs keeps gradients only until the next microbatch, but a step has "
+            f"train.compile graphs takes one microbatch per step, but this layout has "
             f"{layout.accumulation}: set train.micro_batch to null, or train.compile to true"
         )
     if not config.gns.enabled:

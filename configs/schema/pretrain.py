@@ -125,8 +125,6 @@ class Pretrain(Run):
         return None
 
     def _graphs(self) -> str | None:
-        if self.train.compile != "graphs":
-            return None
         without = {
             "layout.shard": self.layout.shard > 1,
             "layout.tensor": self.layout.tensor > 1,
@@ -135,7 +133,8 @@ class Pretrain(Run):
             "train.micro_batch auto": self.train.micro_batch == "auto",
             "resources.gpus_per_node 0": self.resources.gpus_per_node == 0,
         }
-        if found := ", ".join(name for name, given in without.items() if given):
+        found = ", ".join(name for name, given in without.items() if given)
+        if found and self.train.compile == "graphs":
             return f"train.compile graphs does not go with {found}: set it to true or false"
         return None
 

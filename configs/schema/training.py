@@ -65,8 +65,7 @@ class Train(KeyGroup):
     )
     compile: bool | Literal["auto", "graphs"] = key(
         "auto",
-        "compile each block by torch.compile; graphs: the whole network, replayed as CUDA graphs; "
-        "auto: true on GPUs with a C compiler",
+        "compile each block; graphs: the whole network, as CUDA graphs; auto: on GPUs if possible",
         "clock",
     )
     check_gradients: Literal["first", "never"] = key(

@@ -1,8 +1,6 @@
 """`train.compile: graphs`: the network's forward and backward pass as one CUDA graph each.
 
-A graph is launched at once, so that a small network does not wait for the host, which launches its
-kernels one by one (torch's CUDAGraph Trees). A graph computes at fixed addresses: the next forward
-pass overwrites the gradients of the one before.
+A graph computes at fixed addresses: the next forward pass overwrites the gradients of the last.
 """
 
 from typing import Any
@@ -12,15 +10,12 @@ from torch import nn
 
 from configs.errors import ConfigError
 
-# Forward and backward passes until a step replays: warm-up, recording, and a first replay.
-PASSES = 3
+PASSES = 3  # forward and backward, until a step replays: warm-up, recording, a first replay
 
 
-def record_cuda_graphs(network: nn.Module) -> None:
-    """Compile the network as a whole, and replay it if gradients are enabled.
-
-    Evaluations run it eagerly: their batches have other shapes.
-    """
+def record_cuda_graphs(network: nn.Module, device: torch.device) -> None:
+    """Compile the network as a whole and replay it; without gradients, run it eagerly."""
+    check_cuda_graphs(device)
     eager = network.forward
     # DDP and graph partitions would cut it. The options are otherwise those of reduce-overhead.
     torch._dynamo.config.optimize_ddp = False
@@ -28,7 +23,7 @@ def record_cuda_graphs(network: nn.Module) -> None:
     replayed = torch.compile(eager, fullgraph=True, dynamic=False, options=options)
 
     def forward(*args: Any, **named: Any) -> Any:
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():  # evaluations, whose batches have other shapes
             return eager(*args, **named)
         torch.compiler.cudagraph_mark_step_begin()
         return replayed(*args, **named)
@@ -39,15 +34,11 @@ def record_cuda_graphs(network: nn.Module) -> None:
 def check_cuda_graphs(device: torch.device) -> None:
     """Raise `ConfigError` if the device has no CUDA graphs."""
     if device.type != "cuda" or torch.version.hip is not None:
-        raise ConfigError(
-            "train.compile graphs needs an NVIDIA GPU; this rank has none: set it to auto"
-        )
+        raise ConfigError("train.compile graphs needs an NVIDIA GPU on each rank: set it to auto")
 
 
 def check_recorded() -> None:
     """Raise `ConfigError` if torch has compiled a pass of this process without recording it."""
     if torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]:
-        raise ConfigError(
-            "train.compile graphs: torch does not record this network (TORCH_LOGS=cudagraphs says "
-            "why): set it to true"
-        )
+        reason = "torch does not record this network (TORCH_LOGS=cudagraphs says why)"
+        raise ConfigError(f"train.compile graphs: {reason}: set it to true")

@@ -41,7 +41,7 @@ from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
 from train.model.blocks import AdaLNBlock, InContextBlock
 from train.model.build import Network
-from train.model.cuda_graphs import check_cuda_graphs, record_cuda_graphs
+from train.model.cuda_graphs import record_cuda_graphs
 
 DTYPES = {
     "fp32": torch.float32,
@@ -89,8 +89,6 @@ def parallelize(
     if config.train.float8:
         check_float8(ranks.device)
         convert_to_float8(blocks)
-    if config.train.compile == "graphs":
-        check_cuda_graphs(ranks.device)
     if config.train.compile in (True, "graphs") and ranks.device.type == "cuda":
         check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
@@ -108,7 +106,7 @@ def parallelize(
     if fill is not None:
         fill()
     if config.train.compile == "graphs":
-        record_cuda_graphs(network)
+        record_cuda_graphs(network, ranks.device)
     elif config.train.compile is True:
         # A block is small enough to be a bucket of gradients: DDP need not cut it into graphs.
         torch._dynamo.config.optimize_ddp = False

@@ -64,10 +64,7 @@ class TrainState:
             )
 
     def rehearse(self, images: int, *, device: torch.device) -> None:
-        """Run the passes after which the next is as in training, on a batch of zeros. Collective.
-
-        They compile the network, or record its CUDA graphs, and leave no gradients.
-        """
+        """Compile the network or record its CUDA graphs, by passes over zeros. Collective."""
         graphs = self.config.train.compile == "graphs"
         batch = zero_batch(self.config, images=images, device=device)
         for _ in range(PASSES if graphs else 1):

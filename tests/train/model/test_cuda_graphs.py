@@ -13,7 +13,7 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, process_group
-from train.model import cuda_graphs, parallelize
+from train.model import cuda_graphs
 from train.pretrain.train_state import TrainState, make_train_state, zero_batch
 
 CPU = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
@@ -39,7 +39,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounter]:
 
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", counting)
-    monkeypatch.setattr(parallelize, "check_cuda_graphs", lambda device: None)
+    monkeypatch.setattr(cuda_graphs, "check_cuda_graphs", lambda device: None)
     torch.compiler.reset()
     with process_group(CPU):
         yield counter
