@@ -92,15 +92,22 @@ def _check_finetune(config: Finetune) -> None:
 
 def _check_weights(config: Pretrain) -> None:
     """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
-    path, parts = Path(config.model.init_from or "."), config.model.unpublished_parts()
+    path, model = Path(config.model.init_from or "."), config.model
+    parts = {
+        "model.conditioning": model.conditioning == "adaln_single",
+        "model.norm": model.norm == "rms",
+        "model.value_residual": model.value_residual,
+        "model.registers": model.registers > 0,
+        "model.routing.kind": model.routing.kind == "sprint",
+        "model.mup_base_width": model.mup_base_width is not None,
+    }
+    found = ", ".join(name for name, is_set in parts.items() if is_set)
     if path.suffix == ".safetensors":
         is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
     else:
         is_own = is_run(path) or (path / "seed.yaml").is_file()
-    if config.model.init_from and parts and not is_own:
-        raise ConfigError(
-            f"model.init_from {path}: a published DiT has no {', '.join(parts)}: remove them"
-        )
+    if model.init_from and found and not is_own:
+        raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
 
 
 def _check_lora(file: Path | None) -> None:

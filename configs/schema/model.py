@@ -73,18 +73,13 @@ class Model(KeyGroup):
         "loss clock",
     )
     adaln_rank: int | None = key(
-        None,
-        "rank of a modulation of each block's own beside that of adaln_single; null: none",
-        "loss clock",
-        ge=1,
+        None, "rank of each block's own part of adaln_single; null: none", "loss clock", ge=1
     )
     norm: Literal["layer", "rms"] = key(
         "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock"
     )
     value_residual: bool = key(
-        False,
-        "attention reads the mean of its values and the first block's (Zhou et al. 2024)",
-        "loss clock",
+        False, "attend to the mean of own and first block's values (Zhou et al. 2024)", "loss clock"
     )
     registers: int = key(
         0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0
@@ -95,6 +90,9 @@ class Model(KeyGroup):
     qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock")
     frequencies: Literal["dit", "diffusers"] = key(
         "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss"
+    )
+    mup_base_width: int | None = key(
+        None, "base width of muP (Yang et al. 2022), or null for none", "loss clock", ge=8
     )
     routing: Routing = Field(default_factory=Routing)
     unet: Unet = Field(default_factory=Unet)
@@ -130,16 +128,9 @@ class Model(KeyGroup):
             )
         return self
 
-    def unpublished_parts(self) -> list[str]:
-        """Return the keys whose values no published DiT was trained with."""
-        parts = {
-            "model.conditioning": self.conditioning == "adaln_single",
-            "model.norm": self.norm == "rms",
-            "model.value_residual": self.value_residual,
-            "model.registers": self.registers > 0,
-            "model.routing.kind": self.routing.kind == "sprint",
-        }
-        return [name for name, is_set in parts.items() if is_set]
+    def width_ratio(self) -> float:
+        """Return the width over muP's base width, or 1 without muP."""
+        return self.width / (self.mup_base_width or self.width)
 
     def routed_blocks(self) -> range:
         """Return the numbers of the blocks that some patches skip in training."""

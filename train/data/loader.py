@@ -107,9 +107,8 @@ class MicrobatchDataset(Dataset[Microbatch]):
         if routing.kind == "none" or keys[0][0] >= whole_from:
             return None
         patches = (data.size // self._config.model.patch) ** 2
-        draw = functools.partial(kept_patches, patches=patches, count=routing.kept(patches))
-        drawn = [draw(self._config.seed, epoch, index) for _, epoch, index in keys]
-        return torch.from_numpy(np.stack(drawn))
+        draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
+        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
 
     def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
         """Return image, label and the number of images skipped before it, if skipping is on."""

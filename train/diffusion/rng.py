@@ -91,11 +91,9 @@ def flow_time(u: float, normal: float, objective: Objective, *, shift: float) ->
     return float(shift * t / (1 + (shift - 1) * t))
 
 
-def kept_patches(
-    seed: int, epoch: int, index: int, *, patches: int, count: int
-) -> NDArray[np.int64]:
-    """Return the `count` of an example's `patches` that skip no blocks, in ascending order."""
-    return np.sort(_generator(seed, _ROUTE, index, epoch).permutation(patches)[:count])
+def kept_patches(seed: int, epoch: int, index: int, *, of: int, count: int) -> NDArray[np.int64]:
+    """Return the `count` `of` an example's patches that skip no blocks, in ascending order."""
+    return np.sort(_generator(seed, _ROUTE, index, epoch).permutation(of)[:count])
 
 
 def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:

@@ -98,9 +98,8 @@ def edges_kept(config: Pretrain) -> SavedBytes:
     # The image, its noise and the error in float32, and the patches that the first layer reads.
     dispersed = 4 * patches * d if config.objective.extra.dispersive else 0  # tokens in float32
     fused = 2 * e * d * tokens(config) * (model.routing.kind == "sprint")
-    batch = 3 * pixels + pixels * e // 4
-    last = patches * _last_norm(config)
-    return SavedBytes(image=last + fused + time + batch + dispersed)
+    plain = patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4
+    return SavedBytes(image=plain + fused + dispersed)
 
 
 def _last_norm(config: Pretrain) -> int:

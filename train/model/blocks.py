@@ -1,6 +1,6 @@
 """The blocks of a DiT: attention and MLP, with the condition in the norms or among the tokens."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,6 @@ from configs.schema import Pretrain
 from configs.schema.model import Model
 from train.model.attention import Attention, RMSNorm
 from train.model.flops import mlp_hidden
-
-# The tokens; with `model.value_residual` also the values of the first block, for the others.
-BlockOutput = Tensor | tuple[Tensor, Tensor]
 
 
 class AdaLNBlock(nn.Module):
@@ -31,10 +28,11 @@ class AdaLNBlock(nn.Module):
 
     def forward(
         self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
-    ) -> BlockOutput:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU.
 
-        For `adaln_single`, `condition` is that of `TableModulation`.
+        For `adaln_single`, `condition` is that of `TableModulation`. With `model.value_residual`
+        the values of the first block are returned, too, for the `values` of the others.
         """
         chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
@@ -89,8 +87,8 @@ class InContextBlock(nn.Module):
 
     def forward(
         self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
-    ) -> BlockOutput:
-        """Return `[B, T, d]` for `x` `[B, T, d]`; `condition` is not used."""
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Return `[B, T, d]` for `x` `[B, T, d]`, as `AdaLNBlock`; `condition` is not used."""
         attended, values = self.attention(self.attention_norm(x), rope, values)
         x = x + attended
         x = x + self.mlp(self.mlp_norm(x))
@@ -134,8 +132,5 @@ def make_norm(model: Model) -> nn.Module:
 
 def modulate(x: Tensor, shift: Tensor, scale: Tensor, *, norm: Literal["layer", "rms"]) -> Tensor:
     """Apply a norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
-    if norm == "rms":
-        normed = F.rms_norm(x, x.shape[-1:], eps=1e-6)
-    else:
-        normed = F.layer_norm(x, x.shape[-1:], eps=1e-6)
-    return torch.addcmul(shift, normed, 1 + scale)
+    normalize: Any = F.rms_norm if norm == "rms" else F.layer_norm
+    return torch.addcmul(shift, normalize(x, x.shape[-1:], eps=1e-6), 1 + scale)

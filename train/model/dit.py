@@ -76,6 +76,8 @@ class DiT(nn.Module):
             tokens, self._block_condition(condition), keep=keep, taps=taps
         )
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
+        if self._model.width_ratio() != 1:
+            tokens = tokens / self._model.width_ratio()  # muP's multiplier of the output
         output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
         return (output, *tapped) if taps else output
 
@@ -155,6 +157,13 @@ class DiT(nn.Module):
         # A condition of unit scale at any width. With the std of 0.02 that suits DiT-XL, the gates
         # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
+        if (
+            base := self._model.mup_base_width
+        ):  # the first layers have the deviation of the base width
+            for name in ("patches_in.weight", "time.0.weight"):
+                weight = self.get_parameter(name)
+                gain = math.sqrt(sum(weight.shape) / (weight.shape[1] + base))
+                nn.init.xavier_uniform_(weight, gain=gain)
         nn.init.zeros_(self.patches_out.weight)
         if self._model.registers:
             nn.init.normal_(self.registers, std=0.02)

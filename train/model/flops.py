@@ -26,8 +26,7 @@ def mlp_hidden(config: Pretrain) -> int:
 
 def block_tokens(config: Pretrain) -> list[int]:
     """Return the tokens per image in each block of a training step with token routing."""
-    model, whole = config.model, tokens(config)
-    prefix = prefix_tokens(model)
+    model, whole, prefix = config.model, tokens(config), prefix_tokens(config.model)
     kept, routed = prefix + model.routing.kept(whole - prefix), model.routed_blocks()
     return [kept if number in routed else whole for number in range(model.depth)]
 
@@ -52,12 +51,12 @@ def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, in
     model, data = config.model, config.data
     d, lengths = model.width, lengths or [tokens(config)] * model.depth
     patches = (data.size // model.patch) ** 2
-    products, attention = zip(*(_block_macs(config, each) for each in lengths), strict=True)
+    matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
     fuse = 2 * d * d * tokens(config) * (model.routing.kind == "sprint")
     shared = {"adaln": 2, "adaln_single": 6, "in_context": 0}[model.conditioning] * d * d
     return {
-        "blocks": sum(products),
-        "attention": sum(attention),
+        "blocks": sum(lengths) * (4 * d * d + matrices * d * mlp_hidden(config)),
+        "attention": sum(2 * length * length * d for length in lengths),
         "adaln": model.depth * _modulation_macs(model) + shared,
         "edges": (2 * patches * data.channels * model.patch**2 + TIME_CHANNELS + d) * d + fuse,
     }
@@ -82,13 +81,6 @@ def training_macs(config: Pretrain) -> dict[str, int]:
     return {name: round(sum(share * macs[name] for share, macs in phases)) for name in phases[0][1]}
 
 
-def _block_macs(config: Pretrain, length: int) -> tuple[int, int]:
-    """Return the forward MACs of a block on `length` tokens: of its layers, of its attention."""
-    d, matrices = config.model.width, {"gelu": 2, "swiglu": 3}[config.model.mlp]
-    layers = length * (4 * d * d + matrices * d * mlp_hidden(config))
-    return layers, 2 * length * length * d
-
-
 def _modulation_macs(model: Model) -> int:
     """Return the forward MACs of the modulation in one block."""
     if model.conditioning == "adaln":
@@ -97,18 +89,14 @@ def _modulation_macs(model: Model) -> int:
 
 
 def recomputed_macs(config: Pretrain) -> int:
-    """Return the forward MACs per image that activation checkpointing computes again."""
+    """Return the forward MACs per image that checkpointing computes again, of average blocks."""
     model, checkpointing = config.model, config.activation_checkpointing
     every = 1 if checkpointing.mode == "full" else checkpointing.every
     if checkpointing.mode == "none" or every is None:
         return 0  # selective with every: null keeps the result of every matrix product
-    return round(
-        sum(
-            share * (sum(_block_macs(config, length)) + _modulation_macs(model))
-            for share, lengths in _phases(config)
-            for length in lengths[every - 1 :: every]
-        )
-    )
+    macs = training_macs(config)
+    in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
+    return in_blocks // model.depth * (model.depth // every)
 
 
 def muon_matrices(config: Pretrain) -> list[tuple[int, int]]:

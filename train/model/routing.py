@@ -35,10 +35,9 @@ class Router(nn.Module):
             index = positions.unsqueeze(-1).expand_as(tokens)
             rest = torch.zeros_like(dense) if is_sprint else dense
             tokens = rest.to(tokens.dtype).scatter(1, index, tokens)
-        if not is_sprint:
-            return tokens
-        fused: Tensor = self.fuse(torch.cat([tokens, dense.to(tokens.dtype)], dim=-1))
-        return fused
+        if is_sprint:
+            tokens = self.fuse(torch.cat([tokens, dense.to(tokens.dtype)], dim=-1))
+        return tokens
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:

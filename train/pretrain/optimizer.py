@@ -12,6 +12,9 @@ from train.engine.ema import EMA
 from train.pretrain.muon import LocalAdamW, Muon
 from train.pretrain.schedule_free import ScheduleFreeAdamW
 
+# Of muP (Yang et al. 2022, table 8): the other matrices read inputs that grow with the width.
+_EDGES = ("patches_", "time.0.", "label.", "registers")
+
 
 def make_optimizer(model: nn.Module, config: Pretrain, ema: EMA) -> torch.optim.Optimizer:
     """Return the optimizer of `optimizer.kind`, which may move the `ema` of `model`, too."""
@@ -39,15 +42,21 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
     """
     optimizer, is_muon = config.optimizer, config.optimizer.kind == "muon"
     matrices, vectors, hidden, qkv = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
+    wide, ratio = list[Tensor](), config.model.width_ratio()
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             vectors.append(parameter)
+        elif ratio != 1 and not name.startswith(_EDGES) and not name.endswith("modulation.up"):
+            wide.append(parameter)
         elif not is_muon or not name.startswith("blocks.") or "modulation" in name:
             matrices.append(parameter)
         else:
             (qkv if name.endswith("qkv.weight") else hidden).append(parameter)
     decayed: dict[str, Any] = {"weight_decay": optimizer.weight_decay}
     groups = [{"params": matrices, **decayed}, {"params": vectors, "weight_decay": 0.0}]
+    if wide:  # the product of rate and weight decay does not depend on the width
+        decay = optimizer.weight_decay * ratio
+        groups.append({"params": wide, "rate": 1 / ratio, "weight_decay": decay})
     if is_muon:
         decayed |= {"momentum": optimizer.momentum}
         groups.append({"params": hidden, "heads": None, **decayed})

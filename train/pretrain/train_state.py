@@ -83,7 +83,7 @@ class TrainState:
             squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
-                group |= {"lr": self.learning_rate(step), "step": step}
+                group |= {"lr": self.learning_rate(step) * group.get("rate", 1.0), "step": step}
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         with region("ema"):

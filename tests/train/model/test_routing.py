@@ -134,7 +134,7 @@ def test_the_forecast_agrees_with_a_dry_run(routing: dict[str, Any], mode: str) 
 
 
 def test_the_kept_patches_are_a_function_of_seed_epoch_and_index() -> None:
-    draw = functools.partial(kept_patches, patches=64, count=16)
+    draw = functools.partial(kept_patches, of=64, count=16)
     first = draw(0, 3, 7)
     assert np.array_equal(first, draw(0, 3, 7))
     assert len(set(first)) == 16
