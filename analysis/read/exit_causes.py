@@ -38,7 +38,7 @@ class ExitCause:
 def exit_causes(path: Path, *, after: int = 0) -> list[ExitCause]:
     """Return every such line of a text log from a place on, in order, each line once."""
     found: dict[int, ExitCause] = {}
-    for piece in pieces(path, is_again=True):
+    for piece in pieces(path, again_from=after):
         start = max(after - piece.offset, 0)
         for token in _TOKENS if start < len(piece.text) else ():
             if token not in piece.text:

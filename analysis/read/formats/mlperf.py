@@ -196,7 +196,7 @@ def _samples_each(place: Floats, training: Rows) -> float | None:
 def facts_of(path: Path) -> dict[str, Any]:
     """Return the facts of a run that its log names: batch, seed, submitter, ranks."""
     facts: dict[str, Any] = {}
-    for piece in pieces(path, is_again=True):
+    for piece in pieces(path, again_from=0):
         for name, count in _SYSTEM.findall(piece.text):
             facts.setdefault(name.decode(), int(count))
         for entry in map(_entry, _FACT.findall(piece.text)):

@@ -28,8 +28,8 @@ _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x0
 class Piece:
     """Whole lines of a file, without terminal codes, every CR and backspace replaced by LF.
 
-    `line` is the number of the first line, `offset` the length of the pieces before, and
-    `newlines` the places of the file's own line ends in `text`.
+    `line` is the number of the first line, `offset` the place in the file, and `newlines` the
+    places of the file's own line ends in `text`.
     """
 
     text: bytes
@@ -63,10 +63,11 @@ class _Unpacked(gzip.GzipFile):
         return count
 
 
-def pieces(path: Path, *, is_again: bool = False) -> Iterator[Piece]:
+def pieces(path: Path, *, again_from: int | None = None) -> Iterator[Piece]:
     """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there.
 
-    Progress is shown unless the file is read again.
+    If a file is read again, only the pieces that reach beyond a place are yielded, and no progress
+    is shown.
     """
     line, offset, rest = 1, 0, b""
     progress = ReadingProgress(path)
@@ -74,18 +75,20 @@ def pieces(path: Path, *, is_again: bool = False) -> Iterator[Piece]:
         raw = getattr(getattr(file, "raw", file), "fileobj", file)
         while True:
             block = file.read(PIECE)
-            if not is_again:
+            if again_from is None:
                 progress.at(raw.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]
-            if data:
+            if again_from is not None and offset + end <= again_from:
+                line += data.count(b"\n")
+            elif data:
                 clean = without_codes(data)
                 newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
                 text = clean.replace(b"\r", b"\n").replace(b"\b", b"\n")
                 yield Piece(text=text, line=line, offset=offset, newlines=newlines)
                 line += len(newlines)
-                offset += len(text)
+            offset += end
             if not block:
                 return
 

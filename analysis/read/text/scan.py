@@ -16,7 +16,8 @@ LONGEST_HEAD = 400
 # What may stand before a match, each with bytes that are then there; later ones are preferred.
 HEADS = (
     ("rank", b": ", re.compile(rb"\A {0,5}(\d{1,6}): ")),
-    ("rank", b"]", re.compile(rb"\[[Rr][Aa][Nn][Kk] ?(\d{1,6})\]")),
+    ("rank", b"[r", re.compile(rb"\[rank ?(\d{1,6})\]")),
+    ("rank", b"[R", re.compile(rb"\[R(?:ank|ANK) ?(\d{1,6})\]")),
     ("time", b":", re.compile(b"(" + STAMP.pattern + b")")),
     ("epoch", b"poch", re.compile(rb"poch\D{0,4}(\d{1,9})")),
 )
