@@ -30,6 +30,7 @@ FACTS = (
 )
 _FACT = re.compile(rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:%s)"[^\n]*\})' % FACTS)
 _SYSTEM = re.compile(rb'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
+_JSON = json.JSONDecoder()
 _AXES = {
     "step": "axis_step",
     "step_num": "axis_step",
@@ -52,7 +53,7 @@ _KIND = re.compile(
 def _entry(text: bytes) -> dict[str, Any]:
     """Return a JSON object with a key, or an empty one."""
     try:
-        entry, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+        entry, _ = _JSON.raw_decode(text.decode("latin-1"))
     except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry.get("key"), str) else {}

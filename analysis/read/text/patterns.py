@@ -25,6 +25,7 @@ from operator import methodcaller
 import numpy as np
 
 from analysis.read.columns import MOST_COLUMNS, Cells, by_preference, spread
+from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 
 PAIR = re.compile(rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]*[:=][ \t]*([-+]?(?:\.?\d[-+.\w]*|nan|inf))")
@@ -73,11 +74,10 @@ class Format:
         found: dict[str, Floats] = {}
         for name, number in self.pattern.groupindex.items():
             texts = groups[number - 1]
-            rows: Sequence[int] = range(len(texts))
-            present: Sequence[bytes] = texts
+            rows, present = np.arange(len(texts)), list(texts)
             if None in texts:
-                rows = [row for row, text in enumerate(texts) if text is not None]
-                present = [texts[row] for row in rows]
+                rows = np.array([row for row, text in enumerate(texts) if text is not None], int)
+                present = [text for text in texts if text is not None]
             if name == "pairs":
                 found = {**self._pairs(rows, present, len(texts)), **found}
             elif name == "json":
@@ -90,7 +90,7 @@ class Format:
             found["step"] = found["step"] + np.where(before > 0, before, 0)
         return found
 
-    def _pairs(self, rows: Sequence[int], texts: Sequence[bytes], count: int) -> dict[str, Floats]:
+    def _pairs(self, rows: Ints, texts: Sequence[bytes], count: int) -> dict[str, Floats]:
         """Return the columns [count] of the texts with pairs that stand in some rows."""
         # Names and values, and the text before each pair: a line end in it begins another row.
         parts = self.pair.split(b"\n".join(texts))
@@ -100,7 +100,7 @@ class Format:
             return {}
         column = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
         passed = np.fromiter(map(methodcaller("count", b"\n"), gaps), np.int64, len(gaps))
-        row = np.array(rows)[np.cumsum(passed)]
+        row = rows[np.cumsum(passed)]
         table = np.full((len(number), count), np.nan)
         table[column, row] = numbers(values)
         found = {}
