@@ -200,13 +200,13 @@ def test_a_wrong_gradient_of_an_activation_is_found_in_the_layers_before_it(fact
     assert all(re.match("patches_in|time|label|blocks.0|blocks.1.(mod|att)", n) for n in named)
 
 
-def miscompiled(module: nn.Module) -> None:
+def miscompiled(module: nn.Module, **settings: Any) -> None:
     """Stand for a compiler that loses a fifth of a gradient."""
     forward = module.forward
     module.forward = lambda x, *rest: forward(Scaled.apply(x, 0.8), *rest)  # type: ignore[method-assign]
 
 
-def well_compiled(module: nn.Module) -> None:
+def well_compiled(module: nn.Module, **settings: Any) -> None:
     """Stand for a compiler that changes nothing."""
 
 
