@@ -49,9 +49,8 @@ def interval_text(low: float | None, high: float | None, form: str) -> str:
 
 def with_intervals(row: Row) -> dict[str, Any]:
     """Return a row for people: a value and its interval `_low` to `_high` in one cell."""
-    out: dict[str, Any] = {}
-    for name, value in row.items():
-        if not name.endswith(("_low", "_high")):
-            ends = interval_text(row.get(f"{name}_low"), row.get(f"{name}_high"), ".3g")
-            out[name] = f"{value:.3g} {ends}" if ends else value
+    out = {name: value for name, value in row.items() if not name.endswith(("_low", "_high"))}
+    for name, value in out.items():
+        if ends := interval_text(row.get(f"{name}_low"), row.get(f"{name}_high"), ".3g"):
+            out[name] = f"{value:.3g} {ends}"
     return out

@@ -8,13 +8,8 @@ import numpy as np
 
 from analysis.measure.speed import group_alike, is_repeat
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import (
-    Floats,
-    blocks_mean,
-    estimate_fields,
-    repeats_mean,
-    repeats_ratio,
-)
+from analysis.stats import intervals
+from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
 
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("guidance", "seed", "reference")
@@ -56,12 +51,12 @@ def quality_row(base: Quality, arm: Quality, *, margin: float) -> dict[str, Any]
     that of two arms.
     """
     first = arm.records[0]
-    row = {"run": arm.name, "seeds": len(arm.records), "fid": float(arm.values("fid").mean())}
+    row: dict[str, Any] = {"run": arm.name, "verdict": None, "seeds": len(arm.records)}
     row |= estimate_fields("fid_inf", blocks_mean(arm.values("fid_blocks")))
-    over_seeds = repeats_mean(arm.values("fid_inf")) if arm.has_spread else None
+    over_seeds = intervals.repeats_mean(arm.values("fid_inf")) if arm.has_spread else None
     row |= estimate_fields("over_seeds", over_seeds)
-    if all("kid" in one for one in arm.records):
-        row["kid"] = float(arm.values("kid").mean())
+    for name in ("kid", "fid"):
+        row[name] = float(arm.values(name).mean()) if name in first else None
     row |= {"images": first["images"], "samples": first["fid_samples"]}
     row |= {name: first["fid_facts"].get(name) for name in ("guidance", "features", "reference")}
     return row if arm is base else row | _compared(base, arm, margin=margin)
@@ -72,11 +67,13 @@ def _compared(base: Quality, arm: Quality, *, margin: float) -> dict[str, Any]:
         return {"verdict": f"not compared: other {', '.join(unlike)}"}
     if not (base.has_spread and arm.has_spread):
         return {"verdict": "inconclusive: one seed, or a FID at infinity that is not above 0"}
-    ratio = repeats_ratio(arm.values("fid_inf"), base.values("fid_inf"))
+    ratio = intervals.repeats_ratio(arm.values("fid_inf"), base.values("fid_inf"))
     low, high = ratio.low or 0.0, ratio.high or np.inf
     word = "better" if high < 1 else "worse" if low > 1 else "inconclusive"
-    is_same = low >= 1 - margin and high <= 1 + margin
-    return estimate_fields("ratio", ratio) | {"verdict": "equivalent" if is_same else word}
+    word = "equivalent" if low >= 1 - margin and high <= 1 + margin else word
+    logs = [np.log(each.values("fid_inf")) for each in (base, arm)]
+    needed = intervals.seeds_needed(logs, ratio=1 + margin)
+    return estimate_fields("ratio", ratio) | {"seeds_needed": needed, "verdict": word}
 
 
 def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -205,15 +205,16 @@ def group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
 
     Each is a ratio of geometric means, with Student's interval from the scatter between seeds.
     """
-    seconds, (gpus, batch) = group.mean("seconds"), group.size
-    row: dict[str, Any] = {"run": group.name, "gpus": gpus or None, "global_batch": batch or None}
-    row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
-    row |= {"images_per_s": group.mean("images_per_s"), "minutes": seconds and seconds / 60}
-    row |= {"samples_to_target": group.mean("images")}
+    minutes, (gpus, batch) = (group.mean("seconds") or 0) / 60 or None, group.size
     gains = {name: _gain(base, group, *GAINS[name]) for name in GAINS}
+    verdict = None if group is base else _verdict(gains["speedup"])
+    row: dict[str, Any] = {"run": group.name, "verdict": verdict}
+    row |= {"gpus": gpus or None, "global_batch": batch or None, "minutes": minutes}
+    row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
+    row |= {"images_per_s": group.mean("images_per_s"), "samples_to_target": group.mean("images")}
     for name, gain in gains.items():
         row |= estimate_fields(name, gain)
-    return row | {"verdict": None if group is base else _verdict(gains["speedup"])}
+    return row
 
 
 def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:

@@ -131,7 +131,6 @@ def valid(records: Iterable[Record]) -> list[Record]:
             kept = {key: old for key, old in kept.items() if key[0] <= record["step"]}
         elif "event" not in record and isinstance(record.get("step"), int):
             # A step is sampled several times, for example with other scales of guidance.
-            drawn = str(record.get("fid_facts"))
-            measured = frozenset(["loss"] if "loss" in record else [*record, drawn])
-            kept[record["step"], measured] = record
+            names = ["loss"] if "loss" in record else [*record, str(record.get("fid_facts"))]
+            kept[record["step"], frozenset(names)] = record
     return list(kept.values())

@@ -139,9 +139,8 @@ class RunSampler:
 
     def metadata(self) -> Metadata:
         """Return all that determines the images, except the step of the checkpoint."""
-        return {name: getattr(self._sampling, name) for name in _IDENTITY} | sampler_facts(
-            self._config
-        )
+        identity = {name: getattr(self._sampling, name) for name in _IDENTITY}
+        return identity | sampler_facts(self._config)
 
     def load(self, earlier: Metadata | None) -> Metadata:
         """Load the weights, at the step in `earlier` if given; return the complete metadata."""

@@ -18,8 +18,6 @@ from train.evaluate.fid_features import features_of, open_features
 from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.sampler import sampler_facts, to_pixels
 
-_BATCH = 64
-
 
 class FidEvaluation:
     """The features and the reference of `evaluate.fid`, and the `labels` `[num]` to draw.
@@ -39,7 +37,7 @@ class FidEvaluation:
             side = read_index(Path(str(config.data.path))).images.size
         if ranks.rank == 0:
             self._statistics = reference_statistics(
-                self._reference, self._features, side=side, batch=_BATCH
+                self._reference, self._features, side=side, batch=64
             )
         dist.barrier()
 

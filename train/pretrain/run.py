@@ -80,8 +80,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
         held_out = None
         if config.validation.every is not None:
             held_out = HeldOutLoss(source, config, layout=layout, ranks=ranks)
-        measures = config.evaluate.fid.every is not None
-        fid = FidEvaluation(config, attempt.run, ranks=ranks) if measures else None
+        fid = FidEvaluation(config, attempt.run, ranks=ranks) if config.evaluate.fid.every else None
         noise = _noise(context, train_state, training)
         batches = microbatches(
             training,

@@ -10,6 +10,7 @@ from analysis.stats.intervals import (
     median_interval,
     ratio_interval,
     repeats_ratio,
+    seeds_needed,
 )
 from tests.analysis.synthetic_runs import ar1_noise
 
@@ -114,3 +115,19 @@ def test_five_runs_per_arm_find_a_3_percent_regression_and_rarely_a_false_one():
 def test_repeats_have_an_interval_against_a_single_run_and_two_single_runs_have_none():
     assert repeats_ratio(np.array([2.0]), np.array([1.0, 1.01, 0.99])).low is not None
     assert repeats_ratio(np.array([2.0]), np.array([1.0])).low is None
+
+
+@pytest.mark.parametrize("ratio", [1.05, 0.9])
+def test_the_seeds_that_are_said_to_be_needed_show_the_ratio_in_80_percent_of_studies(ratio):
+    earlier = [np.array([0.0, 0.03, -0.03]), np.array([2.0, 2.03, 1.97])]
+    rng, needed = np.random.default_rng(0), seeds_needed(earlier, ratio=ratio)
+
+    def power(seeds: int) -> float:
+        draws = np.exp(rng.normal([0, np.log(ratio)], 0.03, (1000, seeds, 2)))
+        found = [repeats_ratio(two[:, 1], two[:, 0]) for two in draws]
+        return float(np.mean([not one.low <= 1 <= one.high for one in found]))
+
+    assert power(needed) > 0.77
+    assert power(needed - 1) < 0.83
+    assert seeds_needed([np.zeros(3), np.ones(3)], ratio=ratio) == 2
+    assert seeds_needed(earlier, ratio=1.0001) is None
