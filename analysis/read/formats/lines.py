@@ -150,11 +150,12 @@ DEEPSPEED = Format(
         rb"N(?:, CurrSamplesPerSec=(?P<images_per_s>[-+.\w]+))?"
     ),
 )
+# A damaged entry of MLPerf is none of these: its names stand for several axes.
 KEY_VALUE = Format(
     name="key: value",
     tokens=(b"oss",),
     pattern=re.compile(
-        rb"(?m)^(?=[^\n]{0,999}oss)(?=(?:[^\n]{0,400}?(?<![A-Za-z])"
+        rb"(?m)^(?=[^\n]{0,999}oss)(?![^\n]{0,400}:::MLL)(?=(?:[^\n]{0,400}?(?<![A-Za-z])"
         rb"(?:global_step|[Ss]teps?|STEP|[Ii]ter(?:ation)?|it|[Bb]atch)[\"']?[ \t:=#\[(]{1,4}"
         rb"(?P<step>\d{1,15})\b(?:/(?P<of>\d{1,15}))?)?)(?P<pairs>[^\n]{1,4000})"
     ),

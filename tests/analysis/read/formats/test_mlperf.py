@@ -6,6 +6,7 @@ import pytest
 
 from analysis.measure.speed import measure_rate
 from analysis.read.find import read_logs
+from configs.errors import Unreadable
 
 START_MS, BATCH, STEPS_PER_S = 1_700_000_000_000, 32, 4.0
 EPOCH = 6400
@@ -117,3 +118,22 @@ def test_two_metrics_of_one_name_are_two_evaluations(tmp_path):
         [0.1, 0.2, 0.3, 0.4]
     )
     assert not any("eval_accuracy" in one for one in (*log.evaluations, log.values))
+
+
+def test_damaged_entries_are_not_read_as_lines_of_another_format(tmp_path):
+    lines = [entry("tracked_stats", {"train_loss": 1.0}, seconds=n, step=n) for n in range(1, 30)]
+    (tmp_path / "x").write_text("\n".join(line.replace("lineno", 'line"no') for line in lines))
+    with pytest.raises(Unreadable, match="no run in it"):
+        read_logs([str(tmp_path / "x")])
+
+
+def test_entries_are_read_whatever_the_order_of_their_parts(tmp_path):
+    lines = [
+        f':::MLLOG {{"value": {{"train_loss": {3 / n}}}, "metadata": {{"step": {n}}}, '
+        f'"key": "tracked_stats", "time_s": {1.6e9 + 2 * n}}}'
+        for n in range(1, 30)
+    ]
+    (tmp_path / "x").write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.column("loss")[0] == 3
+    assert measure_rate(log, clock="wall").steps_per_s.value == pytest.approx(0.5, rel=0.01)
