@@ -102,7 +102,7 @@ def make(folder: Path, options: argparse.Namespace) -> tuple[Latents, Path]:
         moments = generator.standard_normal((len(numbers), 2, 2, *options.shape), dtype=np.float32)
         shard = write_shard(
             folder / shard_name(number),
-            torch.from_numpy(moments).half(),
+            {"moments": torch.from_numpy(moments).half()},
             [index % CLASSES for index in numbers],
             skipped=[],
         )

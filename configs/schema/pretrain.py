@@ -8,7 +8,7 @@ from configs.schema.data import Data
 from configs.schema.gns import GradientNoise
 from configs.schema.key import key
 from configs.schema.model import Model
-from configs.schema.objective import Objective
+from configs.schema.objective import Alignment, Objective
 from configs.schema.run import Run
 from configs.schema.training import (
     ActivationCheckpointing,
@@ -33,6 +33,7 @@ class Pretrain(Run):
     model: Model = Field(default_factory=Model)
     data: Data = Field(default_factory=Data)
     objective: Objective = Field(default_factory=Objective)
+    repa: Alignment = Field(default_factory=Alignment)
     optimizer: Optimizer = Field(default_factory=Optimizer)
     train: Train = Field(default_factory=Train)
     activation_checkpointing: ActivationCheckpointing = Field(
@@ -67,6 +68,7 @@ class Pretrain(Run):
             self._validation(),
             self._strata(),
             self._extra_terms(),
+            self._alignment(),
             self._noise(),
             self._routing(),
         ):
@@ -181,6 +183,24 @@ class Pretrain(Run):
             return (
                 "gns.enabled takes images as independent, but objective.extra.contrastive and "
                 "dispersive compare them: set these to 0, or gns.enabled to false"
+            )
+        return None
+
+    def _alignment(self) -> str | None:
+        if not self.repa.weight:
+            return None
+        if self.data.source != "latents" or self.model.family != "dit":
+            return (
+                "repa.weight aligns a DiT with features of a latent store: set data.source latents"
+            )
+        if self.repa.block > self.model.depth:
+            return f"repa.block {self.repa.block} is beyond model.depth {self.model.depth}"
+        if self.repa.block in self.model.routed_blocks()[1:]:
+            return "repa.block aligns all patches: set it to a block that model.routing leaves out"
+        if self.gns.enabled or self.optimizer.kind == "schedule_free":
+            return (
+                "repa.weight trains a projection, which gns.enabled and optimizer.kind "
+                "schedule_free do not know: set one of them to its default"
             )
         return None
 

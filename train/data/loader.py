@@ -32,8 +32,9 @@ class Microbatch:
 
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
     The losses are multiplied by `weight` `[m]` float32 unless it is None. The routed blocks read
-    the patches `keep` `[m, K]` int64, or all if it is None. `skipped` counts images that could not
-    be read and were replaced by others.
+    the patches `keep` `[m, K]` int64, or all if it is None. With `features`
+    `[m, T, D]` float16, a block is aligned with them (`repa`). `skipped` counts images that could
+    not be read and were replaced by others.
     """
 
     image: Tensor
@@ -42,6 +43,7 @@ class Microbatch:
     label: Tensor
     weight: Tensor | None = None
     keep: Tensor | None = None
+    features: Tensor | None = None
     skipped: int = 0
 
     def to(self, device: torch.device) -> "Microbatch":
@@ -73,7 +75,8 @@ class MicrobatchDataset(Dataset[Microbatch]):
         # Filled in place: stacking small arrays takes as long as reading them.
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
-        times, labels, skipped = [], [], 0
+        times, labels, features, skipped = [], [], [], 0
+        aligned = self._is_aligned(position=keys[0][0])
         for number, (position, epoch, index) in enumerate(keys):
             random = example_randomness(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
@@ -88,6 +91,9 @@ class MicrobatchDataset(Dataset[Microbatch]):
             skipped += unreadable
             times.append(self._sampler.time(random.u, t=random.t, position=position))
             labels.append(config.data.classes if random.drop_label else label)
+            if aligned:
+                read = (index + unreadable) % len(self._source)
+                features.append(self._source.features(read, flip=flip))
         weighted = config.objective.sampler == "variance"
         weights = torch.tensor([time.weight for time in times]) if weighted else None
         return Microbatch(
@@ -97,6 +103,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             label=torch.tensor(labels),
             weight=weights,
             keep=self._kept(keys),
+            features=torch.from_numpy(np.stack(features)) if features else None,
             skipped=skipped,
         )
 
@@ -109,6 +116,11 @@ class MicrobatchDataset(Dataset[Microbatch]):
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
         return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
+
+    def _is_aligned(self, *, position: int) -> bool:
+        """Return whether the step that sees the image at `position` aligns a block."""
+        repa, batch = self._config.repa, self._config.train.global_batch
+        return repa.weight > 0 and (repa.until is None or position < repa.until * batch)
 
     def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
         """Return image, label and the number of images skipped before it, if skipping is on."""

@@ -27,6 +27,14 @@ def next_in_group(x: Tensor, group: int) -> Tensor:
     return x.unflatten(0, (-1, group)).roll(-1, dims=1).flatten(0, 1)
 
 
+def alignment_error(tokens: Tensor, features: Tensor) -> Tensor:
+    """Return the mean of -cos(token, feature), `[B]`, for inputs `[B, T, D]`.
+
+    Source: REPA (Yu et al. 2024).
+    """
+    return -F.cosine_similarity(tokens.float(), features.float(), dim=-1).mean(dim=1)
+
+
 def dispersion(tokens: Tensor, group: int) -> Tensor:
     """Return log mean exp(-d) over the pairs of each group, `[B]`, for tokens `[B, T, width]`.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from configs.schema import Pretrain
 from train.diffusion import ddpm, flow
-from train.diffusion.extra import direction_error, dispersion, next_in_group
+from train.diffusion.extra import alignment_error, direction_error, dispersion, next_in_group
 
 Denoiser = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -22,7 +22,7 @@ class DiffusionObjective:
     """Rectified flow or DDPM as a config asks for it, on one device."""
 
     def __init__(self, config: Pretrain, device: torch.device) -> None:
-        self._objective, self._sample = config.objective, config.sample
+        self._objective, self._sample, self._repa = config.objective, config.sample, config.repa
         self._null_label = config.data.classes
         self._clamp = config.data.source in _PIXEL_SOURCES
         self._shift = time_shift(config)
@@ -45,15 +45,25 @@ class DiffusionObjective:
         return self._error(task.velocity(network(task.x, task.t, label)) - task.target, task)
 
     def training_losses(
-        self, network: Callable[..., Any], image: Tensor, noise: Tensor, t: Tensor, label: Tensor
+        self,
+        network: Callable[..., Any],
+        image: Tensor,
+        noise: Tensor,
+        t: Tensor,
+        label: Tensor,
+        *,
+        features: Tensor | None = None,
+        projection: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Return the loss of each image that training minimises: `losses` with the extra terms.
 
-        With a term that compares images, `objective.extra.group` divides B.
+        With a term that compares images, `objective.extra.group` divides B. With `features`
+        `[B, T, D]`, they are aligned with the `projection` of a block's tokens (`repa`).
         """
         extra, group = self._objective.extra, self._objective.group
         task = self._task(image, noise, t)
-        output, tokens = _with_tokens(network, task, label, self._taps)
+        taps = set(self._taps) | ({self._repa.block} if features is not None else set())
+        output, tokens = _with_tokens(network, task, label, tuple(sorted(taps)))
         velocity = task.velocity(output)
         losses = self._error(velocity - task.target, task)
         if extra.direction:
@@ -63,6 +73,9 @@ class DiffusionObjective:
             losses = losses - extra.contrastive * self._error(velocity - other, task)
         if extra.dispersive:
             losses = losses + extra.dispersive * dispersion(tokens[self._block], group)
+        if features is not None and projection is not None:
+            projected = projection(tokens[self._repa.block])
+            losses = losses + self._repa.weight * alignment_error(projected, features)
         return losses
 
     def _task(self, image: Tensor, noise: Tensor, t: Tensor) -> "_Task":

@@ -51,8 +51,9 @@ class CheckpointState(Stateful):
         optimizer: Optimizer,
         scaler: LossScaler,
         clocks: Clocks,
+        projection: nn.Module | None = None,
     ) -> None:
-        self._network, self._ema = network, ema
+        self._network, self._ema, self._projection = network, ema, projection
         self._optimizer, self._scaler, self._clocks = optimizer, scaler, clocks
         self.step = 0
         self.images = 0
@@ -62,10 +63,12 @@ class CheckpointState(Stateful):
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
         parameters, scaler = dict(self._network.named_parameters()), self._scaler
+        beside = dict(self._projection.named_parameters("projection")) if self._projection else {}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
             "average": self._ema.weights,
-            "optimizer": {name: self._moments(p) for name, p in parameters.items()},
+            "optimizer": {n: self._moments(p) for n, p in (parameters | beside).items()},
+            **{name: parameter.detach() for name, parameter in beside.items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
             "loss_scale": _numbers({"value": scaler.scale.item(), "good": scaler.good.item()}),
             "clocks": _numbers(self._clocks.seconds),

@@ -19,7 +19,7 @@ from train.forecast.activations import (
     operations_kept,
 )
 from train.forecast.parameters import block_count, edge_count, held_parameters
-from train.model.flops import mean_tokens, muon_matrices, tokens
+from train.model.flops import mean_tokens, muon_matrices, projection_weights, tokens
 
 GIB = 2**30
 # The context of the driver and the workspaces of libraries, and the buffers of each communicator of
@@ -65,7 +65,8 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     # Roots of second moments; Muon's largest matrix in float32, and five of the iteration's type.
     step_work = held * (config.optimizer.kind == "schedule_free")
     step_work += (4 + 5 * PRECISION_BYTES[config.train.precision]) * max(matrices, default=0)
-    constant = held + moments + average
+    # The projection of REPA is whole on every rank, with its gradients and moments.
+    constant = held + moments + average + 16 * projection_weights(config)
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)

@@ -50,7 +50,6 @@ def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, in
     """
     model, data = config.model, config.data
     d, lengths = model.width, lengths or [tokens(config)] * model.depth
-    patches = (data.size // model.patch) ** 2
     matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
     fuse = 2 * d * d * tokens(config) * (model.routing.kind == "sprint")
     shared = {"adaln": 2, "adaln_single": 6, "in_context": 0}[model.conditioning] * d * d
@@ -58,8 +57,14 @@ def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, in
         "blocks": sum(lengths) * (4 * d * d + matrices * d * mlp_hidden(config)),
         "attention": sum(2 * length * length * d for length in lengths),
         "adaln": model.depth * _modulation_macs(model) + shared,
-        "edges": (2 * patches * data.channels * model.patch**2 + TIME_CHANNELS + d) * d + fuse,
+        "edges": (2 * patches(config) * data.channels * model.patch**2 + TIME_CHANNELS + d) * d
+        + fuse,
     }
+
+
+def patches(config: Pretrain) -> int:
+    """Return the patches per image."""
+    return (config.data.size // config.model.patch) ** 2
 
 
 def extra_macs(config: Pretrain) -> dict[str, int]:
@@ -70,9 +75,19 @@ def extra_macs(config: Pretrain) -> dict[str, int]:
     macs, extra = {}, config.objective.extra
     if extra.dispersive:
         # The differences of an image's tokens to those of its group.
-        patches = (config.data.size // config.model.patch) ** 2
-        macs["dispersive"] = extra.group * patches * config.model.width
+        macs["dispersive"] = extra.group * patches(config) * config.model.width
+    if config.repa.weight:
+        aligned = min(config.repa.until or config.train.steps, config.train.steps)
+        share = aligned / config.train.steps
+        macs["alignment"] = round(share * patches(config) * projection_weights(config))
     return macs
+
+
+def projection_weights(config: Pretrain) -> int:
+    """Return the weights in the matrices of the projection of `repa`; 0 without it."""
+    repa = config.repa
+    weights = (config.model.width + repa.hidden + repa.features) * repa.hidden
+    return weights if repa.weight else 0
 
 
 def training_macs(config: Pretrain) -> dict[str, int]:

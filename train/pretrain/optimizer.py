@@ -16,8 +16,13 @@ from train.pretrain.schedule_free import ScheduleFreeAdamW
 _EDGES = ("patches_", "time.0.", "label.", "registers")
 
 
-def make_optimizer(model: nn.Module, config: Pretrain, ema: EMA) -> torch.optim.Optimizer:
-    """Return the optimizer of `optimizer.kind`, which may move the `ema` of `model`, too."""
+def make_optimizer(
+    model: nn.Module, config: Pretrain, ema: EMA, *, projection: nn.Module | None = None
+) -> torch.optim.Optimizer:
+    """Return the optimizer of `optimizer.kind`, which may move the `ema` of `model`, too.
+
+    AdamW moves the `projection` of REPA.
+    """
     optimizer = config.optimizer
     adamw: dict[str, Any] = {
         "lr": optimizer.lr,
@@ -25,6 +30,8 @@ def make_optimizer(model: nn.Module, config: Pretrain, ema: EMA) -> torch.optim.
         "eps": optimizer.eps,
     }
     groups = parameter_groups(model, config)
+    if projection is not None:
+        groups.append({"params": list(projection.parameters()), "weight_decay": 0.0})
     if optimizer.kind == "muon":
         dtype = torch.float32 if config.train.precision in ("fp32", "tf32") else torch.bfloat16
         return Muon(groups, dtype=dtype, fused=True, **adamw)

@@ -12,6 +12,7 @@ from configs.errors import DataError
 from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from train.data.catalog import open_source
+from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
 from train.data.loader import microbatches
 from train.data.source import Source, training_split
@@ -38,6 +39,7 @@ from train.model.build import network_macs
 from train.model.flops import (
     extra_macs,
     newton_schulz_flops,
+    patches,
     recomputed_macs,
     tokens,
     training_flops,
@@ -123,6 +125,15 @@ def _training_images(source: Source, config: Pretrain) -> Source:
             f"{len(training)} training images are fewer than train.global_batch "
             f"{config.train.global_batch}"
         )
+    if config.repa.weight:
+        expected = patches(config), config.repa.features
+        stored = source.index.features if isinstance(source, Latents) else None
+        if stored is None or stored.shape != expected:
+            raise DataError(
+                f"{config.data.path}: repa needs {expected[0]} features of {expected[1]} channels "
+                f"per image, it has {stored.shape if stored else None}; set repa.features, or "
+                "encode with encode.features and encode.feature_grid into another folder"
+            )
     return training
 
 

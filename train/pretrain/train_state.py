@@ -17,9 +17,11 @@ from train.engine.gradients import squared_gradient_norm
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.cuda_graphs import PASSES, check_recorded
+from train.model.flops import patches
 from train.model.parallelize import autocast, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import learning_rate, make_optimizer
+from train.pretrain.projection import average_gradients, make_projection
 from train.weights.init import InitialNetwork
 
 
@@ -38,7 +40,10 @@ class GradientSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainState:
-    """`model` is `network` in its parallel wrapper; they share their parameters."""
+    """`model` is `network` in its parallel wrapper; they share their parameters.
+
+    `projection` is that of REPA, if the config has it.
+    """
 
     config: Pretrain
     network: nn.Module
@@ -47,12 +52,19 @@ class TrainState:
     optimizer: torch.optim.Optimizer
     ema: EMA
     scaler: LossScaler
+    projection: nn.Module | None = None
 
     def losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
         with autocast(self.config.train.precision, batch.image.device):
             losses = self.objective.training_losses(
-                routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
+                routed(self.model, batch.keep),
+                batch.image,
+                batch.noise,
+                batch.t,
+                batch.label,
+                features=batch.features,
+                projection=self.projection,
             )
         return losses if batch.weight is None else losses * batch.weight
 
@@ -81,6 +93,10 @@ class TrainState:
         """
         with region("optimizer"):
             squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
+            if self.projection is not None:
+                average_gradients(self.projection)
+                if any(p.grad is not None for p in self.projection.parameters()):
+                    squared_norm += squared_gradient_norm(self.projection)
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
                 group |= {"lr": self.learning_rate(step) * group.get("rate", 1.0), "step": step}
@@ -102,6 +118,7 @@ class TrainState:
             optimizer=self.optimizer,
             scaler=self.scaler,
             clocks=clocks,
+            projection=self.projection,
         )
 
 
@@ -122,15 +139,17 @@ def make_train_state(
     network = initial.network
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
+    projection = make_projection(config, ranks.device)
     ema = EMA(network, decay=batch_decay(config), warmup=config.train.ema_warmup)
     return TrainState(
         config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config, ema),
+        optimizer=make_optimizer(network, config, ema, projection=projection),
         ema=ema,
         scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
+        projection=projection,
     )
 
 
@@ -140,5 +159,11 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     image = torch.zeros(images, data.channels, data.size, data.size, device=device)
     label = torch.zeros(images, dtype=torch.long, device=device)
     noise = torch.zeros_like(image)  # not `image` again: memory is measured with this batch
+    features = None
+    if config.repa.weight:
+        shape = images, patches(config), config.repa.features
+        features = torch.zeros(shape, dtype=torch.float16, device=device)
     keep = first_patches(config, images, device)
-    return Microbatch(image=image, noise=noise, t=label.float(), label=label, keep=keep)
+    return Microbatch(
+        image=image, noise=noise, t=label.float(), label=label, keep=keep, features=features
+    )

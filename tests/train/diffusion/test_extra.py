@@ -8,10 +8,12 @@ from torch import Tensor, nn
 from configs.checks.batch import divide, micro_batches
 from configs.errors import ConfigError
 from tests.train.diffusion.test_objective import DDPM, config_of
-from train.diffusion.extra import direction_error, dispersion, next_in_group
+from train.diffusion.extra import alignment_error, direction_error, dispersion, next_in_group
 from train.diffusion.objective import DiffusionObjective
 from train.model.build import build_network
+from train.pretrain.projection import make_projection
 
+LATENT = ("data.source=latents", "data.path=store")
 T = torch.tensor([0.02, 0.3, 0.6, 0.9])
 LABEL = torch.tensor([0, 1, 2, 10])
 
@@ -74,6 +76,20 @@ def test_the_dispersive_loss_of_each_group_is_that_of_its_authors() -> None:
     assert torch.equal(zeros.grad, torch.zeros_like(zeros))
 
 
+def test_the_alignment_error_of_a_projection_is_that_of_repa() -> None:
+    # Source: SILoss of sihyun-yu/REPA, for its `build_mlp` with the same weights.
+    keys = ["repa.hidden=7", "repa.features=8", "repa.weight=1", "repa.block=1"]
+    config = config_of(*LATENT, *keys)
+    narrow = config.model_copy(update={"model": config.model.model_copy(update={"width": 6})})
+    projection = make_projection(narrow, torch.device("cpu"))
+    assert projection is not None
+    for number, parameter in enumerate(projection.parameters(), start=1):
+        parameter.data.copy_(wave(*parameter.shape, rate=0.1 * number))
+    found = alignment_error(projection(wave(4, 5, 6, rate=0.71)), wave(4, 5, 8, rate=0.29))
+    expected = torch.tensor([0.0025123148, -0.0249238461, -0.0489470921, -0.037843965])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+
+
 def test_a_predicted_image_has_the_loss_of_jit_which_validation_also_reports() -> None:
     # Source: Denoiser.forward of LTH14/JiT at 1 - t.
     expected = torch.tensor([350.97897339, 11.733878136, 3.2312088013, 1.2215074301])
@@ -120,6 +136,14 @@ def test_the_next_of_the_last_image_of_a_group_is_its_first() -> None:
         (["model.family=unet", "objective.extra.dispersive=1"], "objective.extra are for a DiT"),
         (["objective.extra.direction=1"], "with data.channels 1 it has no gradient"),
         (["objective.extra.dispersive=1", "objective.extra.block=9"], "beyond model.depth"),
+        (["repa.weight=1"], "aligns a DiT with features of a latent store"),
+        ([*LATENT, "repa.weight=1", "repa.block=9"], "repa.block 9 is beyond model.depth"),
+        ([*LATENT, "repa.weight=1", "repa.block=1", "gns.enabled=true"], "trains a projection"),
+        (
+            [*LATENT, "repa.weight=1", "repa.block=2", "model.routing.kind=tread",
+             "model.routing.before=1", "model.routing.after=1"],
+            "aligns all patches",
+        ),
         (["objective.extra.contrastive=0.1", "gns.enabled=true"], "takes images as independent"),
         (
             ["objective.extra.dispersive=1", "objective.sampler=variance",

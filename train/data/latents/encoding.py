@@ -21,6 +21,7 @@ from configs.disk import PARTIAL_SUFFIX, replace_file
 from configs.errors import ConfigError, DataError
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
+from train.data.latents.features import FeatureEncoder
 from train.data.latents.store import (
     ENCODING,
     ImageFacts,
@@ -92,6 +93,10 @@ class Encoder:
                 f"encode.channels is {config.channels}, the VAE in {config.vae} takes "
                 f"{self._vae.image_channels}: set encode.channels to that"
             )
+        self._features: FeatureEncoder | None = None
+        if config.features is not None:
+            folder = Path(config.features)
+            self._features = FeatureEncoder(folder, grid=config.feature_grid, device=device)
         self.shard_count = -(-len(self.listing.files) // config.shard_examples)
 
     def claim_folder(self) -> None:
@@ -124,6 +129,8 @@ class Encoder:
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
             "vae": self._vae.facts.sha256,
+            # None in stores without features, also in older ones.
+            "features": self._features and self._features.facts.model_dump_json(exclude={"path"}),
         }
 
     def finished_shard(self, number: int) -> ShardRecord | None:
@@ -172,25 +179,37 @@ class Encoder:
         indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
         return [list(indices[k : k + micro]) for k in range(0, len(indices), micro)]
 
-    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[Tensor, list[int], list[str]]:
-        """Return moments `[n, flips, 1 or 2, C, h, w]`, labels and errors of images."""
-        moments, labels, skipped = list[Tensor](), list[int](), list[str]()
+    def _encode(
+        self, batches: Iterator[_ImageBatch]
+    ) -> tuple[dict[str, Tensor], list[int], list[str]]:
+        """Return moments `[n, flips, 1 or 2, C, h, w]` and features, labels, errors of images."""
+        tensors, labels, skipped = list[dict[str, Tensor]](), list[int](), list[str]()
         for batch in batches:
             if batch.errors and not self.config.skip_bad:
                 raise DataError(f"{batch.errors[0]}; replace it, or set encode.skip_bad true")
             skipped += batch.errors
             labels += batch.labels
             if batch.images is not None:
-                moments.append(self._moments(batch.images))
-        if not moments:
-            # An empty tensor of the right shape, which only the VAE knows.
-            moments.append(self._moments(self._blank_image())[:0])
-        return torch.cat(moments), labels, skipped
+                tensors.append(self._tensors(batch.images))
+        if not tensors:
+            # Empty tensors of the right shape, which only the encoders know.
+            blank = self._tensors(self._blank_image())
+            tensors.append({name: tensor[:0] for name, tensor in blank.items()})
+        joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
+        return joined, labels, skipped
 
-    def _moments(self, images: Tensor) -> Tensor:
-        """Return the moments of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
+    def _tensors(self, images: Tensor) -> dict[str, Tensor]:
+        """Return moments and features of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
         images = from_pixels(images.to(self._vae.device, non_blocking=True))
         variants = [images, images.flip(-1)] if self.config.flip else [images]
+        tensors = {"moments": self._moments(variants)}
+        if self._features is not None:
+            features = [self._features.encode(each) for each in variants]
+            tensors["features"] = torch.stack(features, 1).half().cpu()
+        return tensors
+
+    def _moments(self, variants: list[Tensor]) -> Tensor:
+        """Return the moments of images `[n, C, H, W]`, one of the `variants` after the other."""
         moments = [torch.stack(self._vae.encode(x)[: 1 + self._vae.has_std], 1) for x in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
         if not stacked.isfinite().all():
@@ -229,6 +248,7 @@ class Encoder:
             scale=self._vae.scale,
             shift=self._vae.shift,
             vae=self._vae.facts,
+            features=self._features.facts if self._features else None,
             images=ImageFacts(
                 path=str(self.config.images),
                 listed=len(self.listing.files),
