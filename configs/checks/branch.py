@@ -33,4 +33,4 @@ def _state(config: Pretrain) -> tuple[object, ...]:
     """Return all that the names and shapes of the state depend on."""
     data, model = config.data, config.model.model_copy(update={"init_from": None})
     sizes = data.size, data.channels, data.classes
-    return model, sizes, config.optimizer.kind, config.has_average()
+    return model, sizes, config.optimizer.kind, config.averages()

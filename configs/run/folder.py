@@ -59,6 +59,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def averages(self) -> Path:
+        """The folder of snapshots of power-function averages, by step."""
+        return self.path / "averages"
+
+    @property
     def samples(self) -> Path:
         """The folder of sample grids, by step."""
         return self.path / "samples"

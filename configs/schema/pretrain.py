@@ -51,9 +51,10 @@ class Pretrain(Run):
         """Return the step at which the run is done."""
         return self.train.steps
 
-    def has_average(self) -> bool:
-        """Return whether an average of the weights is kept."""
-        return self.train.ema_decay is not None or self.optimizer.kind == "schedule_free"
+    def averages(self) -> int:
+        """Return the number of averages of the weights that are kept."""
+        train, is_free = self.train, self.optimizer.kind == "schedule_free"
+        return (train.ema_decay is not None) + 2 * (train.ema_snapshots is not None) + is_free
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Pretrain":
@@ -107,10 +108,10 @@ class Pretrain(Run):
             return "model.mup_base_width scales a DiT and the rates of AdamW: remove it"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
-        if kind == "schedule_free" and (self.optimizer.decay or self.train.ema_decay is not None):
+        if kind == "schedule_free" and (self.optimizer.decay or self.averages() > 1):
             return (
                 "optimizer.kind schedule_free averages the weights instead of a decay: set "
-                "optimizer.decay to 0 and train.ema_decay to null"
+                "optimizer.decay to 0, train.ema_decay and ema_snapshots to null"
             )
         return None
 

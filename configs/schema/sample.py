@@ -18,6 +18,9 @@ class Sampling(Run):
     weights: Literal["ema", "model"] = key(
         "ema", "averaged weights (ema) or raw ones (model)", "loss"
     )
+    sigma_rel: float | None = key(
+        None, "instead: width of an average of train.ema_snapshots", "loss", gt=0, lt=0.288
+    )
     num: int = key(50_000, "number of images", "loss clock", ge=1)
     batch: int = key(64, "images that a rank samples, and saves, at once", "clock", ge=1)
     labels: Literal["random", "turn"] = key(

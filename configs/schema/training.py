@@ -88,6 +88,14 @@ class Train(KeyGroup):
     ema_batch: int | None = key(
         None, "global batch of ema_decay: decay per image is constant", "loss", unit="images", ge=1
     )
+    ema_snapshots: int | None = key(
+        None,
+        "steps between snapshots of two power-function averages, from which averages of any width "
+        "are made after training; null: none",
+        "loss",
+        unit="steps",
+        ge=1,
+    )
     ema_warmup: bool = key(True, "limit the EMA decay to (1 + step) / (10 + step) at first", "loss")
 
     @model_validator(mode="after")

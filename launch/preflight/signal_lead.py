@@ -81,7 +81,7 @@ def _same_model(run: RunFolder, request: RunRequest) -> bool:
         and isinstance(mine, Pretrain)
         and other.model == mine.model
         and (other.data.size, other.data.channels) == (mine.data.size, mine.data.channels)
-        and other.has_average() == mine.has_average()
+        and other.averages() == mine.averages()
     )
 
 

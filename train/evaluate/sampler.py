@@ -26,6 +26,7 @@ from train.engine.numerics import set_precision
 from train.evaluate.npz import Metadata, Pixels
 from train.model.build import Network, build_network
 from train.model.parallelize import autocast, can_compile
+from train.weights.post_hoc import load_average
 
 _BATCH = 64
 
@@ -41,7 +42,7 @@ _OVERRIDES = {
 
 
 # Keys of a sampling run that identify its images.
-_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed", "guide")
+_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed", "guide", "sigma_rel")
 
 
 # Keys that a run and its guide must share.
@@ -145,9 +146,14 @@ class RunSampler:
     def load(self, earlier: Metadata | None) -> Metadata:
         """Load the weights, at the step in `earlier` if given; return the complete metadata."""
         step = earlier["checkpoint"] if earlier else self._sampling.step
-        step, images = load_weights(
-            self._run.checkpoints, self._network, which=self._sampling.weights, step=step
-        )
+        if (sigma_rel := self._sampling.sigma_rel) is not None:
+            step, images = load_average(
+                self._run.averages, self._network, sigma_rel=sigma_rel, step=step
+            )
+        else:
+            step, images = load_weights(
+                self._run.checkpoints, self._network, which=self._sampling.weights, step=step
+            )
         log.info("drawing from %s, step %d", self._run.path, step)
         found = {"checkpoint": step, "images": images}
         if self._guide is not None:

@@ -58,7 +58,8 @@ def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) 
         network = build_network(config)
     model = _parallelized(network, config, layout)
     parameters = storages.held
-    ema = EMA(network, decay=batch_decay(config), warmup=False)
+    powers = config.train.ema_snapshots is not None
+    ema = EMA(network, decay=batch_decay(config), warmup=False, powers=powers)
     averaged = storages.held - parameters
     held = storages.held
     optimizer = make_optimizer(network, config, ema)

@@ -60,7 +60,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    average, matrices = held * config.has_average(), [m * n for m, n in muon_matrices(config)]
+    average, matrices = held * config.averages(), [m * n for m, n in muon_matrices(config)]
     moments = 2 * held - 4 * sum(matrices) / layout.shard  # Muon has one, the others two
     # Roots of second moments; Muon's largest matrix in float32, and five of the iteration's type.
     step_work = held * (config.optimizer.kind == "schedule_free")

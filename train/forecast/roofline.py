@@ -54,7 +54,7 @@ def images_per_s(
     written = dit_written(config, layout) if is_dit else memory.activations
     passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
     traffic_s = layout.accumulation * passes * written / bandwidth
-    ema_bytes = _EMA_BYTES * config.has_average()
+    ema_bytes = _EMA_BYTES * config.averages()
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth
     # Muon's ranks share its matrices.

@@ -21,6 +21,7 @@ from train.data.source import Image, Source, held_out_split
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import flow_time, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
+from train.engine.checkpoint import save_averages
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
@@ -52,6 +53,8 @@ class PretrainEvaluator:
             due.append(self.measure_noise)
         if self.fid and _is_due(step, config.evaluate.fid.every, last):
             due.append(self.measure_fid)
+        if config.train.ema_snapshots and _is_due(step, config.train.ema_snapshots, last):
+            due.append(self.save_averages)
         if _is_due(step, config.sample.every, last):
             due.append(self.draw_samples)
         return due
@@ -95,6 +98,12 @@ class PretrainEvaluator:
             log.info("step %d: FID %.4f", context.state.step, fields["fid"])
         context.clocks.lap("eval", drain=True)
         context.metrics.event("evaluated", step=context.state.step)
+
+    def save_averages(self) -> None:
+        """Save a snapshot of the power-function averages."""
+        context, attempt = self.context, self.context.attempt
+        save_averages(attempt.run.averages, context.state, is_superseded=attempt.is_superseded)
+        context.clocks.lap("save", drain=True)
 
     def draw_samples(self) -> None:
         """Draw a grid of samples from the EMA of the weights."""

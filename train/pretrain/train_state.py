@@ -139,8 +139,9 @@ def make_train_state(
     network = initial.network
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
-    projection = make_projection(config, ranks.device)
-    ema = EMA(network, decay=batch_decay(config), warmup=config.train.ema_warmup)
+    projection, train = make_projection(config, ranks.device), config.train
+    powers = train.ema_snapshots is not None
+    ema = EMA(network, decay=batch_decay(config), warmup=train.ema_warmup, powers=powers)
     return TrainState(
         config=config,
         network=network,
