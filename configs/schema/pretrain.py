@@ -135,6 +135,7 @@ class Pretrain(Run):
             "layout.tensor": self.layout.tensor > 1,
             "gns.enabled": self.gns.enabled,
             "model.routing.tune": self.model.routing.tune > 0,
+            "repa.until": bool(self.repa.weight) and self.repa.until is not None,
             "train.micro_batch auto": self.train.micro_batch == "auto",
             "resources.gpus_per_node 0": self.resources.gpus_per_node == 0,
         }

@@ -60,7 +60,7 @@ def test_the_validated_weights_are_the_exported_ones(
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("train.ema_decay=0.9", "train.ema_decay to null"),
+        ("train.ema_decay=0.9", "train.ema_decay and ema_snapshots to null"),
         ("optimizer.decay=0.1", "optimizer.decay to 0"),
         ("train.precision=fp16", "cannot skip a step"),
     ],
