@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.measure.quality import qualities, quality_row
+from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
 from analysis.read.find import read_logs
 from analysis.table import put, remark, with_intervals
 from configs.errors import Unreadable
@@ -12,7 +12,9 @@ EXAMPLE = "ditbench analysis fid logs/layouts-1120"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the margin of equivalent distances."""
-    parser.add_argument("--margin", type=float, default=0.02, help="for equivalent (default: 0.02)")
+    parser.add_argument(
+        "--margin", type=float, default=MARGIN, help="for equivalent (default: 0.02)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,5 +25,5 @@ def run(args: argparse.Namespace) -> int:
     rows = [quality_row(arms[0], arm, margin=args.margin) for arm in arms]
     put(rows if args.json or args.csv else [with_intervals(row) for row in rows], args, json=rows)
     args.rows = rows
-    remark(["guidance was not tuned per arm: at other scales the order may be another"])
+    remark([GUIDANCE])
     return 0

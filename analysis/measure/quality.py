@@ -11,6 +11,9 @@ from analysis.read.run_log import RunLog
 from analysis.stats import intervals
 from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
 
+# The margin of equivalent distances.
+MARGIN = 0.02
+GUIDANCE = "guidance was not tuned per arm: at other scales the order may be another"
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("guidance", "seed", "reference")
 

@@ -1,10 +1,11 @@
-"""The sections of a report on a study: its cells, and the effects of its factors."""
+"""The sections of a report on a study: its cells, their samples, and the effects of its factors."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from analysis.measure.loss import AXES
+from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
@@ -12,6 +13,7 @@ from analysis.study.ablation import Effect, effect_row, effects, interaction_row
 from analysis.study.ablation_plot import effects_figure
 from analysis.study.cells import StudyRuns, group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
+from analysis.table import with_intervals
 
 # Two cells have a single ratio, which is among the verdicts.
 FEWEST_CELLS = 3
@@ -29,6 +31,15 @@ def cells_section(logs: Sequence[RunLog], *, by: str, margin: float) -> str:
         table([display_cell(row) for row in rows]),
         aside(f"On {hardware_text(known)}. Losses over {AXES[by]}, the same within {margin:.1%}."),
     )
+
+
+def quality_section(logs: Sequence[RunLog]) -> str:
+    """Return the distances of samples from a reference by arm, the first being the baseline."""
+    arms = qualities(logs)
+    if not arms:
+        return ""
+    rows = [with_intervals(quality_row(arms[0], arm, margin=MARGIN)) for arm in arms]
+    return section("quality", "Quality of samples", table(rows), aside(f"{GUIDANCE.capitalize()}."))
 
 
 def effects_section(logs: Sequence[RunLog]) -> str:

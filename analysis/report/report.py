@@ -29,7 +29,7 @@ from analysis.measure.speed_table import (
 )
 from analysis.read.find import ReadLogs
 from analysis.read.run_log import RunLog
-from analysis.report.effects import cells_section, effects_section
+from analysis.report.effects import cells_section, effects_section, quality_section
 from analysis.report.finetune import finetune_section, grid_section, images_section
 from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
@@ -73,6 +73,7 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
         "finetune": finetune_section(logs),
         "images": images_section(logs),
+        "quality": quality_section(trained),
         "noise": noise_section(logs),
         **comparison.second,
         "findings": _findings(logs, beside),

@@ -120,6 +120,9 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
     assert "guidance was not tuned per arm" in output.err
     assert main(["fid", str(tmp_path)]) == 0
     assert verdict.split(":")[0] in capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
+    section = (tmp_path / "report.html").read_text().partition("Quality of samples")[2]
+    assert verdict in section.partition("</section>")[0]
 
 
 def test_runs_without_an_unbiased_distance_are_misuse(
