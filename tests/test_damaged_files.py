@@ -140,7 +140,7 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 60), pytest.param(1000, 2000, marks=pytest.mark.long)]
+    ("first", "count"), [(0, 30), pytest.param(1000, 2000, marks=pytest.mark.long)]
 )
 def test_damaged_files_end_commands_with_a_line_and_a_code(
     first: int, count: int, template: Path, capsys: pytest.CaptureFixture[str]

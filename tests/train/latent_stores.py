@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from configs.schema.data import Data
 from configs.schema.encode import Encoding
 from tests.train.tiny_vae import save_images, save_kl
@@ -31,10 +33,17 @@ def write_store(folder: Path, *, per_class: int = 5) -> Path:
 def encode_alone(
     config: Encoding, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
 ) -> tuple[StopRequest, list[Progress]]:
-    """Encode with this process as the only rank; return the outcome and all reports."""
-    ranks, reports = read_ranks(), list[Progress]()
-    with process_group(ranks):
-        return encode(config, ranks, request=request, report=reports.append), reports
+    """Encode with this process as the only rank; return the outcome and all reports.
+
+    On one thread: the last bits depend on the number of threads, which other tests change.
+    """
+    ranks, reports, threads = read_ranks(), list[Progress](), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with process_group(ranks):
+            return encode(config, ranks, request=request, report=reports.append), reports
+    finally:
+        torch.set_num_threads(threads)
 
 
 def latents(store: Path, **keys: object) -> Data:
