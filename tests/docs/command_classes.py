@@ -80,7 +80,7 @@ ON_A_CLUSTER = {
     r"python -m launch doctor.*": (
         "tests/slurm/test_doctor.py::test_the_doctor_measures_this_cluster_and_leaves_no_job"
     ),
-    r"make study NAME=(?:layouts|[a-e]|[a-e]-small)": (
+    r"make study NAME=(?:layouts|recipes|recipes-small|[a-e]|[a-e]-small)": (
         "tests/slurm/test_five_studies.py::test_a_small_study_ends_with_a_report_of_every_grid"
     ),
 }

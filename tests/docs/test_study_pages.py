@@ -1,4 +1,4 @@
-"""The pages of the five studies say what their commands print, and nothing else."""
+"""The pages of studies say what their commands print, and nothing else."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.markdown import blocks
 
-PAGES = [Path("docs", "studies", f"{letter}.md") for letter in "abcde"]
+PAGES = [Path("docs", "studies", f"{name}.md") for name in (*"abcde", "recipes")]
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
