@@ -27,6 +27,11 @@ AXES = {
 }
 FACTOR_TOLERANCE = 0.02
 MAX_FACTOR = 4096
+# The weights of terms that training adds to its loss.
+TERMS = (
+    "objective.extra.direction", "objective.extra.contrastive", "objective.extra.dispersive",
+    "repa.weight",
+)  # fmt: skip
 FEWEST_SEEDS = 3
 
 
@@ -144,13 +149,20 @@ def _axis(log: RunLog, by: str) -> Floats:
 
 
 def same_quantity(a: RunLog, b: RunLog, of: str) -> bool:
-    """Return False if `of` is a loss, and the runs learn pixels and latents, or other latents."""
+    """Return False if `of` is a loss of other terms, or of pixels and latents, or other latents."""
+    if of == "loss" and _terms(a) != _terms(b):
+        return False
     sources = [(log.config or {}).get("data.source") for log in (a, b)]
     if "loss" not in of or None in sources:
         return True
     of_latents = [source == "latents" for source in sources]
     vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
     return of_latents[0] == of_latents[1] and (None in vaes or vaes[0] == vaes[1])
+
+
+def _terms(log: RunLog) -> list[float]:
+    """Return the weights of the terms that training adds to its loss, and validation does not."""
+    return [(log.config or {}).get(name) or 0.0 for name in TERMS]
 
 
 def pair_curves(
@@ -164,8 +176,8 @@ def pair_curves(
     """
     if not same_quantity(a, b, of):
         raise Unreadable(
-            f"{a.name} and {b.name}: a {of} of pixels or of one VAE's latents says nothing about "
-            "that of another's; compare their images, for example by FID"
+            f"{a.name} and {b.name}: their {of} is of other terms (compare validation_loss), or of "
+            "pixels or latents of another VAE (compare their images, for example by FID)"
         )
     one, other = loss_curve(a, by=by, of=of), loss_curve(b, by=by, of=of)
     low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])

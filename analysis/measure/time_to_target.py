@@ -169,8 +169,8 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
     for other in logs[1:]:
         if not same_quantity(logs[0], other, target.name):
             raise Unreadable(
-                f"{logs[0].name} and {other.name}: {target.name} is of other latents; take a "
-                "target in their images, for example FID"
+                f"{logs[0].name} and {other.name}: {target.name} is of other latents or of "
+                "other terms; take a target in their images, for example FID, or validation_loss"
             )
     found = []
     for members in group_alike(sorted(logs, key=_size), _are_alike):

@@ -53,7 +53,7 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             vectors.append(parameter)
-        elif ratio != 1 and not (name.startswith(_EDGES) or name.endswith("modulation.up.weight")):
+        elif ratio != 1 and not (name.startswith(_EDGES) or name.endswith("modulation.up")):
             wide.append(parameter)
         elif not is_muon or not name.startswith("blocks.") or "modulation" in name:
             matrices.append(parameter)

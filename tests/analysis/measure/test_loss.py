@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict
+from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict, same_quantity
 from analysis.measure.time_to_target import group_runs, parse_target
 from analysis.read.run_log import RunLog
 from configs.errors import Unreadable
@@ -64,3 +64,15 @@ def test_losses_of_other_latents_are_not_compared(other: tuple[str, str | None])
     # Those of the same VAE are, and of an older run that does not name its VAE.
     for same in ("a", None):
         assert pair_curves(on("latents", "a"), on("latents", same)).ratio == 1
+
+
+def test_training_losses_of_other_terms_are_not_compared_but_validation_losses_are() -> None:
+    log = log_of({"loss": np.linspace(2, 1, 50)})
+    plain, extra = (
+        replace(log, config={"data.source": "digits", "objective.extra.dispersive": weight})
+        for weight in (0.0, 0.25)
+    )
+    with pytest.raises(Unreadable, match="compare validation_loss"):
+        pair_curves(plain, extra)
+    assert pair_curves(extra, extra).ratio == 1
+    assert same_quantity(plain, extra, "validation_loss")

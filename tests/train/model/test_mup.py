@@ -92,6 +92,9 @@ def test_rates_and_weight_decay_are_those_of_the_mup_package() -> None:
     assert all(values == pytest.approx((0.25, 0.4)) for values in slow.values())
     single = build_network(config)
     optimizer = make_optimizer(single, config, EMA(single, decay=None, warmup=False))
+    low_rank = single.get_parameter("blocks.0.modulation.up")
+    (group,) = [g for g in optimizer.param_groups if any(p is low_rank for p in g["params"])]
+    assert "rate" not in group  # its inputs do not grow with the width
     moved = [len(group["params"]) for group in optimizer.param_groups]
     assert sum(moved) == len(list(single.parameters()))
 
