@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -17,36 +18,29 @@ class BatchOrder:
     """The items of each step's global batch, a pure function of the seed.
 
     `sizes` holds the latent size of every item (an image at one resolution). A batch holds items
-    of one size. Every item appears once per epoch; the last batch of a size is filled up with
-    earlier items of that size.
+    of one size. A cycle has one batch per item and begins with a permutation of the items: batch
+    i has the size of the permutation's item i. So each size gets as many batches as it has items,
+    and every item appears `global_batch` times in a cycle; a pass through the items of a size may
+    end within a batch.
     """
 
     def __init__(self, sizes: Sequence[tuple[int, int]], *, seed: int, global_batch: int) -> None:
         self._sizes, self._seed, self._batch = sizes, seed, global_batch
-        counts = {size: sizes.count(size) for size in dict.fromkeys(sizes)}
-        self.steps_per_epoch = sum(-(-count // global_batch) for count in counts.values())
-        self._epoch = lru_cache(maxsize=2)(self._batches)
+        self._cycle = lru_cache(maxsize=2)(self._batches)
 
     def batch(self, step: int) -> list[int]:
         """Return the items of a step (from 1)."""
-        epoch, index = divmod(step - 1, self.steps_per_epoch)
-        return self._epoch(epoch)[index]
+        cycle, index = divmod(step - 1, len(self._sizes))
+        return self._cycle(cycle)[index]
 
-    def _batches(self, epoch: int) -> list[list[int]]:
-        """Return an epoch: full batches in the order they fill up, then the partial ones."""
-        full: list[list[int]] = []
-        partial: dict[tuple[int, int], list[int]] = {}
-        visited: dict[tuple[int, int], list[int]] = {}
-        for item in map(int, epoch_order(self._seed, epoch, len(self._sizes))):
-            size = self._sizes[item]
-            visited.setdefault(size, []).append(item)
-            batch = partial.setdefault(size, [])
-            batch.append(item)
-            if len(batch) == self._batch:
-                full.append(partial.pop(size))
-        return full + [
-            (batch + visited[size] * self._batch)[: self._batch] for size, batch in partial.items()
-        ]
+    def _batches(self, cycle: int) -> list[list[int]]:
+        first, count = cycle * self._batch, len(self._sizes)
+        passes = [epoch_order(self._seed, first + k, count).tolist() for k in range(self._batch)]
+        queues: dict[tuple[int, int], list[int]] = {}
+        for item in chain(*passes):
+            queues.setdefault(self._sizes[item], []).append(item)
+        streams = {size: iter(items) for size, items in queues.items()}
+        return [list(islice(streams[self._sizes[item]], self._batch)) for item in passes[0]]
 
 
 class Batches:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,24 +16,42 @@ from finetune.native.data import BatchOrder
 from finetune.native.encoders import fitted_size
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
-from finetune.native.rng import flow_time, image_randomness, sample_shift
+from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
 
 
-@given(sizes=SIZES, batch=st.integers(1, 5), seed=st.integers(0, 9), epoch=st.integers(0, 3))
-def test_an_epoch_shows_every_item_and_a_batch_holds_one_size(
-    sizes: list[tuple[int, int]], batch: int, seed: int, epoch: int
+@given(sizes=SIZES, batch=st.integers(1, 5), seed=st.integers(0, 9), cycle=st.integers(0, 3))
+def test_a_cycle_shows_every_item_once_per_place_of_a_batch_and_a_batch_holds_one_size(
+    sizes: list[tuple[int, int]], batch: int, seed: int, cycle: int
 ) -> None:
     order = BatchOrder(sizes, seed=seed, global_batch=batch)
-    first = epoch * order.steps_per_epoch + 1
-    batches = [order.batch(first + step) for step in range(order.steps_per_epoch)]
+    first = cycle * len(sizes) + 1
+    batches = [order.batch(first + step) for step in range(len(sizes))]
     assert all(len(each) == batch for each in batches)
     assert all(len({sizes[item] for item in each}) == 1 for each in batches)
-    seen = Counter(item for each in batches for item in each)
-    assert set(seen) == set(range(len(sizes)))
-    # Only the items that fill up the last batch of a size are repeated.
-    assert sum(seen.values()) - len(sizes) < batch * len(set(sizes))
+    assert Counter(chain(*batches)) == dict.fromkeys(range(len(sizes)), batch)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+@pytest.mark.parametrize("counts", [(17, 3), (10, 4, 6), (19, 1), (17 * 3, 3 * 3)])
+def test_images_of_a_rare_shape_are_seen_as_often_as_others(
+    batch: int, counts: tuple[int, ...]
+) -> None:
+    sizes = [(shape, 4) for shape, count in enumerate(counts) for _ in range(count)]
+    order = BatchOrder(sizes, seed=0, global_batch=batch)
+    seen = Counter(chain(*(order.batch(step) for step in range(1, 2001))))
+    mean = 2000 * batch / len(sizes)
+    # 2000 steps may end within a cycle, in which an item is seen once per place of a batch.
+    assert all(abs(seen[item] - mean) <= batch for item in range(len(sizes)))
+
+
+def test_a_batch_of_one_shows_every_item_once_per_epoch() -> None:
+    sizes = [(4, 4)] * 3 + [(4, 6)] * 2
+    order = BatchOrder(sizes, seed=1, global_batch=1)
+    assert [order.batch(step) for step in range(6, 11)] == [
+        [item] for item in epoch_order(1, 1, len(sizes))
+    ]
 
 
 def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
