@@ -10,12 +10,13 @@ from pathlib import Path
 from configs.attempt.close import close_attempt, has_ended
 from configs.attempt.open import open_attempt
 from configs.attempt.program import run_program
+from configs.checks.aitoolkit import check_engine
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, to_tree
 from configs.run.folder import RunFolder, is_run
-from configs.schema import KINDS, MODELS, keys
+from configs.schema import KINDS, MODELS, Finetune, keys
 from configs.terminal import command_parser, guarded
 from configs.yaml12 import dump_yaml
 
@@ -96,10 +97,12 @@ def _check(options: argparse.Namespace) -> int:
 
 def _load(file: Path) -> None:
     """Load a config, or a study with all its cells."""
-    if is_study(file, []):
-        load_grid(file, [])
-    else:
-        load(file)
+    configs = (
+        [cell.config for cell in load_grid(file, []).cells] if is_study(file, []) else [load(file)]
+    )
+    for config in configs:
+        if isinstance(config, Finetune):
+            check_engine(config, world=config.resources.world)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -7,9 +7,9 @@ Other commands (`ditbench finetune COMMAND --help`):
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
 """
 
-import os
 import sys
 
+from configs.checks.aitoolkit import engine_of
 from configs.command import run_command
 from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
@@ -27,24 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _module_of(run: RunFolder, config: Run) -> str | None:
     if isinstance(config, Finetune):
-        return _ENGINES[engine_of(run, config)]
+        # Imported here because torch takes seconds, and help should answer at once.
+        from train.engine.distributed import world_size
+
+        return _ENGINES[engine_of(config, world=world_size(), run=run)]
     return "finetune.infer" if isinstance(config, Infer) else None
-
-
-def engine_of(run: RunFolder, config: Finetune) -> str:
-    """Return the engine of a run, `aitoolkit` or `embedded`.
-
-    With `engine: auto` a run keeps the engine that trained it before: every attempt records its
-    `engine` in the manifest. A new run uses ai-toolkit if `AI_TOOLKIT` names its folder and the
-    run asks for one GPU, because ai-toolkit uses only one.
-    """
-    if config.engine != "auto":
-        return config.engine
-    for entry in run.entries():
-        if "engine" in entry:
-            return entry["engine"]
-    has_one_rank = config.resources.world == 1
-    return "aitoolkit" if os.environ.get("AI_TOOLKIT") and has_one_rank else "embedded"
 
 
 if __name__ == "__main__":

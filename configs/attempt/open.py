@@ -117,11 +117,12 @@ def _is_skipped(run: RunFolder) -> bool:
 def _checked_config(
     found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
 ) -> Run:
+    run = found if isinstance(found, RunFolder) else None
     config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
     if gpus is not None:
         allocated = {"nodes": nodes, "gpus_per_node": gpus}
-        check_ranks(config, world=config.resources.model_copy(update=allocated).world)
+        check_ranks(config, world=config.resources.model_copy(update=allocated).world, run=run)
     return config
 
 

@@ -8,6 +8,7 @@ from configs.checks.aitoolkit_keys import check_keys
 from configs.checks.captions import captioned_files
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
+from configs.run.folder import RunFolder
 from configs.schema import Finetune
 
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
@@ -49,7 +50,6 @@ def find_home() -> Home:
 
 def check_aitoolkit(config: Finetune) -> None:
     """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
-    check_keys(config.aitoolkit)
     if config.engine != "aitoolkit":
         return
     check_supported(config)
@@ -77,6 +77,34 @@ def check_supported(config: Finetune) -> None:
         raise ConfigError(
             f"lora.alpha {config.lora.alpha:g}: with Flux ai-toolkit always uses the rank as "
             "alpha; remove it, or set engine=embedded"
+        )
+
+
+def engine_of(config: Finetune, *, world: int, run: RunFolder | None = None) -> str:
+    """Return the engine of a config or run on `world` ranks, `aitoolkit` or `embedded`.
+
+    With `engine: auto` a run keeps the engine that trained it before: every attempt records its
+    `engine` in the manifest. A new run uses ai-toolkit if `AI_TOOLKIT` names its folder and there
+    is one rank, because ai-toolkit uses only one.
+    """
+    if config.engine != "auto":
+        return config.engine
+    for entry in run.entries() if run else []:
+        if "engine" in entry:
+            return entry["engine"]
+    return "aitoolkit" if os.environ.get("AI_TOOLKIT") and world == 1 else "embedded"
+
+
+def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) -> None:
+    """Raise `ConfigError` if the engine would ignore keys under `aitoolkit`, or lose ranks."""
+    check_keys(config.aitoolkit)
+    if engine_of(config, world=world, run=run) == "aitoolkit":
+        check_one_rank(world)
+    elif config.aitoolkit:
+        cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
+        raise ConfigError(
+            "aitoolkit: only ai-toolkit has these keys, and engine=auto takes the native engine "
+            f"{cause}; set engine=aitoolkit, or remove them"
         )
 
 

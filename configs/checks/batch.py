@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from configs.checks.aitoolkit import check_one_rank
+from configs.checks.aitoolkit import check_engine
 from configs.errors import ConfigError
+from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain, Run
 
 
@@ -42,10 +43,10 @@ class BatchLayout:
         return self.data_ranks * self.micro_batch * self.accumulation // self.noise_count
 
 
-def check_ranks(config: Run, *, world: int) -> None:
-    """Raise `ConfigError` if the work does not divide over `world` ranks."""
-    if isinstance(config, Finetune) and config.engine == "aitoolkit":
-        check_one_rank(world)
+def check_ranks(config: Run, *, world: int, run: RunFolder | None = None) -> None:
+    """Raise `ConfigError` if `world` ranks cannot do the work, of `run` if it is resumed."""
+    if isinstance(config, Finetune):
+        check_engine(config, world=world, run=run)
     if isinstance(config, Pretrain | Finetune):
         divide(config, world=world)
 

@@ -93,7 +93,7 @@ def checks_of(request: RunRequest) -> list[Check]:
     config = request.config
     return [
         ("data", lambda: check_paths(config)),
-        ("batch", lambda: check_ranks(config, world=config.resources.world)),
+        ("batch", lambda: check_ranks(config, world=config.resources.world, run=request.resumes)),
         ("site", lambda: check_site(request.site)),
         (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
     ]

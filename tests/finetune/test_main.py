@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from configs.attempt.open import open_attempt
+from configs.checks.aitoolkit import engine_of
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
-from finetune.__main__ import engine_of, main
+from finetune.__main__ import main
 from tests.finetune.conftest import TINY, paths
 from tests.real_runs import opened
 
@@ -21,10 +23,10 @@ def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolde
     return opened(TINY, paths(flux), kind="finetune")
 
 
-def engine(run: RunFolder, configured: str = "auto") -> str:
+def engine(run: RunFolder, configured: str = "auto", *, world: int = 1) -> str:
     config = run.config()
     assert isinstance(config, Finetune)
-    return engine_of(run, config.model_copy(update={"engine": configured}))
+    return engine_of(config.model_copy(update={"engine": configured}), world=world, run=run)
 
 
 def test_auto_is_ai_toolkit_if_the_site_names_it(
@@ -40,10 +42,23 @@ def test_auto_uses_the_embedded_engine_for_several_gpus(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AI_TOOLKIT", "/some/folder")
-    config = run.config()
-    assert isinstance(config, Finetune)
-    two = config.resources.model_copy(update={"gpus_per_node": 2, "ranks_per_node": None})
-    assert engine_of(run, config.model_copy(update={"resources": two})) == "embedded"
+    assert engine(run, world=2) == "embedded"
+
+
+@pytest.mark.parametrize(("site", "gpus"), [(None, 0), ("/kit", 2)])
+def test_auto_refuses_keys_of_ai_toolkit_where_it_takes_the_native_engine(
+    site: str | None, gpus: int, flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+    if site:
+        monkeypatch.setenv("AI_TOOLKIT", site)
+    passed = [*paths(flux), "aitoolkit.train.lr_scheduler=cosine"]
+    with pytest.raises(ConfigError, match=r"takes the native engine .* set engine=aitoolkit"):
+        open_attempt(TINY, passed, kind="finetune", gpus=gpus)
+    assert not (tmp_path / "logs").exists()
+    monkeypatch.setenv("AI_TOOLKIT", "/kit")
+    assert open_attempt(TINY, passed, kind="finetune", gpus=1)
 
 
 def test_a_resumed_run_keeps_the_engine_that_trained_it(

@@ -71,7 +71,7 @@ def read_ranks() -> Ranks:
         _check_that_torch_has_kernels(gpu)
     return Ranks(
         rank=rank_number(),
-        world=int(os.environ.get("WORLD_SIZE", "1")),
+        world=world_size(),
         local_rank=local_rank,
         local_world=local_world,
         device=torch.device("cuda", gpu) if cuda else torch.device("cpu"),
@@ -157,12 +157,17 @@ def rank_number() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def world_size() -> int:
+    """Return the number of ranks that torchrun started; without torchrun, 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def end_rank(status: int) -> int:
     """Return the exit `status`, but exit at once if it is that of a rank that failed among others.
 
     Threads and communicators that wait for the other ranks would hold up the interpreter's exit.
     """
-    if status and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if status and world_size() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from configs.checks.aitoolkit import check_aitoolkit
+from configs.__main__ import main
+from configs.checks.aitoolkit import check_aitoolkit, check_engine
 from configs.checks.aitoolkit_keys import known_keys, taken
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
-from configs.load import resolve
+from configs.load import resolve, to_tree
 from configs.schema import Finetune
+from configs.yaml12 import dump_yaml
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +42,7 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
         "model": {"low_vram": True},
         "datasets": {"flip_x": True},
     }
-    check_aitoolkit(config(passed))
+    check_engine(config(passed, engine="aitoolkit"), world=1)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
     passed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_aitoolkit(config(passed))
+        check_engine(config(passed, engine="aitoolkit"), world=1)
     assert message in str(refused.value)
 
 
@@ -74,6 +76,18 @@ def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
         check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
     check_ranks(config({}, engine="aitoolkit"), world=1)
     check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
+
+
+def test_check_refuses_keys_that_auto_would_ignore(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "passed.yaml"
+    file.write_text(dump_yaml(to_tree(config({"train": {"lr_scheduler": "cosine"}}))))
+    assert main(["check", str(file)]) == 2
+    assert "engine=auto takes the native engine" in capsys.readouterr().err
+    file.write_text(dump_yaml(to_tree(config({"train": {"lr_sched": 1}}, engine="aitoolkit"))))
+    assert main(["check", str(file)]) == 2
+    assert "did you mean aitoolkit.train.lr_scheduler?" in capsys.readouterr().err
 
 
 def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
