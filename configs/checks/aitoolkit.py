@@ -59,7 +59,7 @@ def check_aitoolkit(config: Finetune) -> None:
 
 
 def check_supported(config: Finetune) -> None:
-    """Raise `ConfigError` for images, an assistant LoRA or an alpha that ai-toolkit cannot use."""
+    """Raise `ConfigError` for images, an assistant LoRA or keys that ai-toolkit cannot use."""
     assert config.data.folder is not None
     for pair in captioned_files(Path(config.data.folder)):
         if pair.image.suffix.lower() not in IMAGES:
@@ -73,6 +73,8 @@ def check_supported(config: Finetune) -> None:
             f"flux.assistant_lora {assistant}: has no {ASSISTANT_KEY}, from which ai-toolkit "
             "reads its rank; name another file, or set engine=embedded"
         )
+    if lacks := _lacks(config):
+        raise ConfigError(f"{lacks}; change it, or set engine=embedded")
     if config.lora.alpha not in (None, config.lora.rank):
         raise ConfigError(
             f"lora.alpha {config.lora.alpha:g}: with Flux ai-toolkit always uses the rank as "
@@ -106,6 +108,22 @@ def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) 
             "aitoolkit: only ai-toolkit has these keys, and engine=auto takes the native engine "
             f"{cause}; set engine=aitoolkit, or remove them"
         )
+
+
+def _lacks(config: Finetune) -> str | None:
+    """Return a key whose value ai-toolkit has no equal of, and why."""
+    rate = config.optimizer
+    if rate.kind == "schedule_free":
+        return "optimizer.kind schedule_free: ai-toolkit does not have it"
+    if rate.restarts:
+        return "optimizer.restarts: ai-toolkit's period is always the whole run"
+    if rate.decay not in (0.0, 1.0):
+        return f"optimizer.decay {rate.decay:g}: ai-toolkit decays over the whole run (1) or not"
+    if rate.decay and rate.decay_shape == "sqrt":
+        return "optimizer.decay_shape sqrt: ai-toolkit has linear and cosine"
+    if rate.decay and rate.warmup_steps:
+        return "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only (decay 0)"
+    return None
 
 
 def check_one_rank(world: int) -> None:

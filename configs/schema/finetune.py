@@ -10,9 +10,12 @@ from pydantic import Field, model_validator
 
 from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
+from configs.schema.training import LearningRate
 
 # One token is a patch of 2 x 2 latents, and one latent covers 8 x 8 pixels.
 _TOKEN_PX = 16
+# A smaller factor of Prodigy's rate is a rate meant for AdamW (ai-toolkit replaces it by 1).
+_LEAST_PRODIGY = 0.1
 
 
 class Flux(KeyGroup):
@@ -75,13 +78,16 @@ class Lora(KeyGroup):
     )
 
 
-class LoraOptimizer(KeyGroup):
-    """AdamW (eps 1e-6) with a constant learning rate."""
+class LoraOptimizer(LearningRate):
+    """The optimizer (eps 1e-6) and its learning rate."""
 
-    kind: Literal["adamw", "adamw8bit"] = key(
-        "adamw", "adamw8bit stores its moments in 8 bits (CUDA only)", "loss clock"
+    kind: Literal["adamw", "adamw8bit", "prodigy", "schedule_free"] = key(
+        "adamw",
+        "adamw; adamw8bit: moments in 8 bits (CUDA only); prodigy: AdamW that estimates its rate, "
+        "with lr (usually 1) as a factor; schedule_free: AdamW that averages the weights instead "
+        "of decaying lr",
+        "loss clock",
     )
-    lr: float = key(1e-4, "learning rate", "loss", gt=0)
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
     beta2: float = key(0.999, "decay rate of the second moment", "loss", ge=0, lt=1)
     weight_decay: float = key(0.01, "decoupled weight decay", "loss", ge=0)
@@ -192,7 +198,7 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._passthrough(), self._memory()):
+        for refusal in (self._model(), self._passthrough(), self._optimizer()):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -209,9 +215,20 @@ class Finetune(Run):
             return "aitoolkit: only ai-toolkit has these keys; remove them, or set engine=aitoolkit"
         return None
 
-    def _memory(self) -> str | None:
-        if self.optimizer.kind == "adamw8bit" and self.resources.gpus_per_node == 0:
+    def _optimizer(self) -> str | None:
+        kind = self.optimizer.kind
+        if kind == "adamw8bit" and self.resources.gpus_per_node == 0:
             return "optimizer.kind adamw8bit needs a GPU: set adamw, or resources.gpus_per_node"
+        if kind == "prodigy" and self.optimizer.lr < _LEAST_PRODIGY:
+            return (
+                f"optimizer.lr {self.optimizer.lr:g}: prodigy multiplies the rate that it "
+                "estimates by lr; set optimizer.lr to 1"
+            )
+        if kind == "schedule_free" and (self.optimizer.decay or self.train.ema_decay is not None):
+            return (
+                "optimizer.kind schedule_free averages the weights instead of a decay: set "
+                "optimizer.decay to 0 and train.ema_decay to null"
+            )
         return None
 
 

@@ -1,5 +1,6 @@
 """How the network is trained: optimizer, batch, layout over ranks, checkpoints, resources."""
 
+import math
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -7,15 +8,9 @@ from pydantic import Field, model_validator
 from configs.schema.key import KeyGroup, key
 
 
-class Optimizer(KeyGroup):
+class LearningRate(KeyGroup):
     """The learning rate warms up, stays constant, and decays over the last steps."""
 
-    kind: Literal["adamw", "muon", "schedule_free"] = key(
-        "adamw",
-        "adamw; muon: Muon for the matrices of blocks, AdamW for the rest; schedule_free: AdamW "
-        "that averages the weights instead of decaying lr",
-        "loss clock",
-    )
     lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)
     decay: float = key(
@@ -25,6 +20,38 @@ class Optimizer(KeyGroup):
         "linear", "shape of the decay: linear; sqrt: 1 - sqrt(its part done); cosine", "loss"
     )
     decay_to: float = key(0.0, "final learning rate, as a share of lr", "loss", ge=0, le=1)
+    restarts: int = key(0, "times that the decay begins again, at equal distances", "loss", ge=0)
+
+    @model_validator(mode="after")
+    def _restarts_are_of_a_decay(self) -> "LearningRate":
+        if self.restarts and not self.decay:
+            raise ValueError("optimizer.restarts begins a decay again: set optimizer.decay, too")
+        return self
+
+    def rate(self, *, step: int, steps: int) -> float:
+        """Return the learning rate of `step` (from 1) of `steps`."""
+        warm = min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+        falling = self.decay * steps
+        left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
+        if self.restarts:  # Loshchilov & Hutter 2017 (arXiv 1608.03983), with periods of one length
+            periods = round(left * (self.restarts + 1), 9)
+            left = periods - math.ceil(periods) + 1
+        if self.decay_shape == "sqrt":  # Hägele et al. 2024 (arXiv 2405.18392)
+            left = 1 - math.sqrt(1 - left)
+        elif self.decay_shape == "cosine":
+            left = (1 - math.cos(math.pi * left)) / 2
+        return self.lr * warm * (self.decay_to + (1 - self.decay_to) * left)
+
+
+class Optimizer(LearningRate):
+    """The optimizer and its learning rate."""
+
+    kind: Literal["adamw", "muon", "schedule_free"] = key(
+        "adamw",
+        "adamw; muon: Muon for the matrices of blocks, AdamW for the rest; schedule_free: AdamW "
+        "that averages the weights instead of decaying lr",
+        "loss clock",
+    )
     momentum: float = key(0.95, "decay rate of Muon's momentum", "loss", ge=0, lt=1)
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
     beta2: float = key(0.95, "decay rate of the second moment", "loss", ge=0, lt=1)

@@ -8,6 +8,7 @@ from typing import Any
 from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
 from configs.disk import replace_file
 from configs.schema import Finetune
+from configs.schema.finetune import LoraOptimizer
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
@@ -105,17 +106,36 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         "noise_scheduler": "flowmatch",
         "timestep_type": train.timesteps,
         "optimizer": optimizer.kind,
-        "optimizer_params": {
-            "betas": [optimizer.beta1, optimizer.beta2],
-            "weight_decay": optimizer.weight_decay,
-        },
+        "optimizer_params": _optimizer(optimizer),
         "lr": optimizer.lr,
         "max_grad_norm": optimizer.clip,
         "ema_config": ema,
         "dtype": train.precision,
     }
     # Otherwise it would repeat a step: the metadata of a scheduled save lag by one.
-    return settings | ({"start_step": start} if start else {})
+    return settings | _schedule(optimizer) | ({"start_step": start} if start else {})
+
+
+def _optimizer(optimizer: LoraOptimizer) -> dict[str, Any]:
+    settings = {
+        "betas": [optimizer.beta1, optimizer.beta2],
+        "weight_decay": optimizer.weight_decay,
+    }
+    if optimizer.kind == "prodigy":
+        settings["safeguard_warmup"] = optimizer.warmup_steps > 0
+    return settings
+
+
+def _schedule(optimizer: LoraOptimizer) -> dict[str, Any]:
+    """Return the schedule; `check_supported` refuses those that ai-toolkit does not have."""
+    name, settings = "constant", dict[str, float]()
+    if optimizer.warmup_steps:
+        name, settings = "constant_with_warmup", {"num_warmup_steps": optimizer.warmup_steps}
+    elif optimizer.decay and optimizer.decay_shape == "cosine":
+        name, settings = "cosine", {"eta_min": optimizer.lr * optimizer.decay_to}
+    elif optimizer.decay:
+        name, settings = "linear", {"start_factor": 1.0, "end_factor": optimizer.decay_to}
+    return {"lr_scheduler": name, "lr_scheduler_params": settings}
 
 
 def _model(config: Finetune) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
-from finetune.native.optimizer import sum_gradients
+from finetune.native.optimizer import set_rate, sum_gradients
 from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
@@ -26,7 +26,7 @@ class LoraStep:
     context: TrainingContext[Finetune]
     transformer: FluxTransformer2DModel
     weights: LoraWeights
-    optimizer: torch.optim.AdamW
+    optimizer: torch.optim.Optimizer
     ema: EMA
     batches: Batches
     evaluator: LoraEvaluator
@@ -47,6 +47,8 @@ class LoraStep:
         norm = gradient_norm(self.weights)
         scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
         context.finite.put(step, norm + loss)
+        rate = config.optimizer.rate(step=step, steps=config.train.steps)
+        set_rate(self.optimizer, rate=rate, step=step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(step)
@@ -54,7 +56,9 @@ class LoraStep:
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
         """Return learning rate and gradient norm as fields of a record."""
-        return {"lr": self.context.attempt.config.optimizer.lr, "grad_norm": norm}
+        (group,) = self.optimizer.param_groups
+        # Prodigy multiplies the rate by its estimate d.
+        return {"lr": float(group["lr"]) * group.get("d", 1.0), "grad_norm": norm}
 
     def _backward(self, step: int, index: int) -> Tensor:
         """Run one microbatch forward and backward; return the sum of its losses, detached."""

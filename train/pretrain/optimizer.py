@@ -1,16 +1,14 @@
-"""The optimizer of a run and its learning rate schedule."""
+"""The optimizer of a run and the parameters that it treats alike."""
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from configs.schema import Pretrain
-from configs.schema.training import Optimizer
 from train.engine.ema import EMA
+from train.engine.schedule_free import ScheduleFreeAdamW
 from train.pretrain.muon import LocalAdamW, Muon
-from train.pretrain.schedule_free import ScheduleFreeAdamW
 
 # Of muP (Yang et al. 2022, table 8): the other matrices read inputs that grow with the width.
 _EDGES = ("patches_", "time.0.", "label.", "registers")
@@ -69,15 +67,3 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
         groups.append({"params": hidden, "heads": None, **decayed})
         groups.append({"params": qkv, "heads": config.model.heads, **decayed})
     return groups
-
-
-def learning_rate(config: Optimizer, *, step: int, steps: int) -> float:
-    """Return the rate of `step` (from 1) of `steps`: linear warm-up, constant, decay."""
-    warm = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
-    falling = config.decay * steps
-    left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
-    if config.decay_shape == "sqrt":  # Hägele et al. 2024 (arXiv 2405.18392)
-        left = 1 - math.sqrt(1 - left)
-    elif config.decay_shape == "cosine":
-        left = (1 - math.cos(math.pi * left)) / 2
-    return config.lr * warm * (config.decay_to + (1 - config.decay_to) * left)

@@ -20,7 +20,7 @@ from train.model.cuda_graphs import PASSES, check_recorded
 from train.model.flops import patches
 from train.model.parallelize import autocast, parallelize
 from train.model.routing import first_patches, routed
-from train.pretrain.optimizer import learning_rate, make_optimizer
+from train.pretrain.optimizer import make_optimizer
 from train.pretrain.projection import average_gradients, make_projection
 from train.weights.init import InitialNetwork
 
@@ -108,7 +108,7 @@ class TrainState:
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step`, from 1."""
-        return learning_rate(self.config.optimizer, step=step, steps=self.config.train.steps)
+        return self.config.optimizer.rate(step=step, steps=self.config.train.steps)
 
     def checkpoint_state(self, clocks: Clocks) -> CheckpointState:
         """Return the part of the state that a checkpoint holds, with the run's `clocks`."""

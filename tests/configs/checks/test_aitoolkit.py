@@ -14,6 +14,7 @@ from configs.errors import ConfigError
 from configs.load import resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
+from finetune.aitoolkit.config import Workspace, toolkit_config
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,13 @@ def config(passed: dict[str, Any], **changes: Any) -> Finetune:
     found = resolve(tree | changes, source="test")
     assert isinstance(found, Finetune)
     return found
+
+
+def process(config: Finetune) -> dict[str, Any]:
+    """Return the process section of the config that ai-toolkit gets."""
+    workspace = Workspace(output=Path("o"), database=Path("d"), dataset=Path("i"))
+    (found,) = toolkit_config(config, workspace, start=0, attempt=1)["config"]["process"]
+    return dict(found)
 
 
 def test_keys_that_only_ai_toolkit_has_pass() -> None:
@@ -104,6 +112,59 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"alpha 8: with Flux ai-toolkit always uses the rank"):
         check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **keys))
     check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"optimizer": {"decay": 0.5}}, "optimizer.decay 0.5: ai-toolkit decays over the whole"),
+        ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
+        ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
+        ({"optimizer": {"decay": 1.0, "decay_shape": "sqrt"}}, "optimizer.decay_shape sqrt"),
+        (
+            {"optimizer": {"kind": "schedule_free"}, "train": {"ema_decay": None}},
+            "optimizer.kind schedule_free: ai-toolkit does not have it",
+        ),
+    ],
+)
+def test_a_setting_that_it_has_no_equal_of_is_refused_by_the_name_of_its_key(
+    keys: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = {"folder": str(tmp_path)}
+    with pytest.raises(ConfigError) as refused:
+        check_aitoolkit(config({}, engine="aitoolkit", data=folder, **keys))
+    assert message in str(refused.value)
+    assert "set engine=embedded" in str(refused.value)
+    check_aitoolkit(config({}, engine="embedded", data=folder, **keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, {"lr_scheduler": "constant", "lr_scheduler_params": {}}),
+        (
+            {"warmup_steps": 9},
+            {
+                "lr_scheduler": "constant_with_warmup",
+                "lr_scheduler_params": {"num_warmup_steps": 9},
+            },
+        ),
+        (
+            {"decay": 1.0, "decay_shape": "cosine", "decay_to": 0.1, "lr": 1e-3},
+            {"lr_scheduler": "cosine", "lr_scheduler_params": {"eta_min": 1e-4}},
+        ),
+        (
+            {"decay": 1.0},
+            {
+                "lr_scheduler": "linear",
+                "lr_scheduler_params": {"start_factor": 1.0, "end_factor": 0.0},
+            },
+        ),
+    ],
+)
+def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: object) -> None:
+    found = process(config({}, engine="aitoolkit", optimizer=keys))["train"]
+    assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.engine.metrics import console_line
 from train.engine.stop import StopRequest, StopSignals
-from train.pretrain.optimizer import learning_rate, make_optimizer
+from train.pretrain.optimizer import make_optimizer
 
 
 def test_the_learning_rate_warms_up_stays_and_decays() -> None:
     config = Optimizer(lr=1.0, warmup_steps=10, decay=0.5, decay_to=0.1)
-    rates = [learning_rate(config, step=step, steps=100) for step in range(1, 101)]
+    rates = [config.rate(step=step, steps=100) for step in range(1, 101)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[9:51] == [1.0] * 42
     assert rates[99] == pytest.approx(0.1 + 0.9 / 50)
@@ -38,9 +38,17 @@ def test_the_learning_rate_warms_up_stays_and_decays() -> None:
 )
 def test_the_decay_has_the_shape_of_its_formula(shape: str, rates: list[float]) -> None:
     config = Optimizer(lr=1.0, decay=0.4, decay_shape=shape)
-    found = [learning_rate(config, step=step, steps=10) for step in range(1, 11)]
+    found = [config.rate(step=step, steps=10) for step in range(1, 11)]
     assert found[:6] == [1.0] * 6
     assert found[6:] == pytest.approx(rates, abs=1e-4)
+
+
+def test_a_decay_with_restarts_begins_again_from_the_whole_rate() -> None:
+    config = Optimizer(lr=1.0, decay=0.6, decay_shape="cosine", restarts=1)
+    once = Optimizer(lr=1.0, decay=1.0, decay_shape="cosine")
+    found = [config.rate(step=step, steps=10) for step in range(1, 11)]
+    period = [once.rate(step=step, steps=3) for step in range(1, 4)]
+    assert found == pytest.approx([1.0] * 4 + period * 2)
 
 
 def test_only_matrices_have_weight_decay() -> None:

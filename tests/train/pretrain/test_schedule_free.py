@@ -10,8 +10,7 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.schema.training import Optimizer
 from tests.real_runs import DIGITS, TINY, trained
-from train.pretrain.optimizer import learning_rate
-from train.pretrain.schedule_free import ScheduleFreeAdamW
+from train.engine.schedule_free import ScheduleFreeAdamW
 from train.weights.export import export
 
 KEYS = ["optimizer.kind=schedule_free", "optimizer.decay=0.0", "train.ema_decay=null"]
@@ -33,7 +32,7 @@ def test_steps_are_those_of_the_package_of_the_authors() -> None:
     for step in range(1, 9):
         slope, offset = torch.tensor([0.5, 2.0, -1.0]), torch.tensor([1.0, 0.3, 0.2])
         y.grad = (slope * y + offset * step**0.5).detach()
-        rate = learning_rate(schedule, step=step, steps=8)
+        rate = schedule.rate(step=step, steps=8)
         optimizer.param_groups[0].update(lr=rate, step=step)
         optimizer.step()
     for found, expected in ((y, Y), (optimizer.state[y]["z"], Z), (x, X)):
