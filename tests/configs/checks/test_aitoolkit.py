@@ -90,12 +90,12 @@ def test_check_refuses_keys_that_auto_would_ignore(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "passed.yaml"
-    file.write_text(dump_yaml(to_tree(config({"train": {"lr_scheduler": "cosine"}}))))
+    file.write_text(dump_yaml(to_tree(config({"train": {"noise_offset": 0.1}}))))
     assert main(["check", str(file)]) == 2
     assert "engine=auto takes the native engine" in capsys.readouterr().err
-    file.write_text(dump_yaml(to_tree(config({"train": {"lr_sched": 1}}, engine="aitoolkit"))))
+    file.write_text(dump_yaml(to_tree(config({"train": {"noise_off": 1}}, engine="aitoolkit"))))
     assert main(["check", str(file)]) == 2
-    assert "did you mean aitoolkit.train.lr_scheduler?" in capsys.readouterr().err
+    assert "did you mean aitoolkit.train.noise_offset?" in capsys.readouterr().err
 
 
 def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
