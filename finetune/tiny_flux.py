@@ -213,7 +213,11 @@ def _save_t5_tokenizer(folder: Path) -> int:
 
 @torch.no_grad()
 def _vae(shape: FluxShape) -> AutoencoderKL:
-    """Return a VAE of 16 latent channels whose latents are roughly standard normal."""
+    """Return a VAE of 16 latent channels whose latents are roughly standard normal.
+
+    Its posterior is as narrow as a trained one: ai-toolkit draws from it, the native engine takes
+    its mean.
+    """
     vae = AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * 4,
         up_block_types=("UpDecoderBlock2D",) * 4,
@@ -224,6 +228,9 @@ def _vae(shape: FluxShape) -> AutoencoderKL:
         use_quant_conv=False,
         use_post_quant_conv=False,
     )
+    # The other half of the channels are the log variances.
+    vae.encoder.conv_out.weight[16:] = 0.0
+    vae.encoder.conv_out.bias[16:] = -20.0
     coarse = torch.rand(4, 3, 4, 4) * 2 - 1
     image = torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(-1, 1)
     latent = vae.encode(image).latent_dist.mode()
