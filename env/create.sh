@@ -47,14 +47,35 @@ install_set() {
 AI_TOOLKIT_COMMIT=27a03a91
 AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
 
+# A checkout appears under its name only when it is whole.
 clone_ai_toolkit() {
-  [[ ! -f $AI_TOOLKIT/run.py ]] || return 0
-  if ! GIT_TERMINAL_PROMPT=0 git clone --quiet --no-checkout "$AI_TOOLKIT_SOURCE" "$AI_TOOLKIT" ||
-    ! git -C "$AI_TOOLKIT" checkout --quiet "$AI_TOOLKIT_COMMIT"; then
-    echo "cannot get commit $AI_TOOLKIT_COMMIT of $AI_TOOLKIT_SOURCE; run this where there is a network" \
-      "(a login node), or copy a checkout of that commit to $AI_TOOLKIT and run it again" >&2
+  local partial
+  if [[ ! -f $AI_TOOLKIT/run.py ]]; then
+    mkdir -p "$(dirname "$AI_TOOLKIT")"
+    partial=$(mktemp -d "$AI_TOOLKIT.XXXXXX")
+    if ! GIT_TERMINAL_PROMPT=0 git clone --quiet --no-checkout "$AI_TOOLKIT_SOURCE" "$partial" ||
+      ! git -C "$partial" checkout --quiet "$AI_TOOLKIT_COMMIT" || ! all_is_there "$partial" ||
+      ! mv -T "$partial" "$AI_TOOLKIT"; then
+      rm -rf "$partial"
+      echo "cannot get commit $AI_TOOLKIT_COMMIT of $AI_TOOLKIT_SOURCE; run this where there is a network" \
+        "(a login node), or copy a checkout of that commit to $AI_TOOLKIT and run it again" >&2
+      return 1
+    fi
+  fi
+  if ! all_is_there "$AI_TOOLKIT"; then
+    echo "copy them to $AI_TOOLKIT, or delete it and run this again" >&2
     return 1
   fi
+}
+
+# git goes on after a file that it cannot read, and a copy may have been cut short.
+all_is_there() {
+  local lacks
+  [[ -e $1/.git ]] || return 0
+  lacks=$(git -C "$1" ls-files --deleted)
+  [[ -z $lacks ]] && return
+  echo "$1 is not a whole checkout: it lacks $(wc -l <<<"$lacks") files, such as ${lacks%%$'\n'*}" >&2
+  return 1
 }
 
 if [[ ${1-} == ai-toolkit ]]; then
@@ -78,9 +99,18 @@ fi
 if [[ ${1-} == ai-toolkit ]]; then
   # Its requirements name a commit of diffusers, which only git could download.
   grep -v '^git+' "$AI_TOOLKIT/requirements_base.txt" >"$venv/requirements.txt"
-  index=()
-  [[ -n ${TORCH_INDEX-} ]] && index=(--extra-index-url "$TORCH_INDEX")
-  install_set ai-toolkit "${index[@]}" -r "$root/env/ai-toolkit.txt" -r "$venv/requirements.txt"
+  if [[ -n ${TORCH_INDEX-} ]]; then
+    # All of them from there: builds of two indexes do not import together.
+    mapfile -t torch < <(grep '^torch' "$root/env/ai-toolkit.txt")
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --index-url "$TORCH_INDEX" "${torch[@]}"
+  fi
+  install_set ai-toolkit -r "$root/env/ai-toolkit.txt" -r "$venv/requirements.txt"
+  if ! "$venv/bin/python" -c "import torchvision, diffusers, bitsandbytes; from transformers import T5EncoderModel"; then
+    rm "$venv/.installed-ai-toolkit"
+    echo "$venv is installed, but does not import (above); most often torch and torchvision are of different" \
+      "builds: delete $venv, set TORCH_INDEX in env/sites/$SITE.sh to one index that has both, and run it again" >&2
+    exit 1
+  fi
   exit
 fi
 

@@ -66,7 +66,42 @@ def test_without_its_source_nothing_of_ai_toolkit_is_created(tmp_path: Path) -> 
     assert done.returncode == 1
     assert f"cannot get commit 27a03a91 of {tmp_path}/nowhere" in done.stderr
     assert f"copy a checkout of that commit to {tmp_path}/kit" in done.stderr
-    assert not (tmp_path / "kit").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def checkout(folder: Path) -> Path:
+    """Make a repository with a commit of two files, and its venv whose pip does nothing."""
+    (folder / "venv" / "bin").mkdir(parents=True)
+    python = folder / "venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -m ] || { echo "no nms in torchvision" >&2; exit 1; }\n')
+    python.chmod(0o755)
+    for name in ("run.py", "requirements_base.txt"):
+        (folder / name).write_text(f"# {name}\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    for words in (
+        ["init", "-q"],
+        ["add", "run.py", "requirements_base.txt"],
+        ["commit", "-qm", "a"],
+    ):
+        subprocess.run([*git, *words], check=True)
+    return folder
+
+
+def test_a_checkout_that_lacks_files_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    kit = checkout(tmp_path / "kit")
+    (kit / "requirements_base.txt").unlink()
+    done = create("ai-toolkit", AI_TOOLKIT=str(kit))
+    assert done.returncode == 1
+    assert "not a whole checkout: it lacks 1 files, such as requirements_base.txt" in done.stderr
+
+
+def test_packages_that_do_not_import_are_not_recorded_as_installed(tmp_path: Path) -> None:
+    kit = checkout(tmp_path / "kit")
+    done = create("ai-toolkit", AI_TOOLKIT=str(kit))
+    assert done.returncode == 1
+    assert "no nms in torchvision" in done.stderr
+    assert f"{kit}/venv is installed, but does not import" in done.stderr
+    assert not (kit / "venv" / ".installed-ai-toolkit").exists()
 
 
 def test_an_existing_checkout_gets_a_virtualenv_with_its_requirements(tmp_path: Path) -> None:
