@@ -11,6 +11,7 @@ from configs.attempt.close import close_attempt, has_ended
 from configs.attempt.open import open_attempt
 from configs.attempt.program import run_program
 from configs.checks.aitoolkit import check_engine
+from configs.checks.aitoolkit_keys import check_keys
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
@@ -102,6 +103,7 @@ def _load(file: Path) -> None:
     )
     for config in configs:
         if isinstance(config, Finetune):
+            check_keys(config.aitoolkit)
             check_engine(config, world=config.resources.world)
 
 

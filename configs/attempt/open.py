@@ -12,6 +12,7 @@ from configs.attempt.program import program_tree
 from configs.attempt.pruning import skip_if_ruled_out
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
+from configs.checks.same_data import check_same_data, record_data
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
@@ -28,7 +29,7 @@ from configs.run.folder import (
 )
 from configs.run.records import state
 from configs.run.slurm_env import is_restarted, job_facts, node_name
-from configs.schema import KINDS, Command, Run
+from configs.schema import KINDS, Command, Finetune, Run
 
 
 def open_attempt(
@@ -84,6 +85,8 @@ def open_attempt(
 
 def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
     """Claim the next attempt, write its facts to the manifest, and return its folder."""
+    if isinstance(config, Finetune):
+        record_data(run, config)
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
@@ -120,6 +123,8 @@ def _checked_config(
     run = found if isinstance(found, RunFolder) else None
     config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
+    if run and isinstance(config, Finetune):
+        check_same_data(run, config)
     if gpus is not None:
         allocated = {"nodes": nodes, "gpus_per_node": gpus}
         check_ranks(config, world=config.resources.model_copy(update=allocated).world, run=run)

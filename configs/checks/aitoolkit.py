@@ -50,6 +50,7 @@ def find_home() -> Home:
 
 def check_aitoolkit(config: Finetune) -> None:
     """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
+    check_keys(config.aitoolkit)
     if config.engine != "aitoolkit":
         return
     check_supported(config)
@@ -99,7 +100,6 @@ def engine_of(config: Finetune, *, world: int, run: RunFolder | None = None) -> 
 
 def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) -> None:
     """Raise `ConfigError` if the engine would ignore keys under `aitoolkit`, or lose ranks."""
-    check_keys(config.aitoolkit)
     if engine_of(config, world=world, run=run) == "aitoolkit":
         check_one_rank(world)
     elif config.aitoolkit:

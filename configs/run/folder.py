@@ -59,6 +59,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def data_file(self) -> Path:
+        """The hashes of a fine-tuning's images with their captions, by path."""
+        return self.path / "data.json"
+
+    @property
     def averages(self) -> Path:
         """The folder of snapshots of power-function averages, by step."""
         return self.path / "averages"

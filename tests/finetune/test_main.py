@@ -53,7 +53,7 @@ def test_auto_refuses_keys_of_ai_toolkit_where_it_takes_the_native_engine(
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
     if site:
         monkeypatch.setenv("AI_TOOLKIT", site)
-    passed = [*paths(flux), "aitoolkit.train.lr_scheduler=cosine"]
+    passed = [*paths(flux), "aitoolkit.train.noise_offset=0.1"]
     with pytest.raises(ConfigError, match=r"takes the native engine .* set engine=aitoolkit"):
         open_attempt(TINY, passed, kind="finetune", gpus=gpus)
     assert not (tmp_path / "logs").exists()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from configs.__main__ import main
-from configs.checks.aitoolkit import check_aitoolkit, check_engine
+from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.aitoolkit_keys import known_keys, taken
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
@@ -50,7 +50,7 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
         "model": {"low_vram": True},
         "datasets": {"flip_x": True},
     }
-    check_engine(config(passed, engine="aitoolkit"), world=1)
+    check_aitoolkit(config(passed))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
     passed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_engine(config(passed, engine="aitoolkit"), world=1)
+        check_aitoolkit(config(passed))
     assert message in str(refused.value)
 
 

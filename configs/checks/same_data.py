@@ -1,0 +1,57 @@
+"""A resumed fine-tuning goes on with the images and captions that it began with, or not at all."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from configs.checks.captions import captioned_files, fill_trigger, read_text
+from configs.disk import replace_file
+from configs.errors import ConfigError
+from configs.run.folder import RunFolder
+from configs.run.json_files import read_json
+from configs.schema import Finetune
+
+
+def record_data(run: RunFolder, config: Finetune) -> None:
+    """Write the hashes of a run's images with their captions, unless it has them already.
+
+    Before the first checkpoint nothing depends on the data, which may have been mended.
+    """
+    if not (_step(run) and run.data_file.is_file()):
+        replace_file(run.data_file, json.dumps(_hashes(config), indent=1) + "\n")
+
+
+def check_same_data(run: RunFolder, config: Finetune) -> None:
+    """Raise `ConfigError` if an image or a caption is not as it was when the run began."""
+    step = _step(run)
+    if not step or not run.data_file.is_file() or run.is_done(config):
+        return
+    before, now = read_json(run.data_file, dict[str, str]), _hashes(config)
+    changed = [file for file in {**before, **now} if before.get(file) != now.get(file)]
+    if changed:
+        first = Path(changed[0])
+        what = "was added" if changed[0] not in before else "was removed"
+        what = "or its caption has changed" if changed[0] in before.keys() & now.keys() else what
+        raise ConfigError(
+            f"{first} {what} ({len(changed)} of {len({**before, **now})} images) since {run.name} "
+            f"began, and step {step} learnt from what was there: restore it, or start a new run "
+            f"with {run.config_file}"
+        )
+
+
+def _step(run: RunFolder) -> int:
+    """Return the step of the newest checkpoint, or 0."""
+    names = [path.name for path in run.checkpoints.glob("step-*[0-9]")]
+    return int(max(names, default="step-0").removeprefix("step-"))
+
+
+def _hashes(config: Finetune) -> dict[str, str]:
+    """Return a hash of each image with the caption that training sees, by path."""
+    assert config.data.folder is not None
+    trigger = config.data.trigger
+    return {
+        str(pair.image): hashlib.sha256(
+            pair.image.read_bytes() + fill_trigger(read_text(pair.caption), trigger).encode()
+        ).hexdigest()
+        for pair in captioned_files(Path(config.data.folder))
+    }
