@@ -10,7 +10,6 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from finetune.native.base_model import autocast
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import LEARNED, active, training_adapters
 from finetune.native.loss import LatentBatch, losses
@@ -66,12 +65,11 @@ class FixedNoiseLoss:
     def evaluate(self) -> LossReduction:
         """Compare the loss with the LoRA to that without it. Collective."""
         adapters = training_adapters(self._config)
-        with autocast(self._ranks.device, self._config.train.precision):
-            if self._zero is None:
-                without = tuple(name for name in adapters if name != LEARNED)
-                with active(self._transformer, *without, after=adapters):
-                    self._zero = self._losses()
-            losses = self._losses()
+        if self._zero is None:
+            without = tuple(name for name in adapters if name != LEARNED)
+            with active(self._transformer, *without, after=adapters):
+                self._zero = self._losses()
+        losses = self._losses()
         gains = (self._zero - losses).tolist()
         gain, spread = stats.tmean(gains), stats.sem(gains) if len(gains) > 1 else float("nan")
         return LossReduction(

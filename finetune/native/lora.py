@@ -5,10 +5,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from diffusers import FluxPipeline, FluxTransformer2DModel
 from peft import LoraConfig
+from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -34,6 +37,31 @@ _EXPECTED_WARNINGS = (
     "TorchaoLoraLinear was instantiated",
     "Already found a `peft_config` attribute",
 )
+
+
+class FusedLora(Linear):  # type: ignore[misc]
+    """A layer of peft whose product with B also adds the update, in the type of the base model.
+
+    peft reads and writes the layer's output thrice more, and its input once more, in float32.
+    """
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the layer's output for `x` `[..., inputs]`: `[..., outputs]`."""
+        names = [name for name in self.active_adapters if name in self.lora_A]
+        if self.disable_adapters or not all(map(self._is_plain, names)):
+            output: Tensor = super().forward(x, *args, **kwargs)
+            return output
+        output = self.base_layer(x, *args, **kwargs)
+        x, flat = x.to(output.dtype).flatten(0, -2), output.flatten(0, -2)
+        for name in names:
+            down = F.linear(x, self.lora_A[name].weight.to(x.dtype))
+            up = (self.lora_B[name].weight * self.scaling[name]).to(x.dtype)
+            flat = torch.addmm(flat, down, up.T)
+        return flat.view_as(output)
+
+    def _is_plain(self, name: str) -> bool:
+        is_dropped = not isinstance(self.lora_dropout[name], nn.Identity)
+        return not (is_dropped or name in self.lora_variant or self.lora_bias[name])
 
 
 class LoraWeights(nn.Module):
@@ -112,6 +140,9 @@ def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) 
 
 def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Parameter]:
     """Convert the learned LoRA to float32 and return its parameters by name."""
+    for module in transformer.modules():
+        if isinstance(module, Linear):
+            module.__class__ = FusedLora
     learned = {n: p for n, p in transformer.named_parameters() if f".{LEARNED}." in n}
     for parameter in learned.values():
         parameter.data = parameter.data.float()

@@ -28,7 +28,8 @@ class LatentBatch:
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     """Return the mean squared error of the predicted velocity per image, `[B]` float32.
 
-    Rectified flow (Liu et al. 2022): the target is noise - latent, at (1-t) latent + t noise.
+    Rectified flow (Liu et al. 2022): the target is noise - latent, at (1-t) latent + t noise. The
+    transformer computes in the type of `prompt`, which is its own.
     """
     t = batch.t[:, None, None, None]
     mixed = (1 - t) * batch.latent + t * batch.noise
@@ -39,7 +40,7 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     if transformer.config.guidance_embeds:
         guidance = torch.full((count,), _GUIDANCE, device=device)
     predicted = transformer(
-        hidden_states=_pack(mixed),
+        hidden_states=_pack(mixed).to(batch.prompt.dtype),
         encoder_hidden_states=batch.prompt,
         pooled_projections=batch.pooled,
         timestep=batch.t,

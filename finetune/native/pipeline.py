@@ -18,7 +18,7 @@ from torch import Tensor
 from configs.checks.infer import InferSpec
 from configs.disk import replacing
 from configs.schema.finetune import PromptSamples
-from finetune.native.base_model import DTYPES, autocast, load_transformer, quantise_blocks
+from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
 from finetune.native.encoders import TEXT_TOKENS, embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
 from train.engine.clocks import Clocks
@@ -43,10 +43,10 @@ class ImagePipeline:
     """Samples with a transformer and a VAE that are loaded already."""
 
     def __init__(
-        self, transformer: FluxTransformer2DModel, vae: AutoencoderKL, folder: Path, precision: str
+        self, transformer: FluxTransformer2DModel, vae: AutoencoderKL, folder: Path
     ) -> None:
         scheduler = FlowMatchEulerDiscreteScheduler.from_pretrained(folder / "scheduler")
-        self.transformer, self._precision = transformer, precision
+        self.transformer = transformer
         self._pipeline = FluxPipeline(
             scheduler=scheduler,
             vae=vae,
@@ -64,16 +64,15 @@ class ImagePipeline:
         # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
         begin = time.perf_counter()
         noise = initial_noise(seed, spec)
-        with autocast(device, self._precision):
-            output = self._pipeline(
-                prompt_embeds=text["prompt"][None].to(device),
-                pooled_prompt_embeds=text["pooled"][None].to(device),
-                latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
-                width=spec.width,
-                height=spec.height,
-                num_inference_steps=spec.steps,
-                guidance_scale=spec.guidance,
-            )
+        output = self._pipeline(
+            prompt_embeds=text["prompt"][None].to(device),
+            pooled_prompt_embeds=text["pooled"][None].to(device),
+            latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
+            width=spec.width,
+            height=spec.height,
+            num_inference_steps=spec.steps,
+            guidance_scale=spec.guidance,
+        )
         image = output.images[0]
         assert isinstance(image, Image.Image)
         return TimedImage(image=image, image_s=time.perf_counter() - begin)
@@ -105,7 +104,7 @@ class LoraPipeline:
         if spec.lora and lora_scale:
             load_lora(transformer, spec.lora, scale=lora_scale)
         vae = load_vae(spec.folder, device, dtype)
-        self._pipeline = ImagePipeline(transformer, vae, spec.folder, spec.precision)
+        self._pipeline = ImagePipeline(transformer, vae, spec.folder)
         clocks.lap("load", drain=True)
 
     def warm_up(self, images: int) -> dict[str, float]:

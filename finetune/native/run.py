@@ -94,7 +94,7 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
         add_assistant(transformer, Path(config.flux.assistant_lora))
     activate(transformer, *training_adapters(config))
     vae = load_vae(folder, device, DTYPES[precision])
-    pipeline = ImagePipeline(transformer, vae, folder, precision)
+    pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)
     return _Prepared(
         inputs=inputs, cache=cache, transformer=transformer, weights=weights, pipeline=pipeline

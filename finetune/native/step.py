@@ -8,7 +8,6 @@ from diffusers import FluxTransformer2DModel
 from torch import Tensor
 
 from configs.schema import Finetune
-from finetune.native.base_model import autocast
 from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
@@ -69,8 +68,7 @@ class LoraStep:
         context.clocks.lap("data")
         context.watchdog.progress()
         batch = batch.to(device)
-        with autocast(device, config.train.precision):
-            per_image = losses(self.transformer, batch)
+        per_image = losses(self.transformer, batch)
         context.watchdog.progress()
         # Gradients are summed over ranks, so each image counts 1/global_batch.
         (per_image.sum() / config.train.global_batch).backward()

@@ -89,7 +89,9 @@ def _to_float32(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
-def _fused_rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, *, eps: float) -> Tensor:
+def _fused_rms_norm(
+    x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     normed: Tensor = _RmsNorm.apply(x, weight)
     return normed
 

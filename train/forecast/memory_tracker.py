@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 
 class StorageTracker(TorchDispatchMode):
@@ -32,7 +32,9 @@ class StorageTracker(TorchDispatchMode):
             return NotImplemented
         output = func(*args, **(kwargs or {}))
         for value in output if isinstance(output, (list, tuple)) else (output,):
-            if isinstance(value, Tensor) and value.device.type != "meta":
+            # A wrapper around other tensors, such as an 8-bit weight, has no bytes of its own.
+            is_wrapper = is_traceable_wrapper_subclass(value)
+            if isinstance(value, Tensor) and value.device.type != "meta" and not is_wrapper:
                 self._track(value.untyped_storage())
         return output
 

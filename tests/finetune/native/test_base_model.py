@@ -1,13 +1,20 @@
-"""The base model takes the shortest way to its device."""
+"""The base model takes the shortest way to its device, and 8-bit weights stay 8-bit weights."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from diffusers import FluxTransformer2DModel
+from torch import Tensor, nn
 
-from finetune.native.base_model import load_transformer
+from configs.schema.finetune import Lora
+from finetune.native.base_model import EightBitLinear, load_transformer, quantise_blocks
+from finetune.native.lora import FusedLora, LoraWeights, add_learned
+from finetune.native.loss import LatentBatch, losses
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(("quantise", "place"), [("none", "cuda:1"), ("int8", "cpu")])
@@ -23,3 +30,124 @@ def test_only_a_model_to_be_quantised_is_loaded_into_host_memory(
     monkeypatch.setattr(FluxTransformer2DModel, "from_pretrained", load)
     load_transformer(Path("flux"), torch.bfloat16, device=torch.device("cuda:1"), quantise=quantise)
     assert asked["device_map"] == {"": torch.device(place)}
+
+
+def flux(dtype: torch.dtype, quantise: str = "none", **options: Any) -> FluxTransformer2DModel:
+    """A random Flux whose weights are numbers of bfloat16."""
+    torch.manual_seed(0)
+    transformer = FluxTransformer2DModel(
+        num_layers=2,
+        num_single_layers=2,
+        num_attention_heads=2,
+        attention_head_dim=32,
+        axes_dims_rope=(8, 12, 12),
+        joint_attention_dim=64,
+        pooled_projection_dim=32,
+    )
+    transformer = transformer.bfloat16().to(dtype).requires_grad_(False).eval()
+    quantise_blocks(transformer, CPU, quantise=quantise)
+    return transformer
+
+
+def with_lora(transformer: FluxTransformer2DModel) -> LoraWeights:
+    weights = add_learned(transformer, Lora(rank=4), seed=0)
+    generator = torch.Generator().manual_seed(2)
+    for name, parameter in weights.named_parameters():
+        if "/lora_B/" in name:
+            parameter.data = torch.randn(parameter.shape, generator=generator) / 50
+    return weights
+
+
+def batch(dtype: torch.dtype) -> LatentBatch:
+    generator = torch.Generator().manual_seed(1)
+    latent, noise, prompt, pooled = (
+        torch.randn(shape, generator=generator)
+        for shape in ((1, 16, 8, 8), (1, 16, 8, 8), (1, 8, 64), (1, 32))
+    )
+    prompt, pooled = prompt.bfloat16().to(dtype), pooled.bfloat16().to(dtype)
+    return LatentBatch(
+        latent=latent, noise=noise, t=torch.tensor([0.5]), prompt=prompt, pooled=pooled
+    )
+
+
+def saved_bytes(quantise: str, *, checkpointing: bool) -> int:
+    """Return the bytes that autograd saves in a forward pass, without those of the model."""
+    transformer = flux(torch.bfloat16, quantise)
+    if checkpointing:
+        transformer.enable_gradient_checkpointing()
+    with_lora(transformer)
+    held = {
+        inner.untyped_storage().data_ptr()
+        for parameter in transformer.parameters()
+        for inner in (
+            getattr(parameter, "qdata", parameter),
+            getattr(parameter, "scale", parameter),
+        )
+    }
+    saved: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = losses(transformer, batch(torch.bfloat16))
+    del loss
+    return sum(t.untyped_storage().nbytes() for place, t in saved.items() if place not in held)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_autograd_saves_as_much_beside_an_8_bit_base_as_beside_one_of_bf16(
+    *, checkpointing: bool
+) -> None:
+    plain = saved_bytes("none", checkpointing=checkpointing)
+    assert plain > 0
+    for quantise in ("int8", "float8"):
+        assert saved_bytes(quantise, checkpointing=checkpointing) == plain
+
+
+@pytest.mark.parametrize("quantise", ["none", "int8", "float8"])
+def test_layers_return_the_type_of_the_base_model(quantise: str) -> None:
+    transformer = flux(torch.bfloat16, quantise)
+    with_lora(transformer)
+    found = {}
+    for name, module in transformer.named_modules():
+        if isinstance(module, nn.Linear | FusedLora | nn.LayerNorm | nn.RMSNorm):
+            module.register_forward_hook(
+                lambda _, inputs, output, name=name: found.update({name: output.dtype})
+            )
+    losses(transformer, batch(torch.bfloat16)).sum().backward()
+    assert len(found) > 60
+    assert set(found.values()) == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("quantise", ["int8", "float8"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_an_8_bit_layer_and_its_gradient_are_those_of_the_dequantised_weight(
+    quantise: str, dtype: torch.dtype
+) -> None:
+    layer = flux(dtype, quantise).transformer_blocks[0].attn.to_q
+    assert isinstance(layer, EightBitLinear)
+    weight: Any = layer.weight
+    found = torch.randn(3, 5, 64, dtype=dtype, requires_grad=True)
+    expected = found.detach().clone().requires_grad_()
+    gradient = torch.randn(3, 5, 64, dtype=dtype)
+    output = layer(found)
+    assert torch.equal(output, F.linear(expected, weight.dequantize(), layer.bias))
+    output.backward(gradient)
+    F.linear(expected, weight.dequantize(), layer.bias).backward(gradient)
+    assert torch.equal(found.grad, expected.grad)
+    # An input of another type is computed in that of the weight.
+    assert layer(found.double()).dtype == dtype
+
+
+def test_gradients_in_bf16_are_those_of_float32_within_its_rounding() -> None:
+    gradients = []
+    for dtype in (torch.float32, torch.bfloat16):
+        transformer = flux(dtype)
+        weights = with_lora(transformer)
+        losses(transformer, batch(dtype)).sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in weights.parameters()]))
+    exact, rounded = gradients
+    assert rounded.dtype == torch.float32
+    assert (rounded - exact).norm() < 0.02 * exact.norm()

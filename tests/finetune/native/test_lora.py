@@ -5,10 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 from diffusers import FluxTransformer2DModel
+from peft.tuners.lora import Linear
 from safetensors.torch import load_file, save_file
 
 from configs.schema.finetune import Lora, LoraOptimizer
-from finetune.native.lora import LEARNED, activate, active, add_learned, load_lora
+from finetune.native.lora import (
+    LEARNED,
+    FusedLora,
+    activate,
+    active,
+    add_learned,
+    load_lora,
+)
 from finetune.native.optimizer import make_optimizer
 from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest
 from train.engine.clocks import Clocks
@@ -115,3 +123,25 @@ def test_8_bit_moments_are_restored_from_a_checkpoint_to_the_bit(
         assert load_newest(tmp_path, after)
     expected, found = moments(before), moments(after)
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_layer_adds_its_updates_as_peft_does(transformer: FluxTransformer2DModel) -> None:
+    weights = add_learned(transformer, Lora(rank=2, alpha=3.0), seed=0)
+    for parameter in weights.parameters():
+        parameter.data += 0.1
+    ours = output(transformer)
+    for module in transformer.modules():
+        if isinstance(module, FusedLora):
+            module.__class__ = Linear
+    assert torch.allclose(output(transformer), ours, atol=1e-5)
+
+
+def test_a_layer_leaves_dropout_to_peft(transformer: FluxTransformer2DModel) -> None:
+    add_learned(transformer, Lora(rank=2), seed=0)
+    layer = transformer.transformer_blocks[0].attn.to_q
+    layer.lora_B[LEARNED].weight.data += 1
+    x = torch.ones(1, 4, layer.in_features)
+    plain = layer(x)
+    layer.lora_dropout[LEARNED] = torch.nn.Dropout(1.0).train()
+    assert torch.equal(layer(x), layer.base_layer(x))
+    assert not torch.equal(layer(x), plain)
