@@ -24,8 +24,7 @@ from unittest import mock
 
 import torch
 from diffusers import FluxTransformer2DModel
-from peft import LoraConfig
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -38,8 +37,8 @@ from finetune.native.lora import (
     LEARNED,
     LoraWeights,
     activate,
+    adapter_config,
     add_learned,
-    target_pattern,
 )
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.optimizer import make_optimizer
@@ -177,13 +176,12 @@ def _transformer(setting: Setting) -> FluxTransformer2DModel:
 
 
 def _with_lora(transformer: FluxTransformer2DModel, setting: Setting) -> LoraWeights:
+    linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
     weights = add_learned(transformer, Lora(rank=setting.rank), seed=0)
     if setting.assistant:
-        targets = target_pattern("attention+mlp")
-        config = LoraConfig(
-            r=setting.assistant, lora_alpha=setting.assistant, target_modules=targets
-        )
-        transformer.add_adapter(config, adapter_name=ASSISTANT)
+        assistant = Lora(rank=setting.assistant)
+        layers = [name for name in linear if assistant.selects(name)]
+        transformer.add_adapter(adapter_config(assistant, layers), adapter_name=ASSISTANT)
         for name, parameter in transformer.named_parameters():
             if f".{ASSISTANT}." in name:
                 parameter.data = parameter.data.to(torch.bfloat16)

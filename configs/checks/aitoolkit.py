@@ -12,6 +12,13 @@ from configs.run.folder import RunFolder
 from configs.schema import Finetune
 
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
+# Substrings of the names of layers, by `lora.targets`; None: no restriction.
+LAYERS = {
+    "attention": [".attn."],
+    "attention+mlp": [".attn.", ".ff.", ".ff_context.", ".proj_mlp", ".proj_out"],
+    "blocks": None,
+    "all": None,
+}
 # The formats that ai-toolkit itself reads.
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 
@@ -112,7 +119,13 @@ def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) 
 
 def _lacks(config: Finetune) -> str | None:
     """Return a key whose value ai-toolkit has no equal of, and why."""
-    rate = config.optimizer
+    lora, rate = config.lora, config.optimizer
+    if lora.kind == "dora":
+        return "lora.kind dora: no other program reads the files of ai-toolkit's"
+    if lora.targets not in LAYERS:
+        return f"lora.targets {lora.targets!r}: ai-toolkit has no regular expressions"
+    if lora.rank_pattern or lora.alpha_pattern:
+        return "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all layers"
     if rate.kind == "schedule_free":
         return "optimizer.kind schedule_free: ai-toolkit does not have it"
     if rate.restarts:

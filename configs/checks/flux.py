@@ -1,12 +1,14 @@
 """Check that a model folder of Flux in diffusers layout is complete: no job downloads anything."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
+from configs.schema.finetune import Lora
 
 _WEIGHTS = {
     "transformer": "diffusion_pytorch_model",
@@ -69,11 +71,39 @@ def check_flux(folder: Path, *, variant: str | None) -> None:
             f"{folder}: its transformer {'takes' if takes_guidance else 'takes no'} guidance, as "
             f"{found} does; set the variant to {found}, or name a folder of {variant}"
         )
-    for part, stem in _WEIGHTS.items():
-        index = folder / part / f"{stem}.safetensors.index.json"
-        names = shards(index) if index.is_file() else [f"{stem}.safetensors"]
-        for name in names:
-            read_safetensors_header(folder / part / name)
+    for part in _WEIGHTS:
+        for file in weight_files(folder / part):
+            read_safetensors_header(file)
+
+
+def weight_files(part: Path) -> list[Path]:
+    """Return the files that hold the weights of a part, such as `FLUX.1-dev/transformer`."""
+    stem = _WEIGHTS[part.name]
+    index = part / f"{stem}.safetensors.index.json"
+    return [part / name for name in (shards(index) if index.is_file() else [f"{stem}.safetensors"])]
+
+
+def check_targets(folder: Path, lora: Lora) -> None:
+    """Raise `ConfigError` if a pattern of `lora` is that of no linear layer of the model."""
+    shapes = {
+        name.removesuffix(".weight"): tensor.shape
+        for file in weight_files(folder / "transformer")
+        for name, tensor in read_safetensors_header(file).tensors.items()
+        if name.endswith(".weight")
+    }
+    tuned = [name for name, shape in shapes.items() if len(shape) == 2 and lora.selects(name)]
+    if not tuned:
+        raise ConfigError(
+            f"lora.targets {lora.targets!r}: neither attention, attention+mlp, blocks, all, nor "
+            "the name of a layer, such as transformer_blocks.0.attn.to_q"
+        )
+    for pattern in (*lora.rank_pattern, *lora.alpha_pattern):
+        # As peft matches them.
+        if not any(re.match(rf"(.*\.)?({pattern})$", name) for name in tuned):
+            raise ConfigError(
+                f"lora: {pattern!r} is the end of no name among the layers of lora.targets, "
+                f"such as {tuned[0]}"
+            )
 
 
 def _json(file: Path) -> dict[str, Any]:

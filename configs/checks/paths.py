@@ -6,7 +6,7 @@ from pathlib import Path
 from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.branch import check_branch
 from configs.checks.captions import check_captions, fill_trigger, read_prompts
-from configs.checks.flux import check_flux
+from configs.checks.flux import check_flux, check_targets
 from configs.checks.infer import infer_spec
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
@@ -82,6 +82,7 @@ def _check_finetune(config: Finetune) -> None:
     assert config.flux.folder is not None
     assert config.data.folder is not None
     check_flux(Path(config.flux.folder), variant=config.flux.variant)
+    check_targets(Path(config.flux.folder), config.lora)
     _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
     trigger = config.data.trigger
     check_captions(Path(config.data.folder), trigger=trigger)
@@ -111,5 +112,8 @@ def _check_weights(config: Pretrain) -> None:
 
 
 def _check_lora(file: Path | None) -> None:
-    if file and not any("lora" in name for name in read_safetensors_header(file).tensors):
-        raise ConfigError(f"{file}: not a LoRA (no tensor name contains lora); name another file")
+    names = read_safetensors_header(file).tensors if file else []
+    if file and not any("lora" in name or "lokr" in name for name in names):
+        raise ConfigError(
+            f"{file}: not a LoRA (no tensor name contains lora or lokr); name another file"
+        )

@@ -4,6 +4,7 @@ Both engines honour every key, except that `validation` is for the embedded engi
 `aitoolkit` for ai-toolkit only.
 """
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -14,6 +15,16 @@ from configs.schema.training import LearningRate
 
 # One token is a patch of 2 x 2 latents, and one latent covers 8 x 8 pixels.
 _TOKEN_PX = 16
+_ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
+_MLP = r"ff(_context)?\.net\.(0\.proj|2)|proj_mlp|proj_out"
+_BLOCK = r"(single_)?transformer_blocks\.\d+\."
+# The layers that a word of `lora.targets` means. ai-toolkit's example trains those of `blocks`.
+_TARGETS = {
+    "attention": _BLOCK + _ATTENTION,
+    "attention+mlp": f"{_BLOCK}({_ATTENTION}|{_MLP})",
+    "blocks": _BLOCK + ".*",
+    "all": ".*",
+}
 # A smaller factor of Prodigy's rate is a rate meant for AdamW (ai-toolkit replaces it by 1).
 _LEAST_PRODIGY = 0.1
 
@@ -67,15 +78,59 @@ class CaptionedImages(KeyGroup):
 
 
 class Lora(KeyGroup):
-    """The low-rank updates of the transformer."""
+    """The updates of the transformer's linear layers."""
 
+    kind: Literal["lora", "dora", "lokr"] = key(
+        "lora",
+        "lora: B A; dora: B A, and the norm of each row of the sum (Liu et al. 2024); lokr: a "
+        "Kronecker product of a small matrix and B A (Yeh et al. 2024)",
+        "loss clock",
+    )
     rank: int = key(16, "rank of each update", "loss clock", ge=1)
     alpha: float | None = key(
         None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0
     )
-    targets: Literal["attention", "attention+mlp"] = key(
-        "attention+mlp", "projections of the blocks to tune", "loss clock"
+    targets: str = key(
+        "attention+mlp",
+        "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
+        "layers around the blocks), or a regular expression of whole names of layers",
+        "loss clock",
     )
+    rank_pattern: dict[str, int] = key(
+        {}, "rank by regular expression of the end of a name, such as attn.to_q: 32", "loss clock"
+    )
+    alpha_pattern: dict[str, float] = key({}, "alpha, as rank_pattern", "loss")
+    dropout: float = key(
+        0.0, "share of the inputs of A that is dropped in training", "loss", ge=0, lt=1
+    )
+    factor: int | None = key(
+        None, "lokr: size of the small matrix; null: as near to square as can be", "loss", ge=2
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Lora":
+        if self.kind == "lokr" and self.dropout:
+            raise ValueError("lora.dropout: lokr has no A whose inputs to drop; set it to 0")
+        if self.kind != "lokr" and self.factor is not None:
+            raise ValueError("lora.factor is for lora.kind lokr; set it to null")
+        for name, value in (self.rank_pattern | self.alpha_pattern).items():
+            if value <= 0:
+                raise ValueError(f"lora: {name}: {value}: expected more than 0")
+        for pattern in (self.targets, *self.rank_pattern, *self.alpha_pattern):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"lora: {pattern!r} is no regular expression: {error}") from None
+        return self
+
+    def alphas(self) -> dict[str, float]:
+        """Return alpha by pattern; one that is not given is the rank, unless `alpha` is set."""
+        ranks = self.rank_pattern if self.alpha is None else {}
+        return self.alpha_pattern | {k: r for k, r in ranks.items() if k not in self.alpha_pattern}
+
+    def selects(self, layer: str) -> bool:
+        """Return whether the linear layer of this name gets an update."""
+        return re.fullmatch(_TARGETS.get(self.targets, self.targets), layer) is not None
 
 
 class LoraOptimizer(LearningRate):
@@ -134,6 +189,9 @@ class LoraCheckpoint(KeyGroup):
         250, "steps between checkpoints; the last is saved, too", free=True, unit="steps", ge=1
     )
     keep: int = key(4, "number of newest checkpoints to keep", free=True, ge=1)
+    dtype: Literal["float32", "float16", "bfloat16"] = key(
+        "float32", "type of the numbers in files of the LoRA", free=True
+    )
 
 
 class LoraValidation(KeyGroup):
@@ -198,7 +256,7 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._passthrough(), self._optimizer()):
+        for refusal in (self._model(), self._lora(), self._passthrough(), self._optimizer()):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -208,6 +266,14 @@ class Finetune(Run):
             return "flux.folder must name a model folder in diffusers layout"
         if self.flux.assistant_lora and self.flux.variant == "dev":
             return "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
+        return None
+
+    def _lora(self) -> str | None:
+        if self.lora.kind != "lora" and self.flux.quantise != "none":
+            return (
+                f"lora.kind {self.lora.kind} needs the weights of the base themselves: set "
+                "flux.quantise to none"
+            )
         return None
 
     def _passthrough(self) -> str | None:

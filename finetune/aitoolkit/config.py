@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from configs.checks.aitoolkit import LAYERS
 from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
 from configs.disk import replace_file
 from configs.schema import Finetune
@@ -12,11 +13,6 @@ from configs.schema.finetune import LoraOptimizer
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
-# Substrings of the layer names that get a LoRA; without them ai-toolkit would include adaLN.
-_TARGETS = {
-    "attention": [".attn."],
-    "attention+mlp": [".attn.", ".ff.", ".ff_context.", ".proj_mlp", ".proj_out"],
-}
 _QTYPES = {"int8": "qint8", "float8": "qfloat8"}
 # Large, so that resumed runs with neighbouring seeds do not share a seed.
 _SEED_STRIDE = 1_000_003
@@ -49,7 +45,7 @@ def toolkit_config(
         "logging": {"log_every": 1, "use_ui_logger": True},
         "network": _network(config),
         "save": {
-            "dtype": "float16",
+            "dtype": config.checkpoint.dtype,
             "save_every": config.checkpoint.every,
             "max_step_saves_to_keep": config.checkpoint.keep,
             "push_to_hub": False,
@@ -73,12 +69,17 @@ def attempt_seed(config: Finetune, *, start: int, attempt: int) -> int:
 
 
 def _network(config: Finetune) -> dict[str, Any]:
-    return {
-        "type": "lora",
-        "linear": config.lora.rank,
-        "linear_alpha": config.lora.rank,
-        "network_kwargs": {"only_if_contains": _TARGETS[config.lora.targets]},
+    lora, layers = config.lora, LAYERS[config.lora.targets]
+    settings: dict[str, Any] = {
+        "type": lora.kind,
+        "linear": lora.rank,
+        "linear_alpha": lora.rank,
+        "transformer_only": lora.targets != "all",
+        "network_kwargs": {} if layers is None else {"only_if_contains": layers},
     }
+    if lora.kind == "lokr":
+        settings |= {"lokr_full_rank": False, "lokr_factor": lora.factor or -1}
+    return settings | ({"dropout": lora.dropout} if lora.dropout else {})
 
 
 def _dataset(config: Finetune, folder: Path) -> dict[str, Any]:

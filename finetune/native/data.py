@@ -11,7 +11,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
 from finetune.native.cache import NO_CAPTION, Cache, CaptionedImage, latent_name
 from finetune.native.loss import LatentBatch
-from finetune.native.rng import ImageRandomness, epoch_order, image_randomness
+from finetune.native.rng import ImageRandomness, dropout_seed, epoch_order, image_randomness
 
 
 class BatchOrder:
@@ -81,6 +81,11 @@ class Batches:
             prompt=prompts,
             pooled=pooled,
         )
+
+    def dropout_seed(self, step: int, index: int) -> int:
+        """Return the seed of the dropout in microbatch `index` (from 0) of a step (from 1)."""
+        before = (step - 1) * self._config.train.global_batch + self._first
+        return dropout_seed(self._config.seed, before + index * self._micro_batch)
 
     def _randomness(self, number: int, item: int) -> ImageRandomness:
         return image_randomness(

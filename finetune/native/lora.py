@@ -1,6 +1,7 @@
 """The LoRA adapters of a transformer, learned and assistant, and the files of the learned one."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from diffusers import FluxPipeline, FluxTransformer2DModel
-from peft import LoraConfig
+from diffusers.loaders.lora_conversion_utils import _bake_lokr_alpha_
+from peft import LoKrConfig, LoraConfig, PeftConfig
 from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -29,8 +31,10 @@ from train.engine.metrics import log
 
 LEARNED, ASSISTANT = "learned", "assistant"
 
-_ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
-_MLP = r"ff\.net\.(0\.proj|2)|ff_context\.net\.(0\.proj|2)|proj_mlp|proj_out"
+# The parts of an update that begin at random and at zero, and the part that its scale multiplies.
+_RANDOM = {"lora_A", "lokr_w1", "lokr_w2_a"}
+_ZERO = {"lora_B", "lokr_w2", "lokr_w2_b"}
+_SCALED = {"lora_B", "lokr_w1"}
 # Both are intended: nothing is merged into quantised weights, and the assistant is a second
 # adapter.
 _EXPECTED_WARNINGS = (
@@ -65,63 +69,89 @@ class FusedLora(Linear):  # type: ignore[misc]
 
 
 class LoraWeights(nn.Module):
-    """The matrices of the learned LoRA, by their names in files.
+    """The parameters of the learned LoRA, by their names in files; `scales` are those of layers.
 
     The dots of a name are replaced by `/`, because torch reserves dots for submodules.
     """
 
-    def __init__(self, named: dict[str, nn.Parameter], *, scale: float) -> None:
+    def __init__(self, named: dict[str, nn.Parameter], *, scales: dict[str, float]) -> None:
         super().__init__()
-        self._scale = scale
+        self._scales = scales
         for name, parameter in named.items():
             self.register_parameter(name.replace(".", "/"), parameter)
 
     def file_tensors(self) -> dict[str, Tensor]:
-        """Return the matrices as in a file: on the CPU, with the scale multiplied into B."""
+        """Return the parameters as in a file: on the CPU, with the scales multiplied into them."""
         tensors = {}
-        for name, parameter in self.named_parameters():
-            factor = self._scale if "/lora_B/" in name else 1.0
+        for encoded, parameter in self.named_parameters():
+            name = encoded.replace("/", ".")
+            layer, part = _layer_and_part(name)
+            factor = self._scales[layer] if part in _SCALED else 1.0
             tensor = (parameter.detach() * factor).cpu().contiguous()
-            tensors[f"transformer.{name.replace('/', '.')}"] = tensor
+            tensors[f"transformer.{name}"] = tensor
         return tensors
 
-    def save(self, file: Path, *, metadata: dict[str, str]) -> None:
+    def save(self, file: Path, *, dtype: torch.dtype, metadata: dict[str, str]) -> None:
         """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
         file.parent.mkdir(exist_ok=True)
+        tensors = {name: tensor.to(dtype) for name, tensor in self.file_tensors().items()}
         with replacing(file) as stream:
-            save_file(self.file_tensors(), stream.name, metadata={"format": "pt"} | metadata)
+            save_file(tensors, stream.name, metadata={"format": "pt"} | metadata)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Draw A from the seed alone and set B to zero: the LoRA is the same on any machine."""
+        """Draw from the seed alone, or set to zero: the LoRA is the same on any machine.
+
+        The norms of DoRA stay those of the base model.
+        """
         for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
-            if "/lora_A/" in name:
+            _, part = _layer_and_part(name.replace("/", "."))
+            if part in _RANDOM:
                 rows, columns = parameter.shape
                 parameter.copy_(torch.from_numpy(initial_lora_a(seed, number, (rows, columns))))
-            else:
+            elif part in _ZERO:
                 parameter.zero_()
 
 
-def target_pattern(targets: str) -> str:
-    """Return a pattern of the full names of the projections that get a LoRA."""
-    inner = _ATTENTION if targets == "attention" else f"({_ATTENTION}|{_MLP})"
-    return rf"(single_)?transformer_blocks\.\d+\.{inner}"
+def _name_in_file(name: str) -> str:
+    whole = ".".join(part for part in name.split(".") if part != LEARNED)
+    return whole.replace("magnitude_vector.weight", "magnitude_vector")
+
+
+def _layer_and_part(name: str) -> tuple[str, str]:
+    """Split `blocks.0.to_q.lora_A.weight` to `blocks.0.to_q` and `lora_A`."""
+    layer, _, part = name.removesuffix(".weight").rpartition(".")
+    return layer, part
+
+
+def adapter_config(config: Lora, layers: list[str]) -> PeftConfig:
+    """Return peft's config of an update of exactly the named `layers`."""
+    alpha = config.alpha if config.alpha is not None else config.rank
+    settings: dict[str, Any] = {
+        "r": config.rank,
+        "target_modules": "|".join(map(re.escape, layers)),
+        "rank_pattern": config.rank_pattern,
+        "alpha_pattern": config.alphas(),
+    }
+    if config.kind == "lokr":
+        return LoKrConfig(alpha=alpha, decompose_factor=config.factor or -1, **settings)
+    is_dora = config.kind == "dora"
+    return LoraConfig(lora_alpha=alpha, lora_dropout=config.dropout, use_dora=is_dora, **settings)
 
 
 def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int) -> LoraWeights:
-    """Add a LoRA that changes nothing yet (B is zero); only its matrices take gradients."""
+    """Add a LoRA that changes nothing yet; only its parameters take gradients."""
     transformer.requires_grad_(False)
-    alpha = config.alpha if config.alpha is not None else config.rank
-    adapter = LoraConfig(
-        r=config.rank, lora_alpha=alpha, target_modules=target_pattern(config.targets)
-    )
+    linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
     with _expected_warnings():
-        transformer.add_adapter(adapter, adapter_name=LEARNED)
+        layers = [name for name in linear if config.selects(name)]
+        transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
     named = {
-        name.replace(f".{LEARNED}.", "."): parameter
+        _name_in_file(name): parameter
         for name, parameter in _learned_in_float32(transformer).items()
     }
-    weights = LoraWeights(named, scale=alpha / config.rank)
+    scales = {name: transformer.get_submodule(name).scaling[LEARNED] for name in layers}
+    weights = LoraWeights(named, scales=scales)
     weights.initialise(seed)
     return weights
 
@@ -143,7 +173,7 @@ def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Par
     for module in transformer.modules():
         if isinstance(module, Linear):
             module.__class__ = FusedLora
-    learned = {n: p for n, p in transformer.named_parameters() if f".{LEARNED}." in n}
+    learned = {n: p for n, p in transformer.named_parameters() if LEARNED in n.split(".")}
     for parameter in learned.values():
         parameter.data = parameter.data.float()
     return learned
@@ -153,6 +183,11 @@ def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -
     tensors, alphas, metadata = FluxPipeline.lora_state_dict(
         str(file), return_alphas=True, return_lora_metadata=True
     )
+    if any(".lokr_" in key for key in tensors):
+        # diffusers reads LoKr by its own keys only, which have no alpha.
+        tensors |= alphas
+        _bake_lokr_alpha_(tensors)
+        alphas = None
     with _expected_warnings():
         transformer.load_lora_adapter(
             tensors,
@@ -184,7 +219,7 @@ def activate(transformer: FluxTransformer2DModel, *names: str) -> None:
     else:
         transformer.disable_adapters()
     for name, parameter in transformer.named_parameters():
-        parameter.requires_grad_(f".{LEARNED}." in name)
+        parameter.requires_grad_(LEARNED in name.split("."))
 
 
 @contextmanager
@@ -199,11 +234,44 @@ def active(
         activate(transformer, *after)
 
 
+def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict[str, str]:
+    """Return the metadata of a LoRA file, by the standard sai_model_spec and as kohya's trainer.
+
+    There is no date: the same training writes the same bytes but for the name of its run.
+    """
+    size = max(config.data.resolutions)
+    found = {
+        "modelspec.sai_model_spec": "1.0.0",
+        "modelspec.architecture": f"flux-1-{config.flux.variant}/lora",
+        "modelspec.implementation": "diffusers",
+        "modelspec.title": run,
+        "modelspec.resolution": f"{size}x{size}",
+        "modelspec.trigger_phrase": config.data.trigger,
+        "ss_base_model_version": "flux1",
+        "ss_sd_model_name": Path(config.flux.folder or "").name,
+        "ss_network_dim": config.lora.rank,
+        # The scale is multiplied into the file.
+        "ss_network_alpha": config.lora.rank,
+        "ss_num_train_images": images,
+        "ss_optimizer": config.optimizer.kind,
+        "ss_learning_rate": config.optimizer.lr,
+        "ss_max_train_steps": config.train.steps,
+        "ss_steps": step,
+        "ss_seed": config.seed,
+        "lora": config.lora.model_dump_json(),
+        "run": run,
+        "step": step,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
 class LoraSaver(CheckpointSaver):
     """Writes the LoRA and its average as files before each checkpoint."""
 
-    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, ema: EMA) -> None:
-        self._attempt, self._weights, self._ema = attempt, weights, ema
+    def __init__(
+        self, attempt: Attempt[Finetune], weights: LoraWeights, ema: EMA, *, images: int
+    ) -> None:
+        self._attempt, self._weights, self._ema, self._images = attempt, weights, ema, images
         super().__init__(
             attempt.run.checkpoints,
             keep=attempt.config.checkpoint.keep,
@@ -219,11 +287,13 @@ class LoraSaver(CheckpointSaver):
 
     def _save_files(self, step: int) -> None:
         run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
-        metadata = {"run": run.name, "step": str(step)}
+        config = self._attempt.config
+        dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
+        metadata = file_metadata(config, run=run.name, step=step, images=self._images)
         with self._ema.swapped_in():
-            weights.save(run.lora / name, metadata=metadata)
+            weights.save(run.lora / name, dtype=dtype, metadata=metadata)
         if self._ema.weights:
-            weights.save(run.lora / "raw" / name, metadata=metadata)
+            weights.save(run.lora / "raw" / name, dtype=dtype, metadata=metadata)
         for folder in (run.lora, run.lora / "raw"):
             for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:
                 old.unlink()

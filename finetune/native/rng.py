@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-_ORDER, _IMAGE, _EVALUATION, _WEIGHTS = 1, 2, 3, 4
+_ORDER, _IMAGE, _EVALUATION, _WEIGHTS, _DROPOUT = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +77,11 @@ def initial_lora_a(seed: int, number: int, shape: tuple[int, int]) -> NDArray[np
     bound = 1 / math.sqrt(shape[1])
     uniform = _generator(seed, _WEIGHTS, number).random(shape, dtype=np.float32)
     return (2 * uniform - 1) * np.float32(bound)
+
+
+def dropout_seed(seed: int, number: int) -> int:
+    """Return the seed of torch for the dropout of the microbatch that begins with image `number`.
+
+    The masks then depend on the size of a microbatch, and not on the rank that has it.
+    """
+    return int(_generator(seed, _DROPOUT, number).integers(2**63))

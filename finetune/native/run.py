@@ -22,6 +22,8 @@ from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
 from finetune.native.lora import (
+    ASSISTANT,
+    LEARNED,
     LoraSaver,
     LoraWeights,
     activate,
@@ -140,7 +142,7 @@ def _loop(
     window = ProfileWindow(
         Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
     )
-    saver = LoraSaver(attempt, weights, ema)
+    saver = LoraSaver(attempt, weights, ema, images=len(inputs.images))
     return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
 
 
@@ -148,7 +150,12 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
     """Return the facts of this attempt for the manifest."""
     libraries = ("diffusers", "peft", "transformers", "torchao")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
-    base = (p for name, p in prepared.transformer.named_parameters() if ".lora_" not in name)
+    adapters = (LEARNED, ASSISTANT)
+    base = [
+        parameter
+        for name, parameter in prepared.transformer.named_parameters()
+        if not any(part in adapters for part in name.split("."))
+    ]
     return {
         "engine": "embedded",
         "ranks": layout.world,

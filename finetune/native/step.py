@@ -38,8 +38,11 @@ class LoraStep:
         """Take one optimizer step over the global batch and return the gradient norm."""
         context, config = self.context, self.context.attempt.config
         loss = torch.zeros((), device=context.attempt.ranks.device)
+        # Only the dropout of the LoRA has another mode in training; recomputation needs it, too.
+        self.transformer.train(config.lora.dropout > 0)
         for index in range(context.layout.accumulation):
             loss = self._backward(step, index)
+        self.transformer.eval()
         context.arrivals.mark()
         sum_gradients(self.weights)
         context.finite.check_during_next_step()
@@ -68,6 +71,8 @@ class LoraStep:
         context.clocks.lap("data")
         context.watchdog.progress()
         batch = batch.to(device)
+        if config.lora.dropout:
+            torch.manual_seed(self.batches.dropout_seed(step, index))
         per_image = losses(self.transformer, batch)
         context.watchdog.progress()
         # Gradients are summed over ranks, so each image counts 1/global_batch.

@@ -117,6 +117,9 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        ({"lora": {"kind": "dora"}}, "lora.kind dora: no other program reads"),
+        ({"lora": {"targets": ".*to_q"}}, "lora.targets '.*to_q': ai-toolkit has no regular"),
+        ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
         ({"optimizer": {"decay": 0.5}}, "optimizer.decay 0.5: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
         ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
@@ -165,6 +168,24 @@ def test_a_setting_that_it_has_no_equal_of_is_refused_by_the_name_of_its_key(
 def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: object) -> None:
     found = process(config({}, engine="aitoolkit", optimizer=keys))["train"]
     assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
+
+
+def test_adapters_that_it_has_are_passed_on() -> None:
+    lora = {"targets": "blocks", "kind": "lokr", "rank": 4, "factor": 8}
+    found = process(config({}, lora=lora, checkpoint={"dtype": "bfloat16"}))
+    assert found["network"] == {
+        "type": "lokr",
+        "linear": 4,
+        "linear_alpha": 4,
+        "transformer_only": True,
+        "network_kwargs": {},
+        "lokr_full_rank": False,
+        "lokr_factor": 8,
+    }
+    assert found["save"]["dtype"] == "bfloat16"
+    network = process(config({}, lora={"targets": "all", "dropout": 0.1}))["network"]
+    assert (network["transformer_only"], network["dropout"]) == (False, 0.1)
+    assert not network["network_kwargs"]
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:

@@ -2,14 +2,25 @@
 
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
+from diffusers import FluxTransformer2DModel
+from PIL import Image
+from safetensors import safe_open
 from safetensors.torch import load_file
 
+from configs.checks.batch import divide
 from configs.run.folder import RunFolder
+from configs.schema import Finetune
+from configs.schema.finetune import Lora
 from configs.schema.training import LearningRate
-from tests.finetune.conftest import TrainLora
+from finetune.native.data import Batches
+from finetune.native.lora import add_learned
+from finetune.native.rng import dropout_seed
+from tests.finetune.conftest import TrainLora, run_attempt
 from tests.real_runs import losses
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -77,3 +88,88 @@ def test_prodigy_records_the_rate_that_it_estimates(train_lora: TrainLora) -> No
     assert found[0] < 1e-5
     assert found == sorted(found)
     assert found[-1] > 2 * found[0]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["kind=dora", "alpha=16.0", "targets=attention"],
+        ["kind=lokr", "rank=2", "alpha=4.0", "factor=4"],
+        ["dropout=0.5"],
+    ],
+    ids=["dora", "lokr", "dropout"],
+)
+def test_an_adapter_resumes_to_the_bit_and_its_file_gives_the_images_of_training(
+    keys: list[str], train_lora: TrainLora, plain: RunFolder, tmp_path: Path
+) -> None:
+    whole = train_lora(*SHORT, *(f"lora.{key}" for key in keys))
+    copy = train_lora(resumes=killed_after_4(whole, tmp_path))
+    assert losses(copy) == losses(whole)
+    assert equal(lora(copy), lora(whole))
+    assert losses(whole) != losses(plain)
+    images = [Image.open(run.prompt_sample(0, step)).tobytes() for run, step in
+              ((whole, 0), (whole, 8), (plain, 0), (plain, 8))]  # fmt: skip
+    assert images[0] == images[2], "an update changes nothing before training"
+    assert images[1] not in (images[0], images[3])
+    drawn = run_attempt(whole.path, ["warmup=0"], kind="infer")
+    found = Image.open(drawn.samples / "prompt-00" / "image-0000.png")
+    exact = np.array(Image.open(whole.prompt_sample(0, 8)), dtype=int)
+    # The scale is in the file; by itself it rounds otherwise.
+    assert np.abs(np.array(found, dtype=int) - exact).max() <= 1
+
+
+def test_dropout_is_the_same_on_any_number_of_ranks(flux: Path, plain: RunFolder) -> None:
+    one, other = (dropout_seed(0, number) for number in (0, 4))
+    assert one != other
+    config = plain.config()
+    assert isinstance(config, Finetune)
+    cache, images = Mock(), [Mock()]
+    cache.shape.return_value = (16, 4, 4)
+    ranks = [
+        Batches(cache, images, config, layout=divide(config, world=world), rank=rank)
+        for world, rank in ((2, 1), (1, 0))
+    ]
+    assert ranks[0].dropout_seed(3, 0) == dropout_seed(0, 2 * 4 + 2)
+    assert ranks[1].dropout_seed(3, 0) == dropout_seed(0, 2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("targets", "count"),
+    [("attention", 11), ("attention+mlp", 17), ("blocks", 20), ("all", 28), (r".*\.to_q", 2)],
+)
+def test_targets_choose_the_layers(targets: str, count: int, flux: Path) -> None:
+    """The tiny Flux has one block of each kind, as each of the 19 and 38 of a real one."""
+    transformer = FluxTransformer2DModel.from_pretrained(flux / "model" / "transformer")
+    config = Lora(
+        targets=targets, rank=4, rank_pattern={"attn.to_q": 2}, alpha_pattern={"to_q": 6.0}
+    )
+    weights = add_learned(transformer, config, seed=0)
+    shapes = {n: tuple(t.shape) for n, t in weights.file_tensors().items() if ".lora_A." in n}
+    assert len(shapes) == count
+    assert all((shape[0] == 2) == (".to_q." in name) for name, shape in shapes.items())
+    scales = {name: transformer.get_submodule(name[12:-14]).scaling["learned"] for name in shapes}
+    assert all(scale == (3.0 if ".to_q." in name else 1.0) for name, scale in scales.items())
+
+
+def test_a_file_has_the_type_and_the_metadata_that_other_programs_read(
+    train_lora: TrainLora, flux: Path
+) -> None:
+    run = train_lora(*SHORT, "train.steps=1", "checkpoint.dtype=bfloat16", "lora.rank=4")
+    with safe_open(run.lora / "step-000000001.safetensors", framework="pt") as file:
+        found = file.metadata()
+        assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
+    expected = {
+        "modelspec.sai_model_spec": "1.0.0",
+        "modelspec.architecture": "flux-1-schnell/lora",
+        "modelspec.implementation": "diffusers",
+        "modelspec.title": run.name,
+        "modelspec.resolution": "32x32",
+        "modelspec.trigger_phrase": "tiny subject",
+        "ss_base_model_version": "flux1",
+        "ss_sd_model_name": "model",
+        "ss_network_dim": "4",
+        "ss_num_train_images": "5",
+        "step": "1",
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert Lora.model_validate_json(found["lora"]) == run.config().lora  # type: ignore[attr-defined]
