@@ -20,6 +20,7 @@ COMMANDS = {
     "time-to-target": "time to a target loss or evaluation, by devices and batch, and its factors",
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
     "ablation": "main effects and interactions of a study's factors, from pairs of cells",
+    "decide": "what a study has settled so far, by intervals that hold whenever one looks",
     "finetune": "fine-tuning runs by device and steps, speedups at equal steps, seconds per image",
     "gns": "gradient noise scale over training and by bins of t, with intervals",
     "cbs": "critical batch size, from runs of several batches to a target",

@@ -24,6 +24,7 @@ analysis: tables, plots and verdicts
   speed              steady rates and speedups, with intervals
   loss               is the loss the same?
   cells              one row per cell of a study
+  decide             what a study has settled so far
   ablation           effects of a study's factors
   scaling            speedup and efficiency by number of ranks
   time-to-target     time to a loss, by devices and batch

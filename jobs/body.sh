@@ -66,11 +66,17 @@ fi
 status=0
 wait_for_agents || status=$?
 
-# 5. Record how the attempt ended, and requeue the job if another attempt is worthwhile.
+# 5. Record how the attempt ended, end what its study has settled, and requeue the job if another attempt
+# is worthwhile.
 code=0
 verdict=$(trap '' INT && python -m configs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
+STUDY=${RUN%/cells/*}
+if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
+  # Exit code 1 says that something is undecided.
+  (trap '' INT && python -m analysis decide "$STUDY" --skip) || true
+fi
 if ((interrupted)); then
   exit 130
 fi

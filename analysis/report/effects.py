@@ -13,7 +13,9 @@ from analysis.study.ablation import Effect, effect_row, effects, interaction_row
 from analysis.study.ablation_plot import effects_figure
 from analysis.study.cells import StudyRuns, group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
+from analysis.study.decision import contrast_row, decide, spent
 from analysis.table import with_intervals
+from configs.run.study_folder import study_of
 
 # Two cells have a single ratio, which is among the verdicts.
 FEWEST_CELLS = 3
@@ -31,6 +33,17 @@ def cells_section(logs: Sequence[RunLog], *, by: str, margin: float) -> str:
         table([display_cell(row) for row in rows]),
         aside(f"On {hardware_text(known)}. Losses over {AXES[by]}, the same within {margin:.1%}."),
     )
+
+
+def decisions_section(logs: Sequence[RunLog]) -> str:
+    """Return what a study with `stop: decided` has settled, and what that spared."""
+    study = next((one for log in logs if (one := study_of(log.path))), None)
+    if study is None or not study.study_file.exists() or not study.study().stop:
+        return ""
+    found = decide(study, logs)
+    rows = [with_intervals(contrast_row(one)) for one in found.contrasts]
+    rule = "Intervals that hold at every look at once, 95 % for all of them together"
+    return section("decisions", "Decisions", table(rows), aside(f"{rule}; {spent(found, logs)}."))
 
 
 def quality_section(logs: Sequence[RunLog]) -> str:

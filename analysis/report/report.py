@@ -29,7 +29,12 @@ from analysis.measure.speed_table import (
 )
 from analysis.read.find import ReadLogs
 from analysis.read.run_log import RunLog
-from analysis.report.effects import cells_section, effects_section, quality_section
+from analysis.report.effects import (
+    cells_section,
+    decisions_section,
+    effects_section,
+    quality_section,
+)
 from analysis.report.finetune import finetune_section, grid_section, images_section
 from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
@@ -69,6 +74,7 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     remarks = [*(why for _, why in found.unread), *comparison.remarks]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
+        "decisions": decisions_section(logs),
         **comparison.first,
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
         "finetune": finetune_section(logs),

@@ -29,7 +29,10 @@ def skip_after_alike(run: RunFolder, last: Record) -> str | None:
         f"the last {most} cells failed alike, first {first.name} ({end['reason']}): "
         f"{end.get('message', '')}; fix that, then: ditbench rerun {study.path}"
     )
-    skipped = [one for one in waiting(study) if skip(one, proof=first, last=end, message=message)]
+    reason = str(end["reason"])
+    skipped = [
+        one for one in waiting(study) if skip(one, proof=first, reason=reason, message=message)
+    ]
     return f"{len(skipped)} waiting cells are skipped: {message}" if skipped else None
 
 

@@ -35,6 +35,8 @@ _IDLE = frozenset(
         "resources.hours", "resources.cpus_per_gpu", "resources.memory_gb",
     )
 )  # fmt: skip
+# The reason of a repeat that is skipped because it can change no verdict (`analysis decide`).
+DECIDED = "decided"
 _CHECKPOINTING = ("full", "selective", "none")
 # Not a key: whether gradients are kept while further micro-batches are computed.
 _ACCUMULATES = "accumulates"
@@ -116,8 +118,8 @@ def prune_after(run: RunFolder, last: Record) -> list[str]:
     proof.touch()
     config = run.config()
     too_large = [other for other in waiting(study) if dominates(config, other.config())]
-    message = f"needs at least the memory that {run.name} did not have"
-    return [one.name for one in too_large if skip(one, proof=run, last=last, message=message)]
+    message, reason = f"needs at least the memory that {run.name} did not have", last["reason"]
+    return [one.name for one in too_large if skip(one, proof=run, reason=reason, message=message)]
 
 
 def skip_if_ruled_out(run: RunFolder, config: Run) -> bool:
@@ -132,7 +134,7 @@ def skip_if_ruled_out(run: RunFolder, config: Run) -> bool:
             continue
         message = f"needs at least the memory that {proof.name} did not have"
         if dominates(proof.config(), config):
-            return skip(run, proof=proof, last=last, message=message)
+            return skip(run, proof=proof, reason=last["reason"], message=message)
     return False
 
 
@@ -146,16 +148,10 @@ def waiting(study: StudyFolder) -> Iterator[RunFolder]:
                 yield run
 
 
-def skip(run: RunFolder, *, proof: RunFolder, last: Record, message: str) -> bool:
-    """Record that a cell is skipped for the end `last` of the cell `proof`, unless it has begun."""
+def skip(run: RunFolder, *, proof: RunFolder, reason: str, message: str) -> bool:
+    """Record that a cell is skipped for the end of the cell `proof`, unless it has begun."""
     try:
-        run.record_event(
-            1,
-            "skipped",
-            reason=last.get("reason", "oom"),
-            proof=proof.name,
-            message=message,
-        )
+        run.record_event(1, "skipped", reason=reason, proof=proof.name, message=message)
     except Superseded:
         return False
     return True

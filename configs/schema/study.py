@@ -11,6 +11,8 @@ from configs.schema.key import KeyGroup, key
 COLUMNS = ("index", "order", "cell", "repeat", "shape", "digest")
 _AXIS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _MOST_REPEATS = 1000
+# The scatter of fewer repeats says too little to stop at.
+FEWEST_REPEATS = 3
 
 
 class Study(KeyGroup):
@@ -37,12 +39,26 @@ class Study(KeyGroup):
     stop_after: int | None = key(
         3, "cells that fail alike in a row before the waiting ones are skipped; null: never", ge=2
     )
+    stop: Literal["decided"] | None = key(
+        None,
+        "decided: skip the repeats (over seeds, too) of a cell whose speed and loss against the "
+        "first cell are settled; null: run all",
+    )
+    margin: float = key(
+        0.02, "largest difference at which `stop: decided` calls two cells equivalent", gt=0, lt=1
+    )
     report: bool = key(True, "queue a job that writes report.html after all cells have ended")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Study":
         if self.base is None:
             raise ValueError("base must name a config, such as ../pretrain/digits.yaml")
+        repeats = self.repeats * len(self.axes.get("seed", [None]))
+        if self.stop and repeats < FEWEST_REPEATS:
+            raise ValueError(
+                f"stop: decided needs at least {FEWEST_REPEATS} repeats of a cell, by `repeats` or "
+                f"an axis `seed`; it has {repeats}"
+            )
         for name, levels in self.axes.items():
             refusal = _refusal(name, levels)
             if refusal:

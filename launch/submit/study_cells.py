@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
-from configs.attempt.pruning import is_out_of_memory, proof_of
+from configs.attempt.pruning import DECIDED, is_out_of_memory, proof_of
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.load import to_tree
@@ -147,7 +147,8 @@ def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[Study
     """Return the rows to submit: missing, lost, stopped and failed ones.
 
     A run that ran out of memory would do so again, and the runs that it ruled out stay skipped
-    until it is run itself; `rerun` includes both. `dropped` includes the runs that the forecast
+    until it is run itself, as do the repeats that can change no verdict; `rerun` includes all
+    three. `dropped` includes the runs that the forecast
     skipped.
     """
     rows = study.rows()
@@ -169,7 +170,8 @@ def _is_wanted(one: RunStatus, live: dict[str, Job], *, rerun: bool, dropped: bo
         if (proof := proof_of(one.run)) is None:
             return dropped
         other = RunFolder(proof)
-        return rerun or not is_out_of_memory(other, state(other.records()))
+        is_settled = one.last.get("reason") == DECIDED
+        return rerun or not (is_settled or is_out_of_memory(other, state(other.records())))
     return rerun or not is_out_of_memory(one.run, one.last)
 
 

@@ -69,6 +69,8 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
 NO = {
     "python -m launch preflight --script my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
     "python -m launch preflight configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
+    "python -m analysis decide logs/STUDY": r"\bundecided\b",
+    "python -m analysis decide logs/STUDY --skip": r"\bundecided\b",
 }
 NO_ROOM = r"fail  storage|refuse this: \d+ checkpoints"
 # A Slurm that accepts everything and knows no job.
