@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from configs.disk import make_private
@@ -12,6 +14,12 @@ from configs.errors import ConfigError
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Run
 from configs.terminal import TRACEBACK, guarded
+
+# Warnings when diffusers and torchao are imported, by logger: of names that nobody here uses.
+_HARMLESS = {
+    "torch.utils._pytree": "register_constant() on Enum subclasses is deprecated",
+    "diffusers.quantizers.torchao.torchao_quantizer": "Unable to import `torchao` Tensor objects",
+}
 
 
 def run_command(
@@ -32,6 +40,8 @@ def run_command(
 
     def act() -> int:
         make_private()
+        for name, part in _HARMLESS.items():
+            logging.getLogger(name).addFilter(partial(_lacks, part))
         if words and words[0] in commands:
             return int(importlib.import_module(commands[words[0]]).main(words[1:]))
         parser = argparse.ArgumentParser(
@@ -47,6 +57,10 @@ def run_command(
         return _attempt(options.run, options.attempt, engine, module_of)
 
     return guarded(act)
+
+
+def _lacks(part: str, record: logging.LogRecord) -> bool:
+    return part not in record.getMessage()
 
 
 def _attempt(

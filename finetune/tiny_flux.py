@@ -1,19 +1,20 @@
-"""`ditbench finetune tiny FOLDER`: a random Flux, five captioned images, and an assistant LoRA.
+"""`ditbench finetune tiny FOLDER`: a tiny Flux, five captioned images, and an assistant LoRA.
 
-The model has every part of a real Flux in diffusers layout and is read like one; only the weights
-are random. `--size mid` makes blocks of the real shapes, but only a few of them.
+The model has every part of a real Flux in diffusers layout and is read like one. Its VAE encodes
+mean colours; the other weights are random. `--size demo` trains its transformer to draw sprites, so
+that a LoRA can teach it another one in a minute. `--size mid` makes blocks of the real shapes, but
+only a few of them.
 """
 
 import argparse
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxTransformer2DModel
-from PIL import Image
 from safetensors.torch import save_file
 from transformers import (
     CLIPTextConfig,
@@ -26,15 +27,11 @@ from transformers import (
 
 from configs.errors import ConfigError
 from finetune.native.base_model import hide_progress_bars
+from finetune.sprites import learn_sprites, save_subject
 
-_CAPTIONS = (
-    "a photo of [trigger]",
-    "[trigger] on a table",
-    "a drawing of [trigger] in the rain",
-    "[trigger] from above",
-    "[trigger], close up",
-)
 _LETTERS = [chr(code) for code in range(33, 127)]
+# The constants of the VAE's norms; colours are in -1..1.
+_BESIDE = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +47,8 @@ class FluxShape:
     vae_channels: tuple[int, ...]
     side: int
     dtype: torch.dtype
+    text_tokens: int = 512
+    pretraining_steps: int = 0
 
     @property
     def head_width(self) -> int:
@@ -69,6 +68,19 @@ SHAPES = {
         side=64,
         dtype=torch.float32,
     ),
+    "demo": FluxShape(
+        blocks=1,
+        single_blocks=1,
+        heads=8,
+        rope=(4, 6, 6),
+        clip_width=16,
+        t5_width=16,
+        vae_channels=(8, 8, 8, 8),
+        side=64,
+        dtype=torch.float32,
+        text_tokens=48,
+        pretraining_steps=400,
+    ),
     "mid": FluxShape(
         blocks=2,
         single_blocks=4,
@@ -84,10 +96,10 @@ SHAPES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run `ditbench finetune tiny FOLDER [--size mid] [--variant dev]`."""
+    """Run `ditbench finetune tiny FOLDER [--size demo] [--variant dev]`."""
     parser = argparse.ArgumentParser(
         prog="ditbench finetune tiny",
-        description="Make a random Flux, five captioned images and an assistant LoRA in a new "
+        description="Make a tiny Flux, five captioned images and an assistant LoRA in a new "
         "folder. Example: ditbench finetune tiny logs/tiny-flux",
     )
     parser.add_argument("folder", type=Path, help="folder to create")
@@ -95,6 +107,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--variant", choices=("schnell", "dev"), default="schnell")
     options = parser.parse_args(arguments)
     hide_progress_bars()
+    torch.set_num_threads(1)  # its matrices are too small for more
     make_tiny_flux(options.folder, size=options.size, variant=options.variant)
     print(options.folder)
     return 0
@@ -107,29 +120,16 @@ def make_tiny_flux(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name a new folder, or remove it")
     shape = SHAPES[size]
-    _save_images(folder / "images", side=shape.side)
+    save_subject(folder / "images", side=shape.side)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         save_model(folder / "model", shape, variant=variant)
         _save_assistant(folder / "assistant.safetensors", shape)
 
 
-def _save_images(folder: Path, *, side: int) -> None:
-    """Save five smooth captioned images, one of them wider than the others."""
-    folder.mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    for number, caption in enumerate(_CAPTIONS):
-        coarse = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8)
-        size = (side + side // 2 if number == 3 else side, side)
-        image = Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
-        image.save(folder / f"{number:02d}.png")
-        (folder / f"{number:02d}.txt").write_text(caption + "\n", encoding="utf-8")
-
-
 def save_model(folder: Path, shape: FluxShape, *, variant: str) -> None:
-    """Save a random Flux in diffusers layout."""
+    """Save a Flux in diffusers layout."""
     folder.mkdir(parents=True)
-    _cast(shape.dtype, _transformer(shape, variant)).save_pretrained(folder / "transformer")
     _save_text_encoders(folder, shape)
     _cast(shape.dtype, _vae(shape)).save_pretrained(folder / "vae")
     FlowMatchEulerDiscreteScheduler(
@@ -146,6 +146,16 @@ def save_model(folder: Path, shape: FluxShape, *, variant: str) -> None:
     }
     index = {"_class_name": "FluxPipeline", **{name: list(part) for name, part in parts.items()}}
     (folder / "model_index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
+    transformer = _transformer(shape, variant)
+    if shape.pretraining_steps:
+        learn_sprites(
+            transformer,
+            folder,
+            side=shape.side,
+            steps=shape.pretraining_steps,
+            text_tokens=shape.text_tokens,
+        )
+    _cast(shape.dtype, transformer).save_pretrained(folder / "transformer")
 
 
 def _transformer(shape: FluxShape, variant: str) -> FluxTransformer2DModel:
@@ -180,7 +190,7 @@ def _save_text_encoders(folder: Path, shape: FluxShape) -> None:
     heads = max(1, shape.t5_width // 64)
     t5 = T5EncoderModel(
         T5Config(
-            vocab_size=_save_t5_tokenizer(folder / "tokenizer_2"),
+            vocab_size=_save_t5_tokenizer(folder / "tokenizer_2", tokens=shape.text_tokens),
             d_model=shape.t5_width,
             d_kv=shape.t5_width // heads,
             d_ff=2 * shape.t5_width,
@@ -203,18 +213,21 @@ def _save_clip_tokenizer(folder: Path) -> int:
     return len(words)
 
 
-def _save_t5_tokenizer(folder: Path) -> int:
+def _save_t5_tokenizer(folder: Path, *, tokens: int) -> int:
     """Save a tokenizer that knows single letters only; return its vocabulary size."""
     scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
     scores += [(letter, -3.0) for letter in _LETTERS]
-    T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=512).save_pretrained(folder)
+    T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=tokens).save_pretrained(folder)
     return len(scores)
 
 
 @torch.no_grad()
 def _vae(shape: FluxShape) -> AutoencoderKL:
-    """Return a VAE of 16 latent channels whose latents are roughly standard normal.
+    """Return a VAE whose 16 latents are the mean colour of 8 x 8 pixels, repeated.
 
+    It draws such squares exactly, which random weights cannot. The branches of its residual blocks
+    are zero. A colour c passes as channels c and -c, because SiLU(x) - SiLU(-x) = x, beside
+    constants that dominate the single group of each norm, so that a norm divides by a constant.
     Its posterior is as narrow as a trained one: ai-toolkit draws from it, the native engine takes
     its mean.
     """
@@ -224,19 +237,31 @@ def _vae(shape: FluxShape) -> AutoencoderKL:
         block_out_channels=shape.vae_channels,
         layers_per_block=1,
         latent_channels=16,
-        norm_num_groups=4,
+        norm_num_groups=1,
         use_quant_conv=False,
         use_post_quant_conv=False,
     )
+    for name, parameter in vae.named_parameters():
+        parameter.fill_(float("norm" in name and name.endswith("weight")))
+        if "samplers" in name or "conv_shortcut" in name:
+            torch.nn.init.dirac_(parameter) if parameter.ndim == 4 else None
+        if "downsamplers" in name and parameter.ndim == 4:
+            parameter[:, :, :2, :2] = parameter.sum((2, 3), keepdim=True) / 4
+    signs = torch.tensor([1.0, -1.0])
+    colours = torch.eye(3).kron(signs[:, None])
+    repeated = torch.eye(3).repeat(6, 1)[:16]
+    wide, deep = shape.vae_channels[0], shape.vae_channels[-1]
+    encoder, decoder = vae.encoder, vae.decoder
+    encoder.conv_in.weight[:6, :, 1, 1] = colours
+    encoder.conv_out.weight[:16, :6, 1, 1] = repeated @ colours.T * _BESIDE * math.sqrt(2 / deep)
     # The other half of the channels are the log variances.
-    vae.encoder.conv_out.weight[16:] = 0.0
-    vae.encoder.conv_out.bias[16:] = -20.0
-    coarse = torch.rand(4, 3, 4, 4) * 2 - 1
-    image = torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(-1, 1)
-    latent = vae.encode(image).latent_dist.mode()
-    vae.register_to_config(
-        scaling_factor=1 / latent.std().item(), shift_factor=latent.mean().item()
-    )
+    encoder.conv_out.bias[16:] = -20.0
+    decoder.conv_in.weight[:6, :, 1, 1] = colours @ torch.linalg.pinv(repeated)
+    decoder.conv_out.weight[:, :6, 1, 1] = colours.T * _BESIDE * math.sqrt(2 / wide)
+    for first in (encoder.conv_in, decoder.conv_in):
+        first.bias[6:8] = _BESIDE * signs
+    # Colours are uniform in -1..1.
+    vae.register_to_config(scaling_factor=math.sqrt(3), shift_factor=0.0)
     return vae
 
 

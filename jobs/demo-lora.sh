@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Demonstrate fine-tuning: a tiny random Flux, five captioned images, training, sampling. `make demo-lora`
-# Needs no Slurm, GPU or weights; takes less than a minute on 2 cores.
+# Demonstrate fine-tuning: a tiny Flux that draws sprites learns another one from five captioned images.
+# `make demo-lora` needs no Slurm, GPU or weights; takes about a minute on 2 idle cores.
 [ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
@@ -12,31 +12,39 @@ export LOGS
 umask "$UMASK"
 flux=$LOGS/flux
 
-echo "== a random Flux and five images"
+echo "== make a tiny Flux and five images of a subject; train the Flux on other sprites (20 s)"
 mkdir -p "$LOGS"
-python -m finetune tiny "$flux"
+python -m finetune tiny "$flux" --size demo
 
 echo
 echo "== are the images and captions good?"
-python -m finetune check-data "$flux/images" --resolution 32 --sheet "$LOGS/sheet.png"
+python -m finetune check-data "$flux/images" --resolution 64 --sheet "$LOGS/sheet.png"
 
 echo
-echo "== train; validation_gain is the reduction of the loss at fixed noise by the LoRA"
+echo "== train a LoRA; validation_gain is by how much it reduces the loss at fixed noise"
 LOCAL_NODES=1 bash "$ROOT/jobs/finetune.sbatch" "$ROOT/configs/finetune/tiny.yaml" engine=embedded \
-  train.steps=100 checkpoint.every=50 sample.every=50 validation.every=50 resources.ranks_per_node=1 \
-  "flux.folder=$flux/model" "flux.assistant_lora=$flux/assistant.safetensors" "data.folder=$flux/images"
+  train.steps=400 checkpoint.every=200 sample.every=200 validation.every=200 log.every=25 \
+  lora.rank=32 optimizer.lr=0.01 optimizer.decay=1.0 optimizer.decay_shape=cosine \
+  train.gradient_checkpointing=false data.resolutions=[80] sample.width=64 sample.height=64 \
+  'sample.prompts=["a photo of [trigger]", "[trigger] on a table", "[trigger], close up"]' \
+  resources.ranks_per_node=1 "flux.folder=$flux/model" flux.assistant_lora=null \
+  "data.folder=$flux/images"
 run=$(echo "$LOGS"/tiny-*)
 
 echo
-echo "== sample: seconds per image, the first one separately"
+echo "== draw from it: seconds per image, the first one separately"
 LOCAL_NODES=1 bash "$ROOT/jobs/infer.sbatch" "$run" 'prompts=["[trigger] at home"]' images=4 \
   resources.ranks_per_node=1
 drawn=$(echo "$LOGS"/infer-*)
 
 echo
-python -m analysis runs "$LOGS"
+echo "== what was learned?"
+python -m analysis finetune "$run" "$drawn" --plot "$LOGS/samples.png"
+python -m analysis report "$run" "$drawn" --title "LoRA of a tiny Flux" --out "$LOGS/report.html" >/dev/null
+
 echo
-echo "contact sheet: $LOGS/sheet.png"
-echo "samples:       $run/samples"
-echo "LoRA:          $(find "$run/lora" -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
-echo "drawn:         $drawn/samples/all.png"
+echo "LoRA:                            $(find "$run/lora" -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
+echo "images and captions:             $LOGS/sheet.png"
+echo "a new prompt, from four noises:  $drawn/samples/prompt-00/"
+echo "training image, before, after:   $LOGS/samples.png"
+echo "everything on one page:          $LOGS/report.html"

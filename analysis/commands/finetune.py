@@ -23,7 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also draw the samples of the first prompt by device and step: .png",
+        help="also draw the samples by prompt, device and step, beside training images: .png",
     )
 
 
@@ -60,4 +60,4 @@ def _draw(path: Path, logs: Sequence[RunLog]) -> None:
     if not found.grids:
         raise Unreadable(f"--plot {path}: these runs have no samples to draw")
     with writing(path):
-        replace_file(path, render_png(found.grids[0]))
+        replace_file(path, render_png(found.grids))

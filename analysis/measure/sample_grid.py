@@ -1,28 +1,42 @@
-"""Grids of the samples of fine-tuning runs: a row per run, a column per step."""
+"""Grids of the samples of fine-tuning runs: a row per run, a column per step.
+
+A prompt that is the caption of a training image has that image as its first column.
+"""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from analysis.measure.finetune import device, planned_steps
 from analysis.read.run_log import RunLog
+from configs.checks.captions import fill_trigger, read_text
+from configs.disk import IMAGE_SUFFIXES
+from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 
-TILE, LABEL, HEAD = 160, 220, 18
+TILE, LABEL, HEAD, GAP = 160, 240, 44, 12
+INK, SOFT = "#1d2733", "#5b6b7c"
 MAX_STEPS, MAX_PROMPTS = 12, 8
 # Keys that must be equal for two images to differ by device and step alone.
 ALIKE = (
     "sample.prompts", "sample.prompts_file", "sample.seed", "sample.width", "sample.height",
     "sample.steps", "sample.guidance", "data.trigger", "flux.folder", "flux.variant",
 )  # fmt: skip
+# Keys and facts that a row names if not all rows agree: they change an image a little.
+NAMED = {
+    "engine": "{} engine", "flux.quantise": "base {}", "train.precision": "{}",
+    "lora.rank": "rank {}", "optimizer.lr": "lr {}",
+}  # fmt: skip
+# ai-toolkit draws one step later than the native engine.
+NEARBY = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRow:
-    """One run's samples of one prompt, files by step."""
+    """One run's samples of one prompt, files by the first of the steps of a column."""
 
     label: str
     files: dict[int, Path]
@@ -30,12 +44,16 @@ class SampleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleGrid:
-    """The samples of one prompt: a row per run, `steps` as columns."""
+    """The samples of one prompt: a row per run, `steps` as columns.
+
+    `image` is the training image that has the prompt as its caption, if there is one.
+    """
 
     prompt: int
     text: str
-    steps: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
     rows: tuple[SampleRow, ...]
+    image: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +94,20 @@ def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
 
 def _unlike(a: RunLog, b: RunLog) -> list[str]:
     one, other = a.config or {}, b.config or {}
-    return [name for name in ALIKE if one.get(name) != other.get(name)]
+    found = [name for name in ALIKE if one.get(name) != other.get(name)]
+    size, other_size = (_size(_steps(log, 0)) for log in (a, b))
+    if not found and None not in (size, other_size) and size != other_size:
+        found.append(f"the size of its images, {other_size} against {size}")
+    return found
+
+
+def _size(files: Mapping[int, Path]) -> str | None:
+    """Return the size of the first image, in pixels."""
+    try:
+        with Image.open(next(iter(files.values()), "")) as image:
+            return f"{image.width}x{image.height}"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
 
 
 def _foreign_image(log: RunLog) -> str | None:
@@ -107,55 +138,129 @@ def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
 
 
 def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
+    by_step = [_steps(log, prompt) for log in logs]
+    columns = _columns(by_step)
     rows = tuple(
         SampleRow(
-            label=f"{device(log)}, {planned_steps(log)} steps\n{log.name}",
-            files=_steps(log, prompt),
+            label=label,
+            files={steps[0]: found[n] for steps in columns for n in steps if n in found},
         )
-        for log in logs
+        for label, found in zip(_labels(logs), by_step, strict=True)
     )
-    listed = (logs[0].config or {}).get("sample.prompts") or []
-    text = str(listed[prompt]) if prompt < len(listed) else f"prompt {prompt}"
-    return SampleGrid(prompt=prompt, text=text, steps=_columns(rows), rows=rows)
+    config = logs[0].config or {}
+    text = str(_metadata(next(iter(by_step[0].values()))).get("prompt") or _listed(config, prompt))
+    seed = config.get("sample.seed")
+    return SampleGrid(
+        prompt=prompt,
+        text=text if seed is None else f"{text} (noise of seed {seed + prompt})",
+        steps=columns,
+        rows=rows,
+        image=_training_image(config, text),
+    )
 
 
-def _columns(rows: Sequence[SampleRow]) -> tuple[int, ...]:
-    """Return the steps of all runs, thinned to `MAX_STEPS` including the first and the last."""
-    every = sorted({step for row in rows for step in row.files})
+def _listed(config: Mapping[str, object], prompt: int) -> str:
+    listed = config.get("sample.prompts")
+    if not isinstance(listed, list) or prompt >= len(listed):
+        return f"prompt {prompt}"
+    return str(listed[prompt]).replace("[trigger]", str(config.get("data.trigger") or "[trigger]"))
+
+
+def _labels(logs: Sequence[RunLog]) -> list[str]:
+    """Return device, steps, name and seed of each run, and each of `NAMED` in which they differ."""
+    facts = [{**(log.config or {}), "engine": log.facts.get("engine")} for log in logs]
+    named = [name for name in NAMED if len({str(known.get(name)) for known in facts}) > 1]
+    return [
+        "\n".join(
+            [
+                f"{device(log)}, {planned_steps(log)} steps",
+                log.name,
+                f"seed {known.get('seed')}",
+                *(NAMED[name].format(known.get(name)) for name in named),
+            ]
+        )
+        for log, known in zip(logs, facts, strict=True)
+    ]
+
+
+def _training_image(config: Mapping[str, object], prompt: str) -> Path | None:
+    """Return the training image whose caption is the prompt, if its folder is still there."""
+    folder, trigger = config.get("data.folder"), config.get("data.trigger")
+    for caption in sorted(Path(str(folder)).glob("*.txt")) if folder else ():
+        try:
+            text = fill_trigger(read_text(caption), str(trigger) if trigger else None)
+        except (ConfigError, OSError):
+            continue
+        images = [caption.with_suffix(suffix) for suffix in IMAGE_SUFFIXES]
+        if text == prompt:
+            return next((image for image in images if image.is_file()), None)
+    return None
+
+
+def _columns(by_step: Sequence[Mapping[int, Path]]) -> tuple[tuple[int, ...], ...]:
+    """Return the steps of all runs, thinned to `MAX_STEPS` including the first and the last.
+
+    Steps at most `NEARBY` apart share a column, unless one run has both.
+    """
+    every: list[tuple[int, ...]] = []
+    for step in sorted({step for found in by_step for step in found}):
+        joins = every and step - every[-1][0] <= NEARBY
+        if joins and not any(step in found and every[-1][0] in found for found in by_step):
+            every[-1] = (*every[-1], step)
+        else:
+            every.append((step,))
     if len(every) <= MAX_STEPS:
         return tuple(every)
     return tuple(every[round(n * (len(every) - 1) / (MAX_STEPS - 1))] for n in range(MAX_STEPS))
 
 
-def render_png(grid: SampleGrid) -> bytes:
-    """Return the grid as a PNG, with labels for runs and steps."""
-    width = LABEL + TILE * len(grid.steps)
-    canvas = Image.new("RGB", (width, HEAD + TILE * len(grid.rows)), "white")
-    draw = ImageDraw.Draw(canvas)
-    for column, step in enumerate(grid.steps):
-        draw.text((LABEL + TILE * column + 4, 3), f"step {step}", fill="black")
-    for number, row in enumerate(grid.rows):
-        top = HEAD + TILE * number
-        draw.multiline_text((4, top + 4), _wrap(row.label), fill="black")
-        for column, step in enumerate(grid.steps):
-            tile = _tile(row.files.get(step))
-            if tile is not None:
-                canvas.paste(tile, (LABEL + TILE * column + 1, top + 1))
+def render_png(grids: Sequence[SampleGrid]) -> bytes:
+    """Return the grids below each other as a PNG, with labels for prompts, runs and steps."""
+    columns = [len(grid.steps) + (grid.image is not None) for grid in grids]
+    heights = [HEAD + TILE * len(grid.rows) for grid in grids]
+    size = (LABEL + TILE * max(columns), sum(heights) + GAP * (len(grids) - 1))
+    canvas = Image.new("RGB", size, "white")
+    top = 0
+    for grid, height in zip(grids, heights, strict=True):
+        _render(grid, canvas, top)
+        top += height + GAP
     out = io.BytesIO()
     canvas.save(out, format="PNG", optimize=True)
     return out.getvalue()
 
 
-def _wrap(label: str, *, width: int = 34) -> str:
+def _render(grid: SampleGrid, canvas: Image.Image, top: int) -> None:
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(13)
+    draw.text((4, top + 4), grid.text, fill=INK, font=font)
+    heads = ["training image"] if grid.image else []
+    heads += ["step " + " or ".join(map(str, steps)) for steps in grid.steps]
+    for column, head in enumerate(heads):
+        draw.text((LABEL + TILE * column + 4, top + 24), head, fill=SOFT, font=font)
+    for number, row in enumerate(grid.rows):
+        y = top + HEAD + TILE * number
+        draw.multiline_text((4, y + 4), _wrap(row.label), fill=SOFT, font=font)
+        files: list[Path | None] = [grid.image] if grid.image else []
+        files += [row.files.get(steps[0]) for steps in grid.steps]
+        for column, file in enumerate(files):
+            tile = _tile(file)
+            if tile is not None:
+                canvas.paste(tile, (LABEL + TILE * column + 1, y + 1))
+
+
+def _wrap(label: str, *, width: int = 32) -> str:
     lines = [line[n : n + width] for line in label.splitlines() for n in range(0, len(line), width)]
     return "\n".join(lines)
 
 
 def _tile(file: Path | None) -> Image.Image | None:
+    """Return an image that fills a tile; the pixels of a small one stay squares."""
     if file is None:
         return None
     try:
         with Image.open(file) as image:
-            return ImageOps.contain(image.convert("RGB"), (TILE - 2, TILE - 2))
+            side = TILE - 2
+            is_small = max(image.size) < side
+            method = Image.Resampling.NEAREST if is_small else Image.Resampling.BICUBIC
+            return ImageOps.contain(image.convert("RGB"), (side, side), method)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None

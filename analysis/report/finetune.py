@@ -44,7 +44,7 @@ def grid_section(logs: Sequence[RunLog]) -> str:
     found = sample_grids(of_kind(logs, "finetune"))
     pictures = []
     for grid in found.grids:
-        address = "data:image/png;base64," + base64.b64encode(render_png(grid)).decode()
+        address = "data:image/png;base64," + base64.b64encode(render_png([grid])).decode()
         pictures.append(
             f'<figure><img style="max-width:100%" src="{address}" alt="{text(grid.text)}">'
             f"<figcaption>{text(grid.text)}</figcaption></figure>"

@@ -42,7 +42,11 @@ def load_text_encoders(folder: Path, device: torch.device, dtype: torch.dtype) -
 
 @torch.no_grad()
 def embed(pipeline: FluxPipeline, text: str, *, tokens: int) -> dict[str, Tensor]:
-    """Return `prompt` `[tokens, width]` of T5 and `pooled` `[width]` of CLIP, on the CPU."""
+    """Return `prompt` `[tokens, width]` of T5 and `pooled` `[width]` of CLIP, on the CPU.
+
+    A model whose tokenizer takes fewer tokens gets those.
+    """
+    tokens = min(tokens, pipeline.tokenizer_2.model_max_length)
     prompt, pooled, _ = pipeline.encode_prompt(
         prompt=text, prompt_2=None, max_sequence_length=tokens
     )

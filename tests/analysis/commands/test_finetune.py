@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
 from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
-from analysis.measure.sample_grid import render_png, sample_grids
+from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
 from analysis.read.find import read_logs
 from configs.load import merge, resolve, to_tree
 from configs.run.folder import RunFolder
@@ -134,18 +134,20 @@ def test_the_report_has_the_sections_of_fine_tuning(
     assert picture is not None
     image = Image.open(io.BytesIO(base64.b64decode(picture[1])))
     # A label, and the steps 0, 500 and 2000; a row for each run.
-    assert image.size == (220 + 3 * 160, 18 + 4 * 160)
+    assert image.size == (LABEL + 3 * TILE, HEAD + 4 * TILE)
 
 
 def test_a_cell_without_an_image_stays_empty(grid_of_runs: list[str]) -> None:
     (grid,) = sample_grids(read_logs(grid_of_runs)).grids
-    assert grid.text == "a thing at sea"
-    assert grid.steps == (0, 500, 2000)
+    assert grid.text == "a thing at sea (noise of seed 42)"
+    assert grid.steps == ((0,), (500,), (2000,))
     assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 2000]] * 2
-    pixels = np.asarray(Image.open(io.BytesIO(render_png(grid))))
+    pixels = np.asarray(Image.open(io.BytesIO(render_png([grid]))))
+    first = slice(HEAD + 5, HEAD + TILE - 5)
     # The run of 500 steps has none of step 2000, though another one on that GPU does.
-    assert (pixels[18 + 5 : 18 + 155, 220 + 2 * 160 + 5 : 220 + 3 * 160 - 5] == 255).all()
-    assert not (pixels[18 + 5 : 18 + 155, 220 + 160 + 5 : 220 + 2 * 160 - 5] == 255).any()
+    left = LABEL + TILE
+    assert (pixels[first, left + TILE + 5 : left + 2 * TILE - 5] == 255).all()
+    assert not (pixels[first, left + 5 : left + TILE - 5] == 255).any()
 
 
 def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
@@ -159,6 +161,46 @@ def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
     assert [row.label.splitlines()[1] for row in found.grids[0].rows] == ["A100-500", "A40-2000"]
     assert "differs from A100-500 in sample.seed" in found.refusals[0]
     assert "step-000000500.png was drawn by somebody-elses" in found.refusals[1]
+
+
+def test_a_row_tells_its_seed_and_engine_and_steps_beside_each_other_share_a_column(
+    tmp_path: Path,
+) -> None:
+    names = {"embedded": 0, "aitoolkit": 1}
+    folders = []
+    for engine, late in names.items():
+        folder = tuned(tmp_path / engine, gpu=A40, steps=500, steps_per_s=1, engine=engine)
+        RunFolder(folder).prompt_sample(0, 500).unlink()
+        save_sample(folder, 500 + late)
+        folders.append(str(folder))
+    (grid,) = sample_grids(read_logs(folders)).grids
+    assert grid.steps == ((0,), (500, 501))
+    assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 500]]
+    assert [row.label.splitlines()[2:] for row in grid.rows] == [
+        ["seed 0", "aitoolkit engine"], ["seed 0", "embedded engine"],
+    ]  # fmt: skip
+
+
+def test_images_of_another_size_are_not_shown_as_alike(grid_of_runs: list[str]) -> None:
+    for step in (0, 500):
+        Image.new("RGB", (64, 64)).save(RunFolder(Path(grid_of_runs[2])).prompt_sample(0, step))
+    (refusal,) = sample_grids(read_logs(grid_of_runs)).refusals
+    assert "A40-500 is not in the grid" in refusal
+    assert "the size of its images, 64x64 against 32x32" in refusal
+
+
+def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    Image.new("RGB", (32, 32), "red").save(data / "a.png")
+    (data / "a.txt").write_text("a thing at sea\n")
+    folder = tuned(tmp_path / "run", gpu=A40, steps=500, steps_per_s=1)
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("folder: /d", f"folder: {data}"))
+    (grid,) = sample_grids(read_logs([str(folder)])).grids
+    assert grid.image == data / "a.png"
+    pixels = np.asarray(Image.open(io.BytesIO(render_png([grid]))))
+    assert (pixels[HEAD + 20, LABEL + 20] == (255, 0, 0)).all()
 
 
 def drawn(folder: Path) -> Path:
