@@ -16,14 +16,8 @@ from typing import Literal
 
 from PIL import Image, ImageDraw, ImageOps
 
-from configs.checks.captions import (
-    CAPTION,
-    TRIGGER,
-    CaptionedFile,
-    captioned_files,
-    open_image,
-    read_text,
-)
+from configs.checks.captions import TRIGGER, open_image, read_text
+from configs.checks.dataset import CAPTIONS, CaptionedFile, captioned_files
 from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
 from configs.terminal import command_parser
@@ -73,7 +67,7 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         print(problem)
     faults = sum(problem.level == "fault" for problem in problems)
-    images = captioned_files(options.folder)
+    images = captioned_files(options.folder, {})
     if options.sheet:
         save_sheet(images, options.sheet)
     counts = f"{len(images)} images, {faults} faults, {len(problems) - faults} remarks"
@@ -83,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
 def examine(folder: Path, *, resolution: int) -> Iterator[DatasetProblem]:
     """Yield every problem of a folder of captioned images, file by file."""
-    found = captioned_files(folder)
+    found = captioned_files(folder, {})
     yield from _check_folder(folder, found)
     seen: dict[str, Path] = {}
     for pair in found:
@@ -108,14 +102,16 @@ def _check_folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetP
         )
     captions = {pair.caption for pair in found}
     for file in sorted(folder.iterdir()):
-        if file.suffix == CAPTION and file not in captions:
+        if file.suffix in CAPTIONS and file not in captions:
             yield _fault(
                 file.name,
                 "a caption without an image",
                 "rename it to match its image, or remove it",
             )
         elif (
-            file.is_file() and file.suffix != CAPTION and file.suffix.lower() not in IMAGE_SUFFIXES
+            file.is_file()
+            and file.suffix not in CAPTIONS
+            and file.suffix.lower() not in IMAGE_SUFFIXES
         ):
             yield _remark(
                 file.name,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.checks.aitoolkit_keys import check_keys
-from configs.checks.captions import captioned_files
+from configs.checks.dataset import image_set
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
@@ -68,13 +68,14 @@ def check_aitoolkit(config: Finetune) -> None:
 
 def check_supported(config: Finetune) -> None:
     """Raise `ConfigError` for images, an assistant LoRA or keys that ai-toolkit cannot use."""
-    assert config.data.folder is not None
-    for pair in captioned_files(Path(config.data.folder)):
-        if pair.image.suffix.lower() not in IMAGES:
-            raise ConfigError(
-                f"{pair.image}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
-                "save it as PNG, or set engine=embedded"
-            )
+    found = image_set(config)
+    for each in [*found.training, *found.regularisation]:
+        for file in filter(None, (each.image, each.mask)):
+            if file.suffix.lower() not in IMAGES:
+                raise ConfigError(
+                    f"{file}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
+                    "save it as PNG, or set engine=embedded"
+                )
     assistant = config.flux.assistant_lora
     if assistant and ASSISTANT_KEY not in read_safetensors_header(Path(assistant)).tensors:
         raise ConfigError(
@@ -136,6 +137,9 @@ def _lacks(config: Finetune) -> str | None:
         return "optimizer.decay_shape sqrt: ai-toolkit has linear and cosine"
     if rate.decay and rate.warmup_steps:
         return "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only (decay 0)"
+    if config.validation.held_out or config.validation.folder:
+        key = "folder" if config.validation.folder else "held_out"
+        return f"validation.{key}: ai-toolkit evaluates no held-out images"
     return None
 
 

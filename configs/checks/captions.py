@@ -1,59 +1,16 @@
-"""Captioned images (NAME.png beside NAME.txt) and prompts: both are UTF-8 text with a trigger."""
+"""Captions and prompts, which are UTF-8 text with a trigger word, and images that can be read."""
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CAPTION = ".txt"
 TRIGGER = "[trigger]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionedFile:
-    """The files of an image and of its caption; the caption may not exist."""
-
-    image: Path
-    caption: Path
-
-
-def captioned_files(folder: Path) -> list[CaptionedFile]:
-    """Return the images of a folder, sorted by name."""
-    found = (file for file in folder.iterdir() if _is_image(file))
-    return [CaptionedFile(image=file, caption=file.with_suffix(CAPTION)) for file in sorted(found)]
-
-
-def _is_image(file: Path) -> bool:
-    is_image = file.suffix.lower() in IMAGE_SUFFIXES
-    return is_image and file.is_file() and not file.name.startswith(".")
-
-
-def check_captions(folder: Path, *, trigger: str | None) -> None:
-    """Raise `ConfigError` if there is no image, or one has no caption or cannot be decoded."""
-    found = captioned_files(folder)
-    if not found:
-        kinds = " ".join(IMAGE_SUFFIXES)
-        raise ConfigError(f"{folder}: contains no images; add some (any of {kinds})")
-    image_of = {pair.caption: pair.image for pair in found}
-    for pair in found:
-        if image_of[pair.caption] != pair.image:
-            raise ConfigError(
-                f"{pair.image}: shares its caption with {image_of[pair.caption].name}; rename one"
-            )
-        if not pair.caption.is_file():
-            raise ConfigError(
-                f"{pair.image}: no caption; write {pair.caption.name} (for all problems: "
-                f"ditbench finetune check-data {folder})"
-            )
-        fill_trigger(read_text(pair.caption), trigger)
-        open_image(pair.image)
 
 
 def open_image(file: Path) -> "Image":

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.branch import check_branch
-from configs.checks.captions import check_captions, fill_trigger, read_prompts
+from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.dataset import check_dataset
 from configs.checks.flux import check_flux, check_targets
 from configs.checks.infer import infer_spec
 from configs.disk import read_safetensors_header
@@ -80,14 +81,12 @@ def _paths(config: Run) -> dict[str, str]:
 def _check_finetune(config: Finetune) -> None:
     """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
     assert config.flux.folder is not None
-    assert config.data.folder is not None
     check_flux(Path(config.flux.folder), variant=config.flux.variant)
     check_targets(Path(config.flux.folder), config.lora)
     _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
-    trigger = config.data.trigger
-    check_captions(Path(config.data.folder), trigger=trigger)
+    check_dataset(config)
     for prompt in read_prompts(config.sample.prompts, config.sample.prompts_file):
-        fill_trigger(prompt, trigger)
+        fill_trigger(prompt, config.data.trigger)
     check_aitoolkit(config)
 
 

@@ -4,7 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from configs.checks.captions import captioned_files, fill_trigger, read_text
+from configs.checks.captions import fill_trigger
+from configs.checks.dataset import image_set
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
@@ -22,7 +23,7 @@ def record_data(run: RunFolder, config: Finetune) -> None:
 
 
 def check_same_data(run: RunFolder, config: Finetune) -> None:
-    """Raise `ConfigError` if an image or a caption is not as it was when the run began."""
+    """Raise `ConfigError` if an image, caption or mask is not as it was when the run began."""
     step = _step(run)
     if not step or not run.data_file.is_file() or run.is_done(config):
         return
@@ -31,7 +32,8 @@ def check_same_data(run: RunFolder, config: Finetune) -> None:
     if changed:
         first = Path(changed[0])
         what = "was added" if changed[0] not in before else "was removed"
-        what = "or its caption has changed" if changed[0] in before.keys() & now.keys() else what
+        if changed[0] in before.keys() & now.keys():
+            what = "or its caption or mask has changed"
         raise ConfigError(
             f"{first} {what} ({len(changed)} of {len({**before, **now})} images) since {run.name} "
             f"began, and step {step} learnt from what was there: restore it, or start a new run "
@@ -46,12 +48,11 @@ def _step(run: RunFolder) -> int:
 
 
 def _hashes(config: Finetune) -> dict[str, str]:
-    """Return a hash of each image with the caption that training sees, by path."""
-    assert config.data.folder is not None
-    trigger = config.data.trigger
-    return {
-        str(pair.image): hashlib.sha256(
-            pair.image.read_bytes() + fill_trigger(read_text(pair.caption), trigger).encode()
-        ).hexdigest()
-        for pair in captioned_files(Path(config.data.folder))
-    }
+    """Return a hash of each image with the caption and mask that training sees, by path."""
+    found = {}
+    for each in [each for images in vars(image_set(config)).values() for each in images]:
+        caption = fill_trigger(each.text(), config.data.trigger).encode()
+        mask = each.mask.read_bytes() if each.mask else b""
+        content = each.image.read_bytes() + caption + mask
+        found[str(each.image)] = hashlib.sha256(content).hexdigest()
+    return found

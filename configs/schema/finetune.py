@@ -48,10 +48,31 @@ class Flux(KeyGroup):
 
 
 class CaptionedImages(KeyGroup):
-    """The training images, each with a caption in a text file of the same name."""
+    """The training images and their captions."""
 
     folder: str | None = key(
-        None, "folder of images NAME.png with captions NAME.txt", "loss", path="folder"
+        None,
+        "folder of images with captions in NAME.txt, NAME.caption, metadata.jsonl or metadata.csv",
+        "loss",
+        path="folder",
+    )
+    repeats: dict[str, int] = key(
+        {},
+        "by sub-folder: times per epoch that its images are trained on; one named N_NAME says it",
+        "loss",
+    )
+    flip: bool = key(False, "mirror half of the examples left to right", "loss")
+    masks: str | None = key(
+        None,
+        "folder of an image NAME.png for each training image: the loss is weighted by its grey",
+        "loss",
+        path="folder",
+    )
+    regularisation: str | None = key(
+        None, "folder of captioned images that every other step trains on", "loss", path="folder"
+    )
+    regularisation_weight: float = key(
+        1.0, "weight of the loss on regularisation images", "loss", gt=0
     )
     trigger: str | None = key(None, "word that replaces [trigger] in captions and prompts", "loss")
     resolutions: list[int] = key(
@@ -68,6 +89,12 @@ class CaptionedImages(KeyGroup):
     def _sizes_are_sizes(self) -> "CaptionedImages":
         if self.folder is None:
             raise ValueError("data.folder must name a folder of images with captions")
+        if any(count < 0 for count in self.repeats.values()):
+            raise ValueError("data.repeats: a number is negative; 0 leaves a folder out")
+        if self.folder in (self.masks, self.regularisation):
+            raise ValueError(
+                "data.masks and data.regularisation: name folders other than data.folder"
+            )
         if self.bucket % _TOKEN_PX:
             raise ValueError(f"data.bucket {self.bucket} is not a multiple of {_TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
@@ -195,13 +222,25 @@ class LoraCheckpoint(KeyGroup):
 
 
 class LoraValidation(KeyGroup):
-    """The loss of the averaged LoRA on the training images, at fixed t with fixed noise."""
+    """The loss of the averaged LoRA at fixed t and noise, on training and on held-out images."""
 
     every: int | None = key(
         None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1
     )
     strata: int = key(4, "values of t per image, evenly spaced", "loss", ge=1)
     noises: int = key(2, "noise draws per image and t", "loss", ge=1)
+    held_out: int = key(
+        0, "number of images of data.folder that are evaluated and never trained on", "loss", ge=0
+    )
+    folder: str | None = key(
+        None, "folder of captioned images to hold out, instead of held_out", "loss", path="folder"
+    )
+
+    @model_validator(mode="after")
+    def _one_held_out_set(self) -> "LoraValidation":
+        if self.held_out and self.folder:
+            raise ValueError("validation.held_out and validation.folder: give one of them")
+        return self
 
 
 class PromptSamples(KeyGroup):

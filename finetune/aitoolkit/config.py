@@ -1,12 +1,14 @@
 """Translate a run's config and data set into those of ai-toolkit."""
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from configs.checks.aitoolkit import LAYERS
-from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
+from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
 from configs.schema.finetune import LoraOptimizer
@@ -50,7 +52,7 @@ def toolkit_config(
             "max_step_saves_to_keep": config.checkpoint.keep,
             "push_to_hub": False,
         },
-        "datasets": [_dataset(config, workspace.dataset)],
+        "datasets": list(_datasets(config, workspace.dataset)),
         "train": _training(config, start=start),
         "model": _model(config),
         "sample": _samples(config, prompts),
@@ -82,15 +84,33 @@ def _network(config: Finetune) -> dict[str, Any]:
     return settings | ({"dropout": lora.dropout} if lora.dropout else {})
 
 
-def _dataset(config: Finetune, folder: Path) -> dict[str, Any]:
-    return {
-        "folder_path": str(folder),
-        "caption_ext": "txt",
-        "caption_dropout_rate": config.data.caption_dropout,
-        "cache_latents_to_disk": True,
-        "resolution": list(config.data.resolutions),
-        "bucket_tolerance": config.data.bucket,
-    }
+def _datasets(config: Finetune, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a data set of ai-toolkit for each folder that `lay_out_dataset` makes."""
+    data = config.data
+    for name, files in _folders(config).items():
+        is_reg = name.startswith("regularisation")
+        settings: dict[str, Any] = {
+            "folder_path": str(folder / name),
+            "caption_ext": "txt",
+            "caption_dropout_rate": data.caption_dropout,
+            "cache_latents_to_disk": True,
+            "resolution": list(data.resolutions),
+            "bucket_tolerance": data.bucket,
+            "flip_x": data.flip,
+            "is_reg": is_reg,
+            "num_repeats": files[0].repeats,
+        }
+        yield settings | ({"mask_path": str(folder / "masks")} if files[0].mask else {})
+
+
+def _folders(config: Finetune) -> dict[str, list[CaptionedFile]]:
+    """Return the images by folder: one for each use and number of repeats."""
+    found: dict[str, list[CaptionedFile]] = {}
+    images = image_set(config)
+    for use in ("training", "regularisation"):
+        for file in getattr(images, use):
+            found.setdefault(f"{use}-{file.repeats}", []).append(file)
+    return found
 
 
 def _training(config: Finetune, *, start: int) -> dict[str, Any]:
@@ -110,6 +130,7 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         "optimizer_params": _optimizer(optimizer),
         "lr": optimizer.lr,
         "max_grad_norm": optimizer.clip,
+        "reg_weight": config.data.regularisation_weight,
         "ema_config": ema,
         "dtype": train.precision,
     }
@@ -175,7 +196,7 @@ def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     merged = copy.deepcopy(process)
     for name, value in extra.items():
         if name == "datasets":
-            merged["datasets"][0] |= value
+            merged["datasets"] = [each | value for each in merged["datasets"]]
         elif isinstance(value, dict) and isinstance(merged.get(name), dict):
             merged[name] |= value
         else:
@@ -184,18 +205,24 @@ def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def lay_out_dataset(config: Finetune, folder: Path) -> None:
-    """Fill `folder` with links to the images and with captions whose trigger is filled in.
+    """Fill `folder` with links to images and masks, and with captions whose trigger is filled in.
 
     ai-toolkit keeps its caches in the folder that it is given, and the data set's own folder may
     be read-only or shared. Calling it again changes nothing.
     """
-    assert config.data.folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    for pair in captioned_files(Path(config.data.folder)):
-        link = folder / pair.image.name
-        if not link.is_symlink():
-            link.symlink_to(pair.image.absolute())
-        caption = fill_trigger(read_text(pair.caption), config.data.trigger)
-        # ai-toolkit's caches depend on the modification times of captions.
-        if not (folder / pair.caption.name).is_file():
-            replace_file(folder / pair.caption.name, caption + "\n")
+    for name, files in _folders(config).items():
+        for file in files:
+            # ai-toolkit looks for a mask by the name of the image alone.
+            link = folder / name / file.name.replace("/", "--")
+            _link(link, file.image)
+            if file.mask:
+                _link((folder / "masks" / link.name).with_suffix(file.mask.suffix), file.mask)
+            # ai-toolkit's caches depend on the modification times of captions.
+            if not (caption := link.with_suffix(".txt")).is_file():
+                replace_file(caption, fill_trigger(file.text(), config.data.trigger) + "\n")
+
+
+def _link(link: Path, file: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(file.absolute())

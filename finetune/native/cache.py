@@ -17,7 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.checks.captions import captioned_files, fill_trigger, read_prompts, read_text
+from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replacing
 from configs.schema import Finetune
 
@@ -34,30 +35,43 @@ class PromptText:
 
 @dataclass(frozen=True)
 class CaptionedImage(PromptText):
-    """An image and its caption."""
+    """An image, its caption and its mask."""
 
     image: Path
+    mask: Path | None = None
 
 
 NO_CAPTION = PromptText("")
 
 
 class CacheInputs:
-    """Everything that a run caches: images with captions, sample prompts, the empty caption."""
+    """Everything that a run caches: images with captions, sample prompts, the empty caption.
+
+    `images` holds each training image once; `training` and `regularisation` hold an image as
+    often as an epoch does.
+    """
 
     def __init__(self, config: Finetune) -> None:
-        assert config.data.folder is not None
-        trigger = config.data.trigger
+        found, trigger = image_set(config), config.data.trigger
         prompts = read_prompts(config.sample.prompts, config.sample.prompts_file)
         self.prompts = [PromptText(fill_trigger(prompt, trigger)) for prompt in prompts]
-        self.images = [
-            CaptionedImage(fill_trigger(read_text(pair.caption), trigger), pair.image)
-            for pair in captioned_files(Path(config.data.folder))
-        ]
+        self.training = _repeated(found.training, trigger)
+        self.images = list(dict.fromkeys(self.training))
+        self.regularisation = _repeated(found.regularisation, trigger)
+        self.held_out = list(dict.fromkeys(_repeated(found.held_out, trigger)))
 
     def all(self) -> list[PromptText]:
         """Return all inputs; each gets an embedding, and each image gets its latents too."""
-        return [*self.images, NO_CAPTION, *self.prompts]
+        images = [*self.images, *self.regularisation, *self.held_out]
+        return [*images, NO_CAPTION, *self.prompts]
+
+
+def _repeated(files: Iterable[CaptionedFile], trigger: str | None) -> list[CaptionedImage]:
+    return [
+        CaptionedImage(fill_trigger(file.text(), trigger), file.image, file.mask)
+        for file in files
+        for _ in range(file.repeats)
+    ]
 
 
 class Cache:
@@ -73,6 +87,8 @@ class Cache:
             key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
                 key["image"] = hashlib.sha256(text.image.read_bytes()).hexdigest()
+                if text.mask:
+                    key["mask"] = hashlib.sha256(text.mask.read_bytes()).hexdigest()
             encoded = json.dumps(key, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
         return self._folder / f"{self._names[text]}.safetensors"
@@ -121,6 +137,11 @@ class Cache:
             return tuple(file.get_slice(name).get_shape())
 
 
-def latent_name(resolution: int) -> str:
-    """Return the tensor name of an image's latent at a resolution."""
-    return f"latent.{resolution}"
+def latent_name(resolution: int, *, flipped: bool = False) -> str:
+    """Return the tensor name of the latent of an image, or its mirror image, at a resolution."""
+    return f"latent.{resolution}" + (".flipped" if flipped else "")
+
+
+def mask_name(resolution: int) -> str:
+    """Return the tensor name of an image's loss weights at a resolution."""
+    return f"mask.{resolution}"

@@ -9,7 +9,7 @@ import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import NO_CAPTION, Cache, CaptionedImage, latent_name
+from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, latent_name, mask_name
 from finetune.native.loss import LatentBatch
 from finetune.native.rng import ImageRandomness, dropout_seed, epoch_order, image_randomness
 
@@ -49,43 +49,55 @@ class Batches:
     def __init__(
         self,
         cache: Cache,
-        images: Sequence[CaptionedImage],
+        inputs: CacheInputs,
         config: Finetune,
         *,
         layout: BatchLayout,
         rank: int,
     ) -> None:
         self._cache, self._config = cache, config
-        self._items = [(image, size) for size in config.data.resolutions for image in images]
+        both = (inputs.training, inputs.regularisation)
+        sizes = config.data.resolutions
+        self._items = [(each, size) for images in both for size in sizes for each in images]
+        self._trained = len(inputs.training) * len(sizes)
         self._shapes = [cache.shape(image, latent_name(size)) for image, size in self._items]
         self._micro_batch = layout.micro_batch
         self._first = rank * layout.micro_batch * layout.accumulation
-        self._order = BatchOrder(
-            [(height, width) for _, height, width in self._shapes],
-            seed=config.seed,
-            global_batch=config.train.global_batch,
+        shapes = [(height, width) for _, height, width in self._shapes]
+        self._order, self._regular_order = (
+            BatchOrder(each, seed=config.seed, global_batch=config.train.global_batch)
+            for each in (shapes[: self._trained], shapes[self._trained :])
         )
 
     def microbatch(self, step: int, index: int) -> LatentBatch:
         """Return microbatch `index` (from 0) of this rank in a step (from 1)."""
         begin = self._first + index * self._micro_batch
-        items = self._order.batch(step)[begin : begin + self._micro_batch]
+        items = self._global_batch(step)[begin : begin + self._micro_batch]
         number = (step - 1) * self._config.train.global_batch + begin
         draws = [self._randomness(number + place, item) for place, item in enumerate(items)]
         loaded = [self._load(item, draw) for item, draw in zip(items, draws, strict=True)]
-        latents, prompts, pooled = (torch.stack(parts) for parts in zip(*loaded, strict=True))
+        latents, prompts, pooled, *weight = (torch.stack(p) for p in zip(*loaded, strict=True))
         return LatentBatch(
             latent=latents,
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
             t=torch.tensor([draw.t for draw in draws], dtype=torch.float32),
             prompt=prompts,
             pooled=pooled,
+            weight=weight[0] if weight else None,
         )
 
     def dropout_seed(self, step: int, index: int) -> int:
         """Return the seed of the dropout in microbatch `index` (from 0) of a step (from 1)."""
         before = (step - 1) * self._config.train.global_batch + self._first
         return dropout_seed(self._config.seed, before + index * self._micro_batch)
+
+    def _global_batch(self, step: int) -> list[int]:
+        """Return the items of a step; if there is regularisation, it has the even steps."""
+        if self._trained == len(self._items):
+            return self._order.batch(step)
+        if step % 2:
+            return self._order.batch(step // 2 + 1)
+        return [self._trained + item for item in self._regular_order.batch(step // 2)]
 
     def _randomness(self, number: int, item: int) -> ImageRandomness:
         return image_randomness(
@@ -97,7 +109,16 @@ class Batches:
         )
 
     def _load(self, item: int, draw: ImageRandomness) -> list[torch.Tensor]:
+        """Return latent, prompt, pooled and, if the item's errors do not all count 1, weights."""
         image, size = self._items[item]
-        (latent,) = self._cache.load_some(image, latent_name(size))
+        flipped = self._config.data.flip and draw.flip
+        (latent,) = self._cache.load_some(image, latent_name(size, flipped=flipped))
         text = NO_CAPTION if draw.drop_caption else image
-        return [latent, *self._cache.load_some(text, "prompt", "pooled")]
+        loaded = [latent, *self._cache.load_some(text, "prompt", "pooled")]
+        weight = self._config.data.regularisation_weight
+        if image.mask:
+            (mask,) = self._cache.load_some(image, mask_name(size))
+            loaded.append(mask[None].flip(-1) if flipped else mask[None])
+        elif item >= self._trained and weight != 1:
+            loaded.append(torch.full_like(latent[:1], weight))
+        return loaded

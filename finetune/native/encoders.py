@@ -1,8 +1,7 @@
 """Encode images with the VAE, and captions and prompts with CLIP and T5, for the cache."""
 
 import hashlib
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,18 @@ from diffusers import AutoencoderKL, FluxPipeline
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from configs.checks.captions import open_image
+from configs.checks.dataset import fitted_image, fitted_mask
 from configs.schema import Finetune
 from configs.schema.finetune import CaptionedImages
 from finetune.native.base_model import DTYPES
-from finetune.native.cache import Cache, CacheInputs, CaptionedImage, PromptText, latent_name
+from finetune.native.cache import (
+    Cache,
+    CacheInputs,
+    CaptionedImage,
+    PromptText,
+    latent_name,
+    mask_name,
+)
 from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
 from train.engine.metrics import log
@@ -62,27 +68,15 @@ def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
     return normalised[0].float().cpu().contiguous()
 
 
-def fitted_size(width: int, height: int, *, resolution: int, bucket: int) -> tuple[int, int]:
-    """Return the width and height to train an image at: its shape, with the area of `resolution`.
-
-    Both are multiples of `bucket`. Images are never enlarged, so a small image keeps about
-    its own area, as in ai-toolkit.
-    """
-    scale = min(1.0, resolution / math.sqrt(width * height))
-    across = max(bucket, round(width * scale / bucket) * bucket)
-    down = max(bucket, round(height * scale / bucket) * bucket)
-    # Rounding must not exceed the area: memory is planned by the resolution.
-    while across * down > resolution**2 and max(across, down) > bucket:
-        across, down = (across - bucket, down) if across >= down else (across, down - bucket)
-    return across, down
+def pixels(image: Image.Image) -> Tensor:
+    """Return an image as `[3, H, W]` in -1..1."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 127.5 - 1
 
 
-def load_pixels(file: Path, *, resolution: int, bucket: int) -> Tensor:
-    """Load an image at a resolution as `[3, H, W]` in -1..1, cropped around its centre."""
-    image = ImageOps.exif_transpose(open_image(file)).convert("RGB")
-    size = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
-    fitted = ImageOps.fit(image, size, Image.Resampling.LANCZOS)
-    return torch.from_numpy(np.array(fitted)).permute(2, 0, 1) / 127.5 - 1
+def mask_weights(mask: Image.Image) -> Tensor:
+    """Return the weights of the loss `[h, w]` that a grey mask stands for; their mean is 1."""
+    grey = torch.from_numpy(np.array(mask, dtype=np.float32))
+    return grey / grey.mean()
 
 
 def fill_cache(
@@ -95,6 +89,7 @@ def fill_cache(
         "precision": config.train.precision,
         "resolutions": config.data.resolutions,
         "bucket": config.data.bucket,
+        "flip": config.data.flip,
         "model": _fingerprint(model),
     }
     cache = Cache(attempt.run.path / "cache", settings)
@@ -143,12 +138,18 @@ def _latents(
         return {}
     # In float32: images are encoded once, and precision lost here cannot be recovered.
     vae = load_vae(model, device, torch.float32)
-    return {
-        text: {
-            latent_name(size): encode(
-                vae, load_pixels(text.image, resolution=size, bucket=data.bucket)
-            )
-            for size in data.resolutions
-        }
-        for text in images
-    }
+    return {text: dict(_latents_of(text, vae, data)) for text in images}
+
+
+def _latents_of(
+    image: CaptionedImage, vae: AutoencoderKL, data: CaptionedImages
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of an image at each resolution by name: latent, mirrored latent, mask."""
+    for size in data.resolutions:
+        fitted = fitted_image(image.image, resolution=size, bucket=data.bucket)
+        yield latent_name(size), encode(vae, pixels(fitted))
+        if data.flip:
+            yield latent_name(size, flipped=True), encode(vae, pixels(ImageOps.mirror(fitted)))
+        if image.mask:
+            mask = fitted_mask(image.mask, image.image, resolution=size, bucket=data.bucket)
+            yield mask_name(size), mask_weights(mask)

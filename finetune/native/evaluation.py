@@ -10,7 +10,7 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
+from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
 from finetune.native.lora import LEARNED, active, training_adapters
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
@@ -34,13 +34,13 @@ class LossReduction:
     gain: float
     gain_95: float
 
-    def fields(self) -> dict[str, float]:
-        """Return the fields of a record."""
-        return {f"validation_{name}": value for name, value in vars(self).items()}
+    def fields(self, of: str) -> dict[str, float]:
+        """Return the fields of a record, each beginning with `of`."""
+        return {f"{of}_{name}": value for name, value in vars(self).items()}
 
 
 class FixedNoiseLoss:
-    """The loss on the training images, each at `strata` times with `noises` noises.
+    """The loss on some images, each at `strata` times with `noises` noises.
 
     The times are the midpoints of equally likely parts of the density that training samples
     from. Images are used at the first of the resolutions.
@@ -57,7 +57,7 @@ class FixedNoiseLoss:
     ) -> None:
         self._transformer, self._cache, self._images = transformer, cache, images
         self._config, self._ranks = config, ranks
-        self._latent = latent_name(config.data.resolutions[0])
+        self._size = config.data.resolutions[0]
         noises = range(config.validation.noises)
         self._pairs = [(image, noise) for image in range(len(images)) for noise in noises]
         self._zero: torch.Tensor | None = None
@@ -92,8 +92,12 @@ class FixedNoiseLoss:
     def _batches(self, image: int, number: int) -> Iterator[LatentBatch]:
         """Yield a batch per time, of one image and its noise `number`."""
         latent, prompt, pooled = self._cache.load_some(
-            self._images[image], self._latent, "prompt", "pooled"
+            self._images[image], latent_name(self._size), "prompt", "pooled"
         )
+        weight = None
+        if self._images[image].mask:
+            (mask,) = self._cache.load_some(self._images[image], mask_name(self._size))
+            weight = mask[None, None]
         noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
         timesteps, strata = self._config.train.timesteps, self._config.validation.strata
         tokens = latent.shape[1] * latent.shape[2] // 4
@@ -105,6 +109,7 @@ class FixedNoiseLoss:
                 t=torch.tensor([t], dtype=torch.float32),
                 prompt=prompt[None],
                 pooled=pooled[None],
+                weight=weight,
             ).to(self._ranks.device)
 
 
@@ -116,7 +121,7 @@ class LoraEvaluator:
     ema: EMA
     cache: Cache
     prompts: list[PromptText]
-    fixed_noise_loss: FixedNoiseLoss
+    fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
 
     def due_evaluations(self, step: int) -> list[Callable[[], None]]:
@@ -142,9 +147,11 @@ class LoraEvaluator:
         context, step = self.context, self.context.state.step
         with self.ema.swapped_in():
             if self._is_due(step, self._config.validation.every):
-                reduction = self.fixed_noise_loss.evaluate()
+                found: dict[str, float] = {}
+                for name, fixed_noise_loss in self.fixed_noise_losses.items():
+                    found |= fixed_noise_loss.evaluate().fields(name)
                 context.clocks.lap("eval", drain=True)
-                context.metrics.evaluation(context.at | reduction.fields())
+                context.metrics.evaluation(context.at | found)
                 context.metrics.event("evaluated", **context.at)
             fields = {}
             if self._is_due(step, self._config.sample.every):

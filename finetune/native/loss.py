@@ -12,17 +12,22 @@ _GUIDANCE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class LatentBatch:
-    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`."""
+    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`.
+
+    `weight` `[B, 1, h, w]` multiplies the squared errors; None: they all count 1.
+    """
 
     latent: Tensor
     noise: Tensor
     t: Tensor
     prompt: Tensor
     pooled: Tensor
+    weight: Tensor | None = None
 
     def to(self, device: torch.device) -> "LatentBatch":
         """Return the batch on a device."""
-        return LatentBatch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        present = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
+        return LatentBatch(**{name: tensor.to(device) for name, tensor in present.items()})
 
 
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
@@ -51,7 +56,10 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     )[0]
     target = _pack(batch.noise - batch.latent)
     assert channels * 4 == target.shape[2]
-    return (predicted.float() - target).square().flatten(1).mean(dim=1)
+    errors = (predicted.float() - target).square()
+    if batch.weight is not None:
+        errors = errors * _pack(batch.weight.expand(-1, channels, -1, -1))
+    return errors.flatten(1).mean(dim=1)
 
 
 def _pack(latent: Tensor) -> Tensor:

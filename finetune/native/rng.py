@@ -17,11 +17,12 @@ _ORDER, _IMAGE, _EVALUATION, _WEIGHTS, _DROPOUT = 1, 2, 3, 4, 5
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRandomness:
-    """The random draws of one image: time `t` in 0..1 (1 is noise), caption dropout, noise."""
+    """The draws of one image: time `t` in 0..1 (1 is noise), caption dropout, noise, flip."""
 
     t: float
     drop_caption: bool
     noise: NDArray[np.float32]
+    flip: bool
 
 
 def _generator(seed: int, stream: int, number: int) -> np.random.Generator:
@@ -43,6 +44,7 @@ def image_randomness(
         t=flow_time(float(u), timesteps, tokens=shape[1] * shape[2] // 4),
         drop_caption=bool(drop < dropout),
         noise=generator.standard_normal(shape, dtype=np.float32),
+        flip=bool(generator.random() < 0.5),
     )
 
 

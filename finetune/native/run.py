@@ -126,7 +126,11 @@ def _loop(
         ema=ema,
         cache=cache,
         prompts=inputs.prompts,
-        fixed_noise_loss=FixedNoiseLoss(transformer, cache, inputs.images, config, ranks=ranks),
+        fixed_noise_losses={
+            name: FixedNoiseLoss(transformer, cache, images, config, ranks=ranks)
+            for name, images in (("validation", inputs.images), ("held_out", inputs.held_out))
+            if images
+        },
         pipeline=prepared.pipeline,
     )
     steps = LoraStep(
@@ -135,7 +139,7 @@ def _loop(
         weights=weights,
         optimizer=optimizer,
         ema=ema,
-        batches=Batches(cache, inputs.images, config, layout=layout, rank=ranks.rank),
+        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
     # Fine-tuning steps are never profiled.
@@ -162,6 +166,7 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
         "micro_batch": layout.micro_batch,
         "accumulation": layout.accumulation,
         "images_in_set": len(prepared.inputs.images),
+        "images_held_out": len(prepared.inputs.held_out),
         "parameters": sum(parameter.numel() for parameter in prepared.weights.parameters()),
         "base_parameters": sum(parameter.numel() for parameter in base),
         "dtypes": {

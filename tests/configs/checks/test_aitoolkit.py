@@ -1,6 +1,7 @@
 """Configs that ai-toolkit would ignore or lose are refused before anything is queued."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,11 @@ def config(passed: dict[str, Any], **changes: Any) -> Finetune:
 def process(config: Finetune) -> dict[str, Any]:
     """Return the process section of the config that ai-toolkit gets."""
     workspace = Workspace(output=Path("o"), database=Path("d"), dataset=Path("i"))
-    (found,) = toolkit_config(config, workspace, start=0, attempt=1)["config"]["process"]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "0.png").touch()
+        data = config.data.model_copy(update={"folder": folder})
+        filled = config.model_copy(update={"data": data})
+        (found,) = toolkit_config(filled, workspace, start=0, attempt=1)["config"]["process"]
     return dict(found)
 
 
@@ -48,7 +53,7 @@ def test_keys_that_only_ai_toolkit_has_pass() -> None:
         "performance_log_every": 50,
         "train": {"noise_offset": 0.1, "cache_text_embeddings": True},
         "model": {"low_vram": True},
-        "datasets": {"flip_x": True},
+        "datasets": {"flip_y": True},
     }
     check_aitoolkit(config(passed))
 

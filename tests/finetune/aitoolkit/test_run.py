@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from configs.attempt.open import open_attempt
 from configs.errors import ConfigError
@@ -89,9 +91,39 @@ def test_triggers_are_filled_into_captions_in_a_folder_of_the_run(folder: Path) 
     before = sorted(file.name for file in (folder / "images").iterdir())
     run = new_run(folder, train__steps=2)
     assert run_attempt(run) == 0
-    assert (run.path / "cache" / "aitoolkit" / "0.txt").read_text() == "a thing, the 0.\n"
+    caption = run.path / "cache" / "aitoolkit" / "training-1" / "0.txt"
+    assert caption.read_text() == "a thing, the 0.\n"
     assert "trigger_word" not in toolkit_process(run)
     assert sorted(file.name for file in (folder / "images").iterdir()) == before
+
+
+def test_repeats_flips_masks_and_regularisation_become_its_data_sets(folder: Path) -> None:
+    make_images(folder / "images" / "3_close")
+    for name in ("0", "1", "3_close/0", "3_close/1"):
+        file = folder / "masks" / f"{name}.webp"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (64, 64), "white").save(file)
+    make_images(folder / "others", count=1)
+    keys = {"masks": str(folder / "masks"), "regularisation": str(folder / "others"), "flip": True}
+    data = {f"data__{name}": value for name, value in keys.items()}
+    run = new_run(folder, train__steps=2, data__regularisation_weight=0.5, **data)
+    assert run_attempt(run) == 0
+    process: Any = toolkit_process(run)
+    found = {Path(each["folder_path"]).name: each for each in process["datasets"]}
+    assert {
+        name: (each["num_repeats"], each["is_reg"], "mask_path" in each, each["flip_x"])
+        for name, each in found.items()
+    } == {
+        "training-1": (1, False, True, True),
+        "training-3": (3, False, True, True),
+        "regularisation-1": (1, True, False, True),
+    }
+    assert process["train"]["reg_weight"] == 0.5
+    kept = run.path / "cache" / "aitoolkit"
+    assert (kept / "training-3" / "3_close--1.txt").is_file()
+    assert (kept / "training-3" / "3_close--1.png").resolve() == folder / "images/3_close/1.png"
+    # ai-toolkit looks for a mask by the name of the image alone.
+    assert (kept / "masks" / "3_close--1.webp").resolve() == folder / "masks/3_close/1.webp"
 
 
 def test_after_a_signal_it_saves_and_leaves_and_a_resume_continues_from_that_step(

@@ -3,17 +3,25 @@
 import math
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from configs.checks.batch import divide
+from configs.checks.dataset import fitted_image, fitted_mask, fitted_size
+from configs.load import resolve
+from configs.schema import Finetune
 from configs.schema.finetune import PromptSamples
-from finetune.native.data import BatchOrder
-from finetune.native.encoders import fitted_size
+from finetune.native.cache import Cache, CaptionedImage
+from finetune.native.data import Batches, BatchOrder
+from finetune.native.encoders import mask_weights
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
 from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
@@ -62,6 +70,81 @@ def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
     assert a.t == b.t
     assert (a.noise == b.noise).all()
     assert a.t != c.t
+
+
+def batches(folder: Path, world: int = 1, rank: int = 0, **data: Any) -> Batches:
+    """Return batches of 4 over three masked images, one twice per epoch, and two of regularisation.
+
+    Latents hold the number of the image, and of mirrored images its negative; weights of the
+    mask are 2 on the left half.
+    """
+    config = resolve(
+        {
+            "kind": "finetune",
+            "flux": {"folder": "/f"},
+            "data": {"folder": "/d", "resolutions": [64], **data},
+            "train": {"global_batch": 4},
+            "sample": {"prompts": ["a"]},
+        },
+        source="test",
+    )
+    assert isinstance(config, Finetune)
+    cache = Cache(folder / "cache", {})
+    images = []
+    for number in range(1, 6):
+        file = folder / f"{number}.png"
+        file.write_bytes(bytes([number]))
+        image = CaptionedImage(f"{number}", file, file if number < 4 else None)
+        latent = torch.full((16, 4, 4), float(number))
+        tensors = {"latent.64": latent, "latent.64.flipped": -latent}
+        tensors["mask.64"] = torch.tensor([2.0, 2, 0, 0]).expand(4, 4).contiguous()
+        tensors |= {"prompt": torch.zeros(2, 3), "pooled": torch.zeros(3)}
+        cache.save(image, tensors)
+        images.append(image)
+    inputs: Any = SimpleNamespace(training=[*images[:3], images[2]], regularisation=images[3:])
+    return Batches(cache, inputs, config, layout=divide(config, world=world), rank=rank)
+
+
+def numbers(batch: LatentBatch) -> list[int]:
+    return [int(value) for value in batch.latent[:, 0, 0, 0]]
+
+
+def test_every_second_step_is_of_regularisation_and_weighted(tmp_path: Path) -> None:
+    of = batches(tmp_path, regularisation_weight=0.5)
+    steps = [of.microbatch(step, 0) for step in range(1, 9)]
+    # Four steps are a whole cycle of the training images; the third is there twice.
+    assert Counter(chain(*map(numbers, steps[::2]))) == {1: 4, 2: 4, 3: 8}
+    assert Counter(chain(*map(numbers, steps[1::2]))) == {4: 8, 5: 8}
+    weights = [batch.weight for batch in steps[1::2]]
+    assert all(weight is not None and (weight == 0.5).all() for weight in weights)
+
+
+def test_flips_are_of_half_the_examples_with_their_masks_and_change_no_other_draw(
+    tmp_path: Path,
+) -> None:
+    plain, flipping = batches(tmp_path), batches(tmp_path, flip=True)
+    signs = []
+    for step in range(1, 200, 2):
+        one, two = plain.microbatch(step, 0), flipping.microbatch(step, 0)
+        assert torch.equal(one.noise, two.noise)
+        assert [abs(number) for number in numbers(two)] == numbers(one)
+        assert one.weight is not None
+        assert two.weight is not None
+        assert (one.weight[:, 0, 0, 0] == 2).all()
+        is_flipped = two.latent[:, 0, 0, 0] < 0
+        assert torch.equal(two.weight[:, 0, 0, 0] == 0, is_flipped)
+        signs.append(is_flipped)
+    assert torch.cat(signs).double().mean().item() == pytest.approx(0.5, abs=0.1)
+
+
+def test_any_number_of_ranks_draws_the_same_examples(tmp_path: Path) -> None:
+    one = batches(tmp_path, flip=True)
+    two = [batches(tmp_path, world=2, rank=rank, flip=True) for rank in range(2)]
+    for step in (1, 2, 7, 8):
+        parts = [of.microbatch(step, 0) for of in two]
+        whole = one.microbatch(step, 0)
+        for name in ("latent", "noise", "t"):
+            assert torch.equal(torch.cat([getattr(p, name) for p in parts]), getattr(whole, name))
 
 
 def test_times_have_the_configured_densities() -> None:
@@ -139,6 +222,38 @@ def test_the_loss_is_the_mean_squared_error_of_noise_minus_latent() -> None:
     assert given["guidance"].tolist() == [1, 1]
     # At t = 1 the input is the noise itself.
     assert torch.equal(given["hidden_states"][1, 0, :4], batch.noise[1, 0, :2, :2].flatten())
+
+
+def test_errors_count_by_their_weight() -> None:
+    settings = {"t": torch.tensor([0.5]), "prompt": torch.zeros(1, 5, 8)}
+    settings["pooled"] = torch.zeros(1, 3)
+    noise, latent = torch.randn(1, 16, 4, 6), torch.randn(1, 16, 4, 6)
+    # The network is off by 1 in the top left quarter, which counts twice; the right half does not.
+    off = torch.zeros(1, 16, 4, 6)
+    off[:, :, :2, :2] = 1
+    off[:, :, :, 3:] = 9
+    weight = torch.ones(1, 1, 4, 6)
+    weight[:, :, :2, :2] = 2
+    weight[:, :, :, 3:] = 0
+    wrong = LatentBatch(latent=latent, noise=noise + off, **settings)
+    batch = LatentBatch(latent=latent, noise=noise, weight=weight, **settings)
+    found = losses(Perfect(wrong, off=0), batch)  # type: ignore[arg-type]
+    assert found.item() == pytest.approx(2 * 4 / 24)
+
+
+def test_a_mask_is_cropped_like_its_image_and_weighs_1_on_average(tmp_path: Path) -> None:
+    pixels = np.zeros((100, 260), np.uint8)
+    pixels[:, :130] = 255
+    for name in ("mask.png", "image.png"):
+        Image.fromarray(pixels).save(tmp_path / name)
+    weights = mask_weights(
+        fitted_mask(tmp_path / "mask.png", tmp_path / "image.png", resolution=64, bucket=16)
+    )
+    fitted = fitted_image(tmp_path / "image.png", resolution=64, bucket=16)
+    assert weights.shape == (fitted.height // 8, fitted.width // 8)
+    assert weights.mean().item() == pytest.approx(1)
+    assert weights[:, 0].mean() > 1.9
+    assert weights[:, -1].max() == 0
 
 
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:

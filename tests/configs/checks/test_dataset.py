@@ -1,0 +1,160 @@
+"""Images are found with captions, masks and repeats; what is unclear is refused with the fix."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from configs.checks.dataset import captioned_files, check_dataset, image_set
+from configs.errors import ConfigError
+from configs.load import resolve
+from configs.schema import Finetune
+
+
+def add(file: Path, caption: str | None = None, *, size: tuple[int, int] = (64, 64)) -> Path:
+    """Save an image, and its caption as text."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, "red").save(file)
+    if caption is not None:
+        file.with_suffix(".txt").write_text(caption)
+    return file
+
+
+def config(
+    folder: Path, data: dict[str, Any] | None = None, validation: dict[str, Any] | None = None
+) -> Finetune:
+    tree = {
+        "kind": "finetune",
+        "flux": {"folder": "/f"},
+        "data": {"folder": str(folder), "resolutions": [64]} | (data or {}),
+        "validation": validation or {},
+        "sample": {"prompts": ["a"]},
+    }
+    found = resolve(tree, source="test")
+    assert isinstance(found, Finetune)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a data set of three images; captions by text, other text, and table."""
+    folder = tmp_path / "set"
+    add(folder / "0.png", "zero")
+    add(folder / "1.png").with_suffix(".caption").write_text("one\n")
+    add(folder / "10_close" / "2.png")
+    rows = [{"file_name": "10_close/2.png", "text": "two"}]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_captions_are_text_files_or_rows_and_folders_say_their_repeats(folder: Path) -> None:
+    found = captioned_files(folder, {})
+    assert [(each.name, each.text(), each.repeats) for each in found] == [
+        ("0.png", "zero", 1),
+        ("1.png", "one", 1),
+        ("10_close/2.png", "two", 10),
+    ]
+    check_dataset(config(folder))
+
+
+def test_a_table_of_commas_may_quote_them(tmp_path: Path) -> None:
+    add(tmp_path / "0.png")
+    (tmp_path / "metadata.csv").write_text('file_name,text\n0.png,"a dog, at ""home"""\n')
+    assert [each.text() for each in captioned_files(tmp_path, {})] == ['a dog, at "home"']
+
+
+def test_repeats_are_set_by_folder_and_0_leaves_it_out(folder: Path) -> None:
+    add(folder / "far" / "3.png", "three")
+    add(folder / "bad" / "4.png", "four")
+    found = captioned_files(folder, {"far": 3, "bad": 0, ".": 2})
+    assert {each.name: each.repeats for each in found} == {
+        "0.png": 2,
+        "1.png": 2,
+        "10_close/2.png": 10,
+        "far/3.png": 3,
+    }
+
+
+def test_folders_of_another_use_and_hidden_ones_are_not_trained_on(folder: Path) -> None:
+    for name in (
+        "masks/0.png",
+        "masks/1.png",
+        "masks/10_close/2.png",
+        "reg/9.png",
+        ".thumbs/0.png",
+    ):
+        add(folder / name, "a caption")
+    used = {"masks": str(folder / "masks"), "regularisation": str(folder / "reg")}
+    found = image_set(config(folder, used))
+    assert [each.name for each in found.training] == ["0.png", "1.png", "10_close/2.png"]
+    assert [each.mask for each in found.training] == [
+        folder / "masks" / each.name for each in found.training
+    ]
+    assert [each.name for each in found.regularisation] == ["9.png"]
+
+
+def test_images_held_out_are_the_same_for_every_seed_and_never_trained_on(tmp_path: Path) -> None:
+    for number in range(9):
+        add(tmp_path / f"{number}.png", "a")
+    found = image_set(config(tmp_path, None, {"held_out": 2}))
+    names = [[each.name for each in images] for images in (found.training, found.held_out)]
+    assert (len(names[0]), len(names[1])) == (7, 2)
+    assert not set(names[0]) & set(names[1])
+    add(tmp_path / "another.png", "a")
+    again = [each.name for each in image_set(config(tmp_path, None, {"held_out": 2})).held_out]
+    assert len(set(again) & set(names[1])) >= 1
+
+
+def mask(folder: Path, size: tuple[int, int] = (64, 64), colour: str = "white") -> None:
+    for name in ("0.png", "1.png", "10_close/2.png"):
+        file = folder.parent / "masks" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", size, colour).save(file)
+
+
+MASKS = "masks"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "keys", "message"),
+    [
+        (lambda f: add(f / "plain" / "3.png", "a"), {}, "rename it to 1_plain, or set data.rep"),
+        (lambda f: None, {"repeats": {"far": 2}}, "data.repeats.far: "),
+        (lambda f: add(f / "1.png", "a"), {}, "several captions, in 1.txt and 1.caption"),
+        (lambda f: (f / "0.txt").unlink(), {}, "0.png: no caption; write 0.txt"),
+        (lambda f: add(f / "0.jpg", None), {}, "0.jpg: shares its caption with 0.png"),
+        (lambda f: (f / "metadata.jsonl").write_text("{}"), {}, "row 1 is no file_name with its"),
+        (lambda f: (f / "metadata.jsonl").write_text("x"), {}, "row 1 is no file_name with its"),
+        (lambda f: None, {"repeats": {".": -1}}, "data.repeats: a number is negative"),
+        (lambda f: (f.parent / MASKS).mkdir(), {"masks": MASKS}, "0.png: no such mask; draw it"),
+        (lambda f: mask(f, (64, 32)), {"masks": MASKS}, "64 x 32 px, another shape than its im"),
+        (lambda f: mask(f, colour="black"), {"masks": MASKS}, "black, so that its image would no"),
+        (lambda f: (f.parent / "r").mkdir(), {"regularisation": "r"}, "contains no images"),
+    ],
+)
+def test_what_is_unclear_or_missing_is_refused_with_the_fix(
+    spoil: Callable[[Path], object], keys: dict[str, Any], message: str, folder: Path
+) -> None:
+    spoil(folder)
+    named = {
+        name: str(folder.parent / value) if isinstance(value, str) else value
+        for name, value in keys.items()
+    }
+    with pytest.raises(ConfigError) as refused:
+        check_dataset(config(folder, named))
+    assert message in str(refused.value)
+
+
+def test_all_images_cannot_be_held_out(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"validation\.held_out 3: .* has 3 images"):
+        check_dataset(config(folder, None, {"held_out": 3}))
+    with pytest.raises(ConfigError, match=r"held_out and validation\.folder: give one"):
+        config(folder, None, {"held_out": 1, "folder": "/x"})
+
+
+def test_masks_of_the_right_shape_pass(folder: Path) -> None:
+    mask(folder, (127, 128), "grey")
+    check_dataset(config(folder, {"masks": str(folder.parent / "masks")}))
