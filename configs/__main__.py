@@ -4,6 +4,7 @@ Example: ditbench check configs/pretrain/*.yaml
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
 from configs.load import flatten, load, to_tree
 from configs.run.folder import RunFolder, is_run
-from configs.schema import KINDS, MODELS, Finetune, keys
+from configs.schema import KINDS, MODELS, Finetune, Run, keys
 from configs.terminal import command_parser, guarded
 from configs.yaml12 import dump_yaml
 
@@ -38,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     check = actions.add_parser("check", help="validate configs and studies")
-    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.add_argument("files", nargs="+", metavar="FILE", help="configs, then any key=value")
     check.set_defaults(action=_check)
 
     show = actions.add_parser("show", help="print a config with every key resolved")
@@ -85,9 +86,13 @@ def _count(text: str) -> int | None:
 
 def _check(options: argparse.Namespace) -> int:
     bad = 0
-    for file in options.files:
+    files = [Path(word) for word in options.files if "=" not in word or os.path.exists(word)]
+    overrides = [word for word in options.files if Path(word) not in files]
+    if not files:
+        raise ConfigError(f"{overrides[0]}: names no file; name a config before key=value")
+    for file in files:
         try:
-            _load(file)
+            _load(file, overrides)
         except ConfigError as error:
             print(error, file=sys.stderr)
             bad = 2
@@ -96,11 +101,12 @@ def _check(options: argparse.Namespace) -> int:
     return bad
 
 
-def _load(file: Path) -> None:
+def _load(file: Path, overrides: list[str]) -> None:
     """Load a config, or a study with all its cells."""
-    configs = (
-        [cell.config for cell in load_grid(file, []).cells] if is_study(file, []) else [load(file)]
-    )
+    if is_study(file, overrides):
+        configs: list[Run] = [cell.config for cell in load_grid(file, overrides).cells]
+    else:
+        configs = [load(file, overrides)]
     for config in configs:
         if isinstance(config, Finetune):
             check_keys(config.aitoolkit)

@@ -16,12 +16,26 @@ _WEIGHTS = {
     "text_encoder_2": "model",
     "vae": "diffusion_pytorch_model",
 }
+WEIGHTS_SUFFIXES = (".safetensors", ".sft", ".gguf")
 _CONFIGS = ("model_index.json", "scheduler/scheduler_config.json")
 # A tokenizer needs all the files of one of these sets.
 _TOKENIZERS = {
     "tokenizer": (("tokenizer.json",), ("vocab.json", "merges.txt")),
     "tokenizer_2": (("tokenizer.json",), ("spiece.model",)),
 }
+
+# Models of the same layout that take more than text, by pipeline; the channels of their inputs.
+_OTHERS = {
+    "FluxFillPipeline": "FLUX.1-Fill (384 channels), which fills in parts of an image",
+    "FluxControlPipeline": "FLUX.1-Canny or -Depth (128 channels), which follows edges or depths",
+    "FluxKontextPipeline": "FLUX.1-Kontext, which edits an image",
+    "Flux2Pipeline": "FLUX.2",
+}
+_CHANNELS = {384: "FluxFillPipeline", 128: "FluxControlPipeline"}
+SINGLE_FILE = (
+    "convert it by scripts/convert_flux_to_diffusers.py of diffusers, which writes transformer/ "
+    "and vae/, and copy the rest from a folder of FLUX.1-dev or FLUX.1-schnell in diffusers layout"
+)
 
 
 def missing(folder: Path) -> list[str]:
@@ -57,7 +71,11 @@ def shards(index: Path) -> list[str]:
 
 def check_flux(folder: Path, *, variant: str | None) -> None:
     """Raise `ConfigError` if the folder is no complete Flux of `variant`; None allows either."""
+    _check_model(folder)
     lacks = missing(folder)
+    single = sorted(file for file in folder.iterdir() if file.suffix in WEIGHTS_SUFFIXES)
+    if lacks and single:
+        raise ConfigError(f"{folder}: has all weights in {single[0].name}; {SINGLE_FILE}")
     if lacks:
         raise ConfigError(
             f"{folder}: not a complete Flux in diffusers layout; missing: {', '.join(lacks)}. "
@@ -104,6 +122,19 @@ def check_targets(folder: Path, lora: Lora) -> None:
                 f"lora: {pattern!r} is the end of no name among the layers of lora.targets, "
                 f"such as {tuned[0]}"
             )
+
+
+def _check_model(folder: Path) -> None:
+    """Raise `ConfigError` for a model that takes more than text, or is another architecture."""
+    index, config = folder / "model_index.json", folder / "transformer" / "config.json"
+    pipeline = _json(index).get("_class_name") if index.is_file() else None
+    channels = _json(config).get("in_channels") if config.is_file() else None
+    found = _CHANNELS.get(channels or 0) or pipeline or "FluxPipeline"
+    if found != "FluxPipeline":
+        raise ConfigError(
+            f"{folder}: is {_OTHERS.get(found, f'of a {found}')}; only FLUX.1-dev and "
+            "FLUX.1-schnell can be tuned: name a folder of one of these"
+        )
 
 
 def _json(file: Path) -> dict[str, Any]:

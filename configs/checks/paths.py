@@ -7,7 +7,7 @@ from configs.checks.aitoolkit import check_aitoolkit
 from configs.checks.branch import check_branch
 from configs.checks.captions import fill_trigger, read_prompts
 from configs.checks.dataset import check_dataset
-from configs.checks.flux import check_flux, check_targets
+from configs.checks.flux import SINGLE_FILE, WEIGHTS_SUFFIXES, check_flux, check_targets
 from configs.checks.infer import infer_spec
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
@@ -69,6 +69,8 @@ def _problem(path: Path, word: str) -> str:
         inside = sorted(file.name for file in path.glob("*.safetensors"))
         hint = f", such as {inside[0]}" if inside else ""
         return f"a folder, but a file is expected; name the file in it{hint}"
+    if word == "folder" and path.is_file() and path.suffix in WEIGHTS_SUFFIXES:
+        return f"a single file, but a folder is expected; {SINGLE_FILE}"
     return f"no such {word}; create it or name another"
 
 

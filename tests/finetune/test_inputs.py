@@ -133,6 +133,39 @@ def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:
     assert "takes no guidance, as schnell does; set the variant to schnell" in message
 
 
+def edit_json(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "channels", "name"),
+    [
+        ("FluxFillPipeline", 384, "FLUX.1-Fill"),
+        ("FluxPipeline", 384, "FLUX.1-Fill"),
+        ("FluxControlPipeline", 128, "FLUX.1-Canny or -Depth"),
+        ("FluxKontextPipeline", 64, "FLUX.1-Kontext"),
+        ("QwenImagePipeline", 64, "of a QwenImagePipeline"),
+    ],
+)
+def test_another_model_is_refused_by_name(
+    pipeline: str, channels: int, name: str, own: Path
+) -> None:
+    edit_json(own / "model" / "model_index.json", _class_name=pipeline)
+    edit_json(own / "model" / "transformer" / "config.json", in_channels=channels)
+    message = refusal(own)
+    assert f"is {name}" in message
+    assert "name a folder of one of these" in message
+
+
+def test_a_single_file_is_to_be_converted(own: Path) -> None:
+    file = own / "model" / "flux1-dev.safetensors"
+    file.touch()
+    shutil.rmtree(own / "model" / "transformer")
+    assert "has all weights in flux1-dev.safetensors; convert it by" in refusal(own)
+    message = refusal(own, f"flux.folder={file}")
+    assert "a single file, but a folder is expected; convert it by" in message
+
+
 def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
     file = own / "prompts.txt"
     file.write_text("\n  \n")

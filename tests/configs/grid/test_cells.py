@@ -248,3 +248,13 @@ def test_a_name_names_the_study(tmp_path: Path) -> None:
     file.write_text("train: {steps: 10}\n")
     assert load_grid(file, ["train.steps=5,6"]).name == "c"
     assert load_grid(file, ["train.steps=5,6", "name=warm-lr"]).name == "warm-lr"
+
+
+def test_check_takes_overrides_after_the_files(capsys):
+    digits = "configs/pretrain/digits.yaml"
+    assert main(["check", digits, "train.steps=200"]) == 0
+    assert main(["check", digits, "train.steps=200,300", "seed=0,1"]) == 0
+    assert main(["check", digits, "train.stps=200"]) == 2
+    assert "train.stps" in capsys.readouterr().err
+    assert main(["check", "train.steps=200"]) == 2
+    assert "names no file" in capsys.readouterr().err
