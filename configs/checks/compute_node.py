@@ -51,5 +51,6 @@ def check_compiler() -> None:
     if missing:
         raise ConfigError(
             f"train.compile needs {' and '.join(missing)} on {node_name()}: load them by MODULES "
-            "in env/sites/<cluster>.sh, or set train.compile to false"
+            "in env/sites/<cluster>.sh, or set train.compile to false (of a LoRA also "
+            "optimizer.kind to adamw: moments in 8 bits are compiled, too)"
         )

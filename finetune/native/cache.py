@@ -1,5 +1,6 @@
 """A cache of latents and text embeddings: one file per image, together with its own caption.
 
+The runs of a study share a folder; one that cannot be written to is only read.
 A file name is the hash of everything the content depends on, image and caption included. After
 an edit the file is made again, and no image can be paired with the caption of another.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -75,14 +76,14 @@ def _repeated(files: Iterable[CaptionedFile], trigger: str | None) -> list[Capti
 
 
 class Cache:
-    """The cache files of one run; every file name depends on `settings`."""
+    """Cache files whose names depend on `settings`, in the first of `folders` that takes them."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self._folder, self._settings = folder, settings
+    def __init__(self, *folders: Path, settings: dict[str, Any]) -> None:
+        self._folders, self._settings = folders, settings
         self._names: dict[PromptText, str] = {}
 
     def file(self, text: PromptText) -> Path:
-        """Return the path of the file for a text (and its image)."""
+        """Return the path of the file for a text (and its image): where it is, or belongs."""
         if text not in self._names:
             key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
@@ -91,7 +92,8 @@ class Cache:
                     key["mask"] = hashlib.sha256(text.mask.read_bytes()).hexdigest()
             encoded = json.dumps(key, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
-        return self._folder / f"{self._names[text]}.safetensors"
+        files = [folder / f"{self._names[text]}.safetensors" for folder in self._folders]
+        return next((file for file in files if file.is_file()), files[0])
 
     def missing(self, texts: Iterable[PromptText]) -> list[PromptText]:
         """Return the texts that have no file yet, without duplicates."""
@@ -109,18 +111,26 @@ class Cache:
                 raise FileNotFoundError(
                     f"{self.file(missing[0])}: written by another rank, but not visible here"
                 )
-            os.listdir(self._folder)
+            for folder in filter(Path.is_dir, self._folders):
+                os.listdir(folder)
             time.sleep(0.2)
 
     def save(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
         """Write the tensors of a text, with the text in the metadata for human readers."""
-        self._folder.mkdir(exist_ok=True)
         metadata = {"text": text.text}
         if isinstance(text, CaptionedImage):
             metadata["image"] = text.image.name
-        # Ranks that share an image write the same content, each to a file of its own.
-        with replacing(self.file(text)) as file:
-            save_file(tensors, file.name, metadata=metadata)
+        name = self.file(text).name
+        for folder in self._folders:
+            try:
+                folder.mkdir(exist_ok=True)
+                # Ranks and runs that share an image write the same, each to a file of its own.
+                with replacing(folder / name) as file:
+                    save_file(tensors, file.name, metadata=metadata)
+                return
+            except (OSError, SafetensorError):
+                if folder == self._folders[-1]:
+                    raise
 
     def load(self, text: PromptText) -> dict[str, Tensor]:
         """Load all tensors of a text, by name."""

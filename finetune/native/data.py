@@ -9,9 +9,13 @@ import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, latent_name, mask_name
+from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, PromptText, latent_name, mask_name
 from finetune.native.loss import LatentBatch
 from finetune.native.rng import ImageRandomness, dropout_seed, epoch_order, image_randomness
+
+_HOST = torch.device("cpu")
+# Of latents and embeddings at most this much stays on the device: those of 200 images at 1024 px.
+HELD_BYTES = 2**30
 
 
 class BatchOrder:
@@ -54,8 +58,11 @@ class Batches:
         *,
         layout: BatchLayout,
         rank: int,
+        device: torch.device = _HOST,
     ) -> None:
-        self._cache, self._config = cache, config
+        self._cache, self._config, self._device = cache, config, device
+        self._held: dict[tuple[PromptText, tuple[str, ...]], list[torch.Tensor]] = {}
+        self._held_bytes = 0
         both = (inputs.training, inputs.regularisation)
         sizes = config.data.resolutions
         self._items = [(each, size) for images in both for size in sizes for each in images]
@@ -112,13 +119,26 @@ class Batches:
         """Return latent, prompt, pooled and, if the item's errors do not all count 1, weights."""
         image, size = self._items[item]
         flipped = self._config.data.flip and draw.flip
-        (latent,) = self._cache.load_some(image, latent_name(size, flipped=flipped))
+        (latent,) = self._read(image, latent_name(size, flipped=flipped))
         text = NO_CAPTION if draw.drop_caption else image
-        loaded = [latent, *self._cache.load_some(text, "prompt", "pooled")]
+        loaded = [latent, *self._read(text, "prompt", "pooled")]
         weight = self._config.data.regularisation_weight
         if image.mask:
-            (mask,) = self._cache.load_some(image, mask_name(size))
+            (mask,) = self._read(image, mask_name(size))
             loaded.append(mask[None].flip(-1) if flipped else mask[None])
         elif item >= self._trained and weight != 1:
             loaded.append(torch.full_like(latent[:1], weight))
         return loaded
+
+    def _read(self, text: PromptText, *names: str) -> list[torch.Tensor]:
+        """Return the named tensors of a text, which stay on the device if there is room."""
+        key = text, names
+        if key in self._held:
+            return self._held[key]
+        found = self._cache.load_some(text, *names)
+        size = sum(tensor.nbytes for tensor in found)
+        if self._held_bytes + size > HELD_BYTES:
+            return [tensor.to(self._device) for tensor in found]
+        self._held_bytes += size
+        self._held[key] = [tensor.to(self._device) for tensor in found]
+        return self._held[key]

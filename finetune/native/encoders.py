@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from configs.checks.dataset import fitted_image, fitted_mask
+from configs.run.study_folder import study_of
 from configs.schema import Finetune
 from configs.schema.finetune import CaptionedImages
 from finetune.native.base_model import DTYPES
@@ -92,16 +93,19 @@ def fill_cache(
         "flip": config.data.flip,
         "model": _fingerprint(model),
     }
-    cache = Cache(attempt.run.path / "cache", settings)
-    missing = cache.missing(inputs.all())
+    run = attempt.run.path
+    study = study_of(run)
+    folders = [folder / "cache" for folder in (study and study.path, run) if folder]
+    cache = Cache(*folders, settings=settings)
+    # Shared out before any is looked up: other runs of a study write to its folder meanwhile.
+    texts = list(dict.fromkeys(inputs.all()))
+    missing = cache.missing(texts[ranks.rank :: ranks.world])
     clocks.lap("setup")
-    # Every rank lists what is missing before any rank writes.
-    dist.barrier()
-    _encode_all(cache, missing[ranks.rank :: ranks.world], config, model, ranks.device)
+    _encode_all(cache, missing, config, model, ranks.device)
     if missing:
         log.info("cached %d images and texts", len(missing))
     dist.barrier()
-    cache.wait_for(missing)
+    cache.wait_for(texts)
     if ranks.device.type == "cuda":
         # The encoders are freed by now; the peak memory of training must not include them.
         torch.cuda.empty_cache()

@@ -10,8 +10,9 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
+from finetune.native.assistant import training_adapters, without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
-from finetune.native.lora import LEARNED, active, training_adapters
+from finetune.native.lora import LEARNED, active
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
@@ -167,8 +168,7 @@ class LoraEvaluator:
         """
         run, ranks = self.context.attempt.run, self.context.attempt.ranks
         mine = range(ranks.rank, len(self.prompts), ranks.world)
-        after = training_adapters(self._config)
-        with active(self.pipeline.transformer, LEARNED, after=after):
+        with without_assistant(self.pipeline.transformer, self._config):
             seconds = [self._sample_prompt(index, step) for index in mine]
         dist.barrier()
         if ranks.rank == 0:

@@ -159,6 +159,7 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
 def add_assistant(transformer: FluxTransformer2DModel, file: Path) -> None:
     """Add the assistant LoRA of a file."""
     _add_from_file(transformer, file, ASSISTANT)
+    _fuse(transformer)
 
 
 def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) -> None:
@@ -170,13 +171,17 @@ def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) 
 
 def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Parameter]:
     """Convert the learned LoRA to float32 and return its parameters by name."""
-    for module in transformer.modules():
-        if isinstance(module, Linear):
-            module.__class__ = FusedLora
+    _fuse(transformer)
     learned = {n: p for n, p in transformer.named_parameters() if LEARNED in n.split(".")}
     for parameter in learned.values():
         parameter.data = parameter.data.float()
     return learned
+
+
+def _fuse(transformer: FluxTransformer2DModel) -> None:
+    for module in transformer.modules():
+        if isinstance(module, Linear):
+            module.__class__ = FusedLora
 
 
 def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
@@ -204,11 +209,6 @@ def _expected_warnings() -> Iterator[None]:
         for message in _EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
         yield
-
-
-def training_adapters(config: Finetune) -> tuple[str, ...]:
-    """Return the adapters that are active in training."""
-    return (LEARNED, ASSISTANT) if config.flux.assistant_lora else (LEARNED,)
 
 
 def activate(transformer: FluxTransformer2DModel, *names: str) -> None:

@@ -25,9 +25,14 @@ class LatentBatch:
     weight: Tensor | None = None
 
     def to(self, device: torch.device) -> "LatentBatch":
-        """Return the batch on a device."""
+        """Return the batch on a device, without waiting for it to arrive there."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            is_copied = device.type == "cuda" and tensor.device.type == "cpu"
+            return (tensor.pin_memory() if is_copied else tensor).to(device, non_blocking=True)
+
         present = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
-        return LatentBatch(**{name: tensor.to(device) for name, tensor in present.items()})
+        return LatentBatch(**{name: moved(tensor) for name, tensor in present.items()})
 
 
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from prodigyopt import Prodigy
 from torch import nn
 
+from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
 from configs.schema import Finetune
 from configs.schema.finetune import LoraOptimizer
@@ -23,6 +24,8 @@ def check_optimizer(config: LoraOptimizer, device: torch.device) -> None:
             "optimizer.kind adamw8bit needs a CUDA GPU, and this machine has none; set "
             "optimizer.kind=adamw, or run it on a GPU"
         )
+    if config.kind == "adamw8bit":
+        check_compiler()  # its step is compiled
 
 
 def make_ema(weights: nn.Module, config: Finetune) -> EMA:

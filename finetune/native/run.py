@@ -8,9 +8,11 @@ from typing import Any
 from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
+from configs.checks.compute_node import check_compiler
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.training import Profile
+from finetune.native.assistant import prepare_adapters
 from finetune.native.base_model import (
     DTYPES,
     hide_progress_bars,
@@ -26,10 +28,7 @@ from finetune.native.lora import (
     LEARNED,
     LoraSaver,
     LoraWeights,
-    activate,
-    add_assistant,
     add_learned,
-    training_adapters,
 )
 from finetune.native.optimizer import check_optimizer, make_ema, make_optimizer
 from finetune.native.pipeline import ImagePipeline
@@ -92,9 +91,11 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
     weights = add_learned(transformer, config.lora, seed=config.seed)
-    if config.flux.assistant_lora:
-        add_assistant(transformer, Path(config.flux.assistant_lora))
-    activate(transformer, *training_adapters(config))
+    prepare_adapters(transformer, config)
+    if config.train.compile:
+        if device.type == "cuda":
+            check_compiler()
+        transformer.compile_repeated_blocks()
     vae = load_vae(folder, device, DTYPES[precision])
     pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)
@@ -139,7 +140,7 @@ def _loop(
         weights=weights,
         optimizer=optimizer,
         ema=ema,
-        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
+        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank, device=ranks.device),
         evaluator=evaluator,
     )
     # Fine-tuning steps are never profiled.

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 
 from configs.run.folder import ROOT
-from configs.schema import Pretrain
+from configs.schema import Finetune, Pretrain
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm import client
 from launch.slurm.flags import to_words
@@ -87,7 +87,10 @@ def hidden(request: RunRequest) -> Iterator[CheckResult]:
 def compute_node(request: RunRequest) -> Iterator[CheckResult]:
     """Check the driver of a node, and its compiler if the run compiles, in a job of its own."""
     config = request.config
-    compiles = isinstance(config, Pretrain) and config.train.compile in (True, "graphs")
+    if isinstance(config, Finetune):
+        compiles = config.train.compile or config.optimizer.kind == "adamw8bit"
+    else:
+        compiles = isinstance(config, Pretrain) and config.train.compile in (True, "graphs")
     exports = [f"{name}={value}" for name, value in request.site.exports().items()]
     words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
     flags = to_words(request.site.flags | request.flags)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from diffusers import FluxTransformer2DModel
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 
 from configs.schema.finetune import Lora
 from finetune.native.base_model import EightBitLinear, load_transformer, quantise_blocks
@@ -151,3 +152,21 @@ def test_gradients_in_bf16_are_those_of_float32_within_its_rounding() -> None:
     exact, rounded = gradients
     assert rounded.dtype == torch.float32
     assert (rounded - exact).norm() < 0.02 * exact.norm()
+
+
+@pytest.mark.long
+def test_compiled_blocks_trace_as_a_whole_and_give_the_same_gradients() -> None:
+    counters.clear()
+    gradients = []
+    for compiles in (False, True):
+        transformer = flux(torch.bfloat16)
+        transformer.enable_gradient_checkpointing()
+        weights = with_lora(transformer)
+        if compiles:
+            transformer.compile_repeated_blocks()
+        losses(transformer, batch(torch.bfloat16)).sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in weights.parameters()]))
+    eager, compiled = gradients
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 4
+    assert (compiled - eager).norm() < 0.02 * eager.norm()

@@ -1,5 +1,6 @@
 """The cache keeps an image with its own caption, and encodes it again if either changes."""
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -23,17 +24,20 @@ def example(folder: Path, name: str, caption: str) -> CaptionedImage:
 
 
 def test_an_edited_caption_image_or_setting_gets_another_file(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache", {"model": "a"})
+    cache = Cache(tmp_path / "cache", settings={"model": "a"})
     one = example(tmp_path, "a.png", "a dog")
     names = {cache.file(one), cache.file(example(tmp_path, "a.png", "a cat"))}
-    names |= {cache.file(PromptText("a dog")), Cache(tmp_path / "cache", {"model": "b"}).file(one)}
+    names |= {
+        cache.file(PromptText("a dog")),
+        Cache(tmp_path / "cache", settings={"model": "b"}).file(one),
+    }
     one.image.write_bytes(b"edited")
-    names.add(Cache(tmp_path / "cache", {"model": "a"}).file(one))
+    names.add(Cache(tmp_path / "cache", settings={"model": "a"}).file(one))
     assert len(names) == 5
 
 
 def test_existing_files_are_not_made_again(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache", {})
+    cache = Cache(tmp_path / "cache", settings={})
     one, two = example(tmp_path, "a.png", "a dog"), example(tmp_path, "b.png", "a cat")
     assert cache.missing([one, two, one]) == [one, two]
     cache.save(one, {"prompt": torch.ones(2, 3)})
@@ -43,7 +47,7 @@ def test_existing_files_are_not_made_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_node_made_is_waited_for(tmp_path: Path) -> None:
-    cache, other = (Cache(tmp_path / "cache", {}) for _ in range(2))
+    cache, other = (Cache(tmp_path / "cache", settings={}) for _ in range(2))
     cache.save(PromptText("here"), {"prompt": torch.ones(1)})
     late = threading.Timer(0.3, lambda: other.save(PromptText("late"), {"prompt": torch.ones(1)}))
     late.start()
@@ -86,6 +90,38 @@ def test_a_resumed_run_encodes_only_what_was_edited(flux: Path, train_lora: Trai
     after = {file.name for file in (run.path / "cache").iterdir()}
     assert before < after
     assert len(after - before) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_only_read(tmp_path: Path) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    Cache(shared, settings={}).save(PromptText("known"), {"prompt": torch.ones(1)})
+    cache = Cache(shared / "none" / "here", shared, own, settings={})
+    assert cache.missing([PromptText("known"), PromptText("new")]) == [PromptText("new")]
+    (tmp_path / "file").touch()
+    full = Cache(tmp_path / "file", own, settings={})
+    full.save(PromptText("new"), {"prompt": torch.zeros(1)})
+    assert full.file(PromptText("new")).parent == own
+    assert not full.missing([PromptText("new")])
+    full.wait_for([PromptText("new")])
+    with pytest.raises(OSError, match="file"):
+        Cache(tmp_path / "file", settings={}).save(PromptText("new"), {"prompt": torch.zeros(1)})
+
+
+def test_the_runs_of_a_study_encode_each_image_once(
+    flux: Path, train_lora: TrainLora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = tmp_path / "study" / "cells"
+    cells.mkdir(parents=True)
+    (tmp_path / "study" / "cells.tsv").touch()
+    monkeypatch.setenv("LOGS", str(cells))
+    edited = shutil.copytree(flux / "images", tmp_path / "images")
+    (edited / "00.txt").write_text("another word for [trigger]\n")
+    shared, counts = tmp_path / "study" / "cache", []
+    for folder in (flux / "images", flux / "images", edited):
+        run = train_lora("train.steps=1", f"data.folder={folder}")
+        assert not (run.path / "cache").exists()
+        counts.append(len(list(shared.iterdir())))
+    assert counts == [8, 8, 9]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -1,11 +1,16 @@
 """Site, virtualenv, modules, partition and compute node are asked before a job."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from configs.load import merge, parse_overrides, read_tree, resolve
+from launch.preflight import machine
 from launch.preflight.command import checks
 from tests.launch.conftest import DIGITS
 from tests.launch.preflight.conftest import SINFO, subject
@@ -80,6 +85,28 @@ def test_a_compute_node_is_asked_in_a_job_with_the_flags_of_the_run(
     # srun takes the last of several: one node, for a few minutes.
     assert words.rindex("--nodes=1\n") > words.rindex("--nodes=3\n")
     assert words.endswith("\nnode.check_compiler()\n")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "compiles"),
+    [([], False), (["train.compile=true"], True), (["optimizer.kind=adamw8bit"], True)],
+)
+def test_a_compiler_is_looked_for_where_a_lora_needs_one(
+    overrides: list[str], compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path("configs/finetune/flux-dev.yaml")
+    config = resolve(merge(read_tree(path), parse_overrides(overrides)), source="test")
+    asked: list[tuple[str, ...]] = []
+
+    def run(*words: str, **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        return subprocess.CompletedProcess(args=[], returncode=0)
+
+    monkeypatch.setattr("launch.slurm.client.run_on_node", run)
+    site = SimpleNamespace(flags={}, exports=dict)
+    request: Any = SimpleNamespace(config=config, site=site, flags={})
+    assert [found.level for found in machine.compute_node(request)] == ["pass"]
+    assert (asked[0][-1] == "node.check_compiler()") == compiles
 
 
 def test_no_job_is_run_unless_it_is_asked_for(
