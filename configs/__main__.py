@@ -109,7 +109,7 @@ def _load(file: Path, overrides: list[str]) -> None:
         configs = [load(file, overrides)]
     for config in configs:
         if isinstance(config, Finetune):
-            check_keys(config.aitoolkit)
+            check_keys(config)
             check_engine(config, world=config.resources.world)
 
 

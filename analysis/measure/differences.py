@@ -9,7 +9,10 @@ from analysis.read.run_log import RunLog
 from configs.schema import KINDS, keys
 
 # Facts in the manifest that follow from a key of the config.
-DERIVED_FACTS = {"dtypes": "train.precision", "dtypes.gather": "layout", "engine": "engine"}
+DERIVED_FACTS = {
+    "dtypes": "train.precision", "dtypes.gather": "layout",
+    "engine": "engine", "unlike_native": "engine",
+}  # fmt: skip
 CLOCK = frozenset(["clock"])
 
 
@@ -44,7 +47,13 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             if name != "name"
         ]
     found += [
-        Difference(name=name, a=old, b=new, source="machine", affects=CLOCK)
+        Difference(
+            name=name,
+            a=old,
+            b=new,
+            source="machine",
+            affects=CLOCK | {"loss"} if name.startswith("unlike_native") else CLOCK,
+        )
         for name, old, new in _unlike(machine(a.facts), machine(b.facts))
     ]
     return found

@@ -24,6 +24,7 @@ MAX_STEPS, MAX_PROMPTS = 12, 8
 ALIKE = (
     "sample.prompts", "sample.prompts_file", "sample.seed", "sample.width", "sample.height",
     "sample.steps", "sample.guidance", "data.trigger", "flux.folder", "flux.variant",
+    "flux.text_tokens", "aitoolkit.model.arch",
 )  # fmt: skip
 # Keys and facts that a row names if not all rows agree: they change an image a little.
 NAMED = {

@@ -1,10 +1,11 @@
 """Find ai-toolkit, and refuse runs that it would ignore part of, lose work of, or fail on."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.checks.aitoolkit_keys import check_keys
+from configs.checks.aitoolkit_keys import check_keys, replaced_keys
 from configs.checks.dataset import image_set
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
@@ -21,6 +22,9 @@ LAYERS = {
 }
 # The formats that ai-toolkit itself reads.
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
+
+# Of Flux in ai-toolkit.
+_TEXT_TOKENS, _LEAST_SAMPLE_PX = 512, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +61,41 @@ def find_home() -> Home:
 
 def check_aitoolkit(config: Finetune) -> None:
     """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
-    check_keys(config.aitoolkit)
+    check_keys(config)
     if config.engine != "aitoolkit":
         return
     check_supported(config)
     # If it is unset here, the site of the job may still set it.
     if os.environ.get("AI_TOOLKIT"):
-        find_home()
+        _check_arch(find_home(), config)
+
+
+def arch_of(config: Finetune) -> str | None:
+    """Return the kind of model under `aitoolkit`; None is a FLUX.1 in diffusers layout."""
+    arch = config.aitoolkit.get("model", {}).get("arch")
+    return None if arch is None else str(arch)
+
+
+def _check_arch(home: Home, config: Finetune) -> None:
+    """Raise `ConfigError` for a kind of model that is not in the source of ai-toolkit.
+
+    It takes an unknown kind for Stable Diffusion 1.
+    """
+    arch = arch_of(config)
+    if arch is None:
+        return
+    # A colon separates a tag, which ai-toolkit removes.
+    named = re.compile(rf"\barch\s*==?\s*[\"']{re.escape(arch.partition(':')[0])}[\"']")
+    sources = (
+        file for part in ("toolkit", "extensions*") for file in home.folder.glob(f"{part}/**/*.py")
+    )
+    if not any(
+        named.search(file.read_text(encoding="utf-8", errors="replace")) for file in sources
+    ):
+        raise ConfigError(
+            f"aitoolkit.model.arch {arch}: the ai-toolkit in {home.folder} has no such model and "
+            "would take it for Stable Diffusion 1; correct it, or update ai-toolkit"
+        )
 
 
 def check_supported(config: Finetune) -> None:
@@ -131,6 +163,8 @@ def _lacks(config: Finetune) -> str | None:
         return f"lora.targets {lora.targets!r}: ai-toolkit has no regular expressions"
     if lora.rank_pattern or lora.alpha_pattern:
         return "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all layers"
+    if config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config):
+        return f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}"
     if rate.kind == "schedule_free":
         return "optimizer.kind schedule_free: ai-toolkit does not have it"
     if rate.restarts:
@@ -145,6 +179,28 @@ def _lacks(config: Finetune) -> str | None:
         key = "folder" if config.validation.folder else "held_out"
         return f"validation.{key}: ai-toolkit evaluates no held-out images"
     return None
+
+
+def unlike_native(config: Finetune) -> dict[str, str]:
+    """Return what ai-toolkit does otherwise than the native engine with the same config, by key."""
+    sample, batch = config.sample, config.train.micro_batch or config.train.global_batch
+    found = {
+        "seed": "order, noise and times are other draws",
+        "data.folder": "each latent is a draw from the VAE's posterior, not its mean"
+        + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
+    }
+    if config.flux.quantise != "none":
+        found["flux.quantise"] = "by quanto, of every linear layer and of T5, too"
+    if config.lora.dropout:
+        found["lora.dropout"] = "of the outputs of A, not of its inputs"
+    if config.optimizer.kind == "adamw8bit":
+        found["optimizer.kind"] = "adamw8bit is that of bitsandbytes, not of torchao"
+    if config.train.ema_decay is not None:
+        found["train.ema_decay"] = "a resume begins the average anew"
+    if min(sample.width, sample.height) < _LEAST_SAMPLE_PX:
+        size = [max(_LEAST_SAMPLE_PX, side) for side in (sample.width, sample.height)]
+        found["sample.width"] = f"samples are {size[0]} x {size[1]} px, its least"
+    return found | {"validation": "no effect"} | replaced_keys(config)
 
 
 def check_one_rank(world: int) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.load import read_tree
+from configs.load import flatten, read_tree, to_tree
+from configs.schema import Finetune, keys
 
 Known = Mapping[str, frozenset[str]]
 
@@ -20,6 +21,21 @@ GROUPS = frozenset([
     "adapter", "datasets", "embedding", "first_sample", "guidance", "logging",
     "model", "network", "sample", "save", "train",
 ])  # fmt: skip
+# Keys of ai-toolkit that may replace keys of ours, whose values have no effect then.
+REPLACED = {
+    "model.arch": ("flux.variant", "lora.targets"),
+    "model.qtype": ("flux.quantise",),
+    "network.network_kwargs": ("lora.targets",),
+    "network.type": ("lora.kind",),
+    "train.optimizer": (
+        "optimizer.kind",
+        "optimizer.beta1",
+        "optimizer.beta2",
+        "optimizer.weight_decay",
+    ),
+    "train.optimizer_params": ("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay"),
+    "train.timestep_type": ("train.timesteps",),
+}
 
 
 @cache
@@ -28,15 +44,32 @@ def taken() -> dict[str, str]:
     return dict(read_tree(_SHIPPED.with_name("aitoolkit-taken.yaml")))
 
 
-def check_keys(passed: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for keys that ai-toolkit does not know, or that a key of ours sets."""
-    known = known_keys()
-    for name in _names(passed):
+def check_keys(config: Finetune) -> None:
+    """Raise `ConfigError` for keys that ai-toolkit does not know, or that a key of ours sets.
+
+    A key of ours may be replaced only while it has its default: two values would contradict.
+    """
+    known, ours, spec = known_keys(), flatten(to_tree(config)), keys("finetune")
+    for name in _names(config.aitoolkit):
+        for replaced in REPLACED.get(name, ()):
+            if replaced in ours and ours[replaced] != spec[replaced].default:
+                raise ConfigError(
+                    f"aitoolkit.{name} replaces {replaced}, which is {ours[replaced]}: remove one"
+                )
         if name in taken():
             raise ConfigError(f"aitoolkit.{name}: remove it and set {taken()[name]}")
         group, _, key = name.rpartition(".")
         if key not in known.get(group, frozenset()):
             raise ConfigError(_unknown(name, group, known))
+
+
+def replaced_keys(config: Finetune) -> dict[str, str]:
+    """Return the keys of ours that keys under `aitoolkit` replace, with the key that does."""
+    return {
+        ours: f"aitoolkit.{name} holds instead"
+        for name in _names(config.aitoolkit)
+        for ours in REPLACED.get(name, ())
+    }
 
 
 def known_keys() -> Known:

@@ -9,6 +9,7 @@ from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Finetune, Infer
+from configs.schema.finetune import Flux
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
 
@@ -19,6 +20,7 @@ class InferSpec:
 
     folder: Path
     variant: str
+    text_tokens: int
     quantise: str
     precision: str
     lora: Path | None
@@ -44,6 +46,7 @@ def infer_spec(config: Infer) -> InferSpec:
     assert folder is not None
     return InferSpec(
         folder=Path(folder),
+        text_tokens=tuned.flux.text_tokens if tuned else Flux().text_tokens,
         lora=Path(config.lora) if config.lora else _find_lora(run, config),
         prompts=_prompts(config, tuned),
         **values | {name: value for name, value in own.items() if value is not None},

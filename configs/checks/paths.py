@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.checks.aitoolkit import check_aitoolkit
+from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.branch import check_branch
 from configs.checks.captions import fill_trigger, read_prompts
 from configs.checks.dataset import check_dataset
@@ -83,8 +83,9 @@ def _paths(config: Run) -> dict[str, str]:
 def _check_finetune(config: Finetune) -> None:
     """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
     assert config.flux.folder is not None
-    check_flux(Path(config.flux.folder), variant=config.flux.variant)
-    check_targets(Path(config.flux.folder), config.lora)
+    if not arch_of(config):
+        check_flux(Path(config.flux.folder), variant=config.flux.variant)
+        check_targets(Path(config.flux.folder), config.lora)
     _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
     check_dataset(config)
     for prompt in read_prompts(config.sample.prompts, config.sample.prompts_file):

@@ -194,6 +194,14 @@ def _samples(config: Finetune, prompts: list[str]) -> dict[str, Any]:
 def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """Return the process with the keys of the `aitoolkit` section merged in, group by group."""
     merged = copy.deepcopy(process)
+    if "arch" in extra.get("model", {}):
+        # Otherwise it would load a FLUX.1, and tune only layers of its names.
+        del merged["model"]["is_flux"], merged["network"]["network_kwargs"]
+    if "qtype" in extra.get("model", {}):
+        merged["model"]["quantize"] = True
+    if "optimizer" in extra.get("train", {}):
+        # Other optimizers have other parameters.
+        del merged["train"]["optimizer_params"]
     for name, value in extra.items():
         if name == "datasets":
             merged["datasets"] = [each | value for each in merged["datasets"]]

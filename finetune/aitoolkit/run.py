@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.checks.aitoolkit import Home, check_one_rank, check_supported, find_home
+from configs.checks.aitoolkit import Home, check_one_rank, check_supported, find_home, unlike_native
 from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import LoraSnapshot, lay_out, newest_checkpoint
@@ -34,7 +34,12 @@ def _run(attempt: Attempt[Finetune]) -> None:
     home = find_home()
     checkpoint = newest_checkpoint(run.checkpoints)
     metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
-    run.note(attempt.number, engine="aitoolkit", **_facts(config, home, ranks))
+    unlike = unlike_native(config)
+    run.note(
+        attempt.number, engine="aitoolkit", unlike_native=unlike, **_facts(config, home, ranks)
+    )
+    for key, difference in unlike.items():
+        log.info("unlike the native engine: %s: %s", key, difference)
     start = checkpoint.step if checkpoint else 0
     metrics.event("started", step=start, images=start * config.train.global_batch)
     timeline = Timeline(began=began, before=checkpoint.seconds if checkpoint else {})

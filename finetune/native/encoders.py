@@ -29,9 +29,6 @@ from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
 from train.engine.metrics import log
 
-# The token counts that the variants were distilled or trained with.
-TEXT_TOKENS = {"schnell": 256, "dev": 512}
-
 
 def load_vae(folder: Path, device: torch.device, dtype: torch.dtype) -> AutoencoderKL:
     """Load the VAE of a model folder, frozen."""
@@ -86,7 +83,7 @@ def fill_cache(
     """Return the run's cache after encoding what it lacks, shared among ranks. Collective."""
     config, ranks = attempt.config, attempt.ranks
     settings = {
-        "variant": config.flux.variant,
+        "text_tokens": config.flux.text_tokens,
         "precision": config.train.precision,
         "resolutions": config.data.resolutions,
         "bucket": config.data.bucket,
@@ -130,7 +127,7 @@ def _encode_all(
     latents = _latents(texts, model, config.data, device)
     encoders = load_text_encoders(model, device, DTYPES[config.train.precision])
     for text in texts:
-        embedding = embed(encoders, text.text, tokens=TEXT_TOKENS[config.flux.variant])
+        embedding = embed(encoders, text.text, tokens=config.flux.text_tokens)
         cache.save(text, embedding | latents.get(text, {}))
 
 

@@ -19,7 +19,7 @@ from configs.checks.infer import InferSpec
 from configs.disk import replacing
 from configs.schema.finetune import PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
-from finetune.native.encoders import TEXT_TOKENS, embed, load_text_encoders, load_vae
+from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
 from train.engine.clocks import Clocks
 
@@ -93,8 +93,7 @@ class LoraPipeline:
         clocks.lap("setup")
         encoders = load_text_encoders(spec.folder, device, dtype)
         clocks.lap("load", drain=True)
-        tokens = TEXT_TOKENS[spec.variant]
-        self._texts = [embed(encoders, prompt, tokens=tokens) for prompt in spec.prompts]
+        self._texts = [embed(encoders, prompt, tokens=spec.text_tokens) for prompt in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
         transformer = load_transformer(spec.folder, dtype, device=device, quantise=spec.quantise)

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from configs.__main__ import main
-from configs.checks.aitoolkit import check_aitoolkit
-from configs.checks.aitoolkit_keys import known_keys, taken
+from configs.checks.aitoolkit import check_aitoolkit, unlike_native
+from configs.checks.aitoolkit_keys import REPLACED, known_keys, taken
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.load import resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.config import Workspace, toolkit_config
+from tests.finetune.aitoolkit_runs import make_toolkit
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
 
 def test_keys_that_ditbench_sets_are_keys_of_ai_toolkit() -> None:
     known = known_keys()
-    for name in taken():
+    for name in (*taken(), *REPLACED):
         group, _, key = name.rpartition(".")
         assert key in known[group], name
 
@@ -125,6 +126,7 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
         ({"lora": {"kind": "dora"}}, "lora.kind dora: no other program reads"),
         ({"lora": {"targets": ".*to_q"}}, "lora.targets '.*to_q': ai-toolkit has no regular"),
         ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
+        ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),
         ({"optimizer": {"decay": 0.5}}, "optimizer.decay 0.5: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
         ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
@@ -191,6 +193,67 @@ def test_adapters_that_it_has_are_passed_on() -> None:
     network = process(config({}, lora={"targets": "all", "dropout": 0.1}))["network"]
     assert (network["transformer_only"], network["dropout"]) == (False, 0.1)
     assert not network["network_kwargs"]
+
+
+REPLACING: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    ({"train": {"optimizer": "lion"}}, {"optimizer": {"beta2": 0.9}}, "optimizer.beta2", "0.9"),
+    ({"train": {"timestep_type": "new"}}, {"train": {"timesteps": "shift"}}, "train.timesteps", ""),
+    ({"network": {"network_kwargs": {}}}, {"lora": {"targets": "attention"}}, "lora.targets", ""),
+    ({"model": {"arch": "flux2"}}, {"flux": {"folder": "/m", "variant": "dev"}}, "variant", "dev"),
+    ({"model": {"qtype": "uint4"}}, {"flux": {"folder": "/m", "quantise": "int8"}}, "quantise", ""),
+]
+
+
+@pytest.mark.parametrize(("passed", "own", "key", "value"), REPLACING)
+def test_a_key_of_its_own_replaces_one_of_ours_that_has_its_default(
+    passed: dict[str, Any], own: dict[str, Any], key: str, value: str, tmp_path: Path
+) -> None:
+    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=rf"replaces .*{key}, which is {value}.*: remove one"):
+        check_aitoolkit(config(passed, **own | keys))
+    alone = config(passed, **keys)
+    check_aitoolkit(alone)
+    assert any(name.endswith(key) for name in unlike_native(alone))
+    for group, values in passed.items():
+        for name, given in values.items():
+            assert process(alone)[group][name] == given
+
+
+def test_another_model_or_optimizer_gets_no_settings_of_ours_that_are_meant_for_flux_or_adamw() -> (
+    None
+):
+    found = process(config({"model": {"arch": "flux2"}, "train": {"optimizer": "lion"}}))
+    assert "is_flux" not in found["model"]
+    assert "network_kwargs" not in found["network"]
+    assert "optimizer_params" not in found["train"]
+    assert process(config({"model": {"qtype": "uint4"}}))["model"]["quantize"] is True
+
+
+def test_a_model_that_its_source_does_not_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = make_toolkit(tmp_path / "kit")
+    (kit / "toolkit" / "models.py").write_text("class Model:\n    arch = 'flux2'\n")
+    monkeypatch.setenv("AI_TOOLKIT", str(kit))
+    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
+    check_aitoolkit(config({"model": {"arch": "flux2:small"}}, **keys))
+    with pytest.raises(ConfigError, match=r"arch flux3: .* would take it for Stable Diffusion 1"):
+        check_aitoolkit(config({"model": {"arch": "flux3"}}, **keys))
+
+
+def test_what_it_does_otherwise_follows_from_the_config() -> None:
+    assert set(unlike_native(config({}))) == {
+        "seed", "data.folder", "train.ema_decay", "validation",
+    }  # fmt: skip
+    flux = {"folder": "/m", "quantise": "int8"}
+    sample = {"prompts": ["a"], "width": 128, "height": 32}
+    found = unlike_native(
+        config({}, flux=flux, sample=sample, train={"global_batch": 4, "ema_decay": None})
+    )
+    assert "by quanto" in found["flux.quantise"]
+    assert "128 x 64 px" in found["sample.width"]
+    assert "filled up with copies" in found["data.folder"]
+    assert "train.ema_decay" not in found
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:

@@ -81,6 +81,23 @@ def test_both_engines_learn_the_same_from_the_same_yaml(job: Path) -> None:
         assert losses_of[-100:].mean() < 0.9 * losses_of[:100].mean()
 
 
+def test_an_optimizer_network_and_timesteps_of_its_own_are_passed_on(job: Path) -> None:
+    logs = job.parent / "its-own"
+    own = ("model.arch=flux", "train.optimizer=automagic", "train.timestep_type=weighted")
+    settings = [f"aitoolkit.{key}" for key in (*own, "network.type=lokr")]
+    body(job, "engine=aitoolkit", *settings, logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
+    run = newest_run(logs)
+    assert events(run, "done")[0]["step"] == 12
+    names = load_file(run.lora / "step-000000012.safetensors")
+    assert names
+    assert all("lokr" in name for name in names)
+    # All layers, as network_kwargs of ours are not for every model.
+    assert any("norm" in name for name in names)
+    unlike = dict(run.manifest()["attempts"][0])["unlike_native"]
+    assert isinstance(unlike, dict)
+    assert unlike["optimizer.kind"] == "aitoolkit.train.optimizer holds instead"
+
+
 def test_its_first_step_is_not_logged_and_scheduled_saves_are_a_step_late(done: RunFolder) -> None:
     assert [r["step"] for r in steps(done) if "loss" not in r] == [1]
     assert [r["step"] for r in events(done, "saved")] == [6, 11, 12]

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from configs.attempt.open import open_attempt
+from configs.checks.aitoolkit import unlike_native
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, claim_attempt, find_runs
 from configs.run.records import valid
@@ -84,7 +85,11 @@ def test_its_steps_samples_and_checkpoints_become_those_of_a_run(
     assert [metadata_step(file) for file in sorted(run.lora.iterdir())] == [4, 8, 12]
     environment = (run.attempt(1) / "aitoolkit" / "output.log").read_text().splitlines()[0]
     assert not {"HF_HUB_OFFLINE", "PYTHONPATH", "LOCAL_RANK"} & set(json.loads(environment))
-    assert run.manifest()["attempts"][0]["engine"] == "aitoolkit"
+    entry = run.manifest()["attempts"][0]
+    assert entry["engine"] == "aitoolkit"
+    assert dict(entry)["unlike_native"] == unlike_native(run.config())  # type: ignore[arg-type]
+    printed = (run.attempt(1) / "ranks" / "rank-00000.log").read_text()
+    assert "unlike the native engine: seed: order, noise and times are other draws" in printed
 
 
 def test_triggers_are_filled_into_captions_in_a_folder_of_the_run(folder: Path) -> None:
