@@ -132,7 +132,7 @@ def count(setting: Setting) -> StepCount:
         lora = storages.held - base
         ema = EMA(weights, decay=0.99, warmup=True)
         average = storages.held - base - lora
-        optimizer = make_optimizer(weights, LoraOptimizer(), ema)
+        optimizer = make_optimizer(weights, LoraOptimizer())
         batch = _batch(setting)
         before = storages.held
         for parameter in weights.parameters():

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -149,22 +150,27 @@ def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
         for label, found in zip(_labels(logs), by_step, strict=True)
     )
     config = logs[0].config or {}
-    text = str(_metadata(next(iter(by_step[0].values()))).get("prompt") or _listed(config, prompt))
-    seed = config.get("sample.seed")
+    listed, drawn = _listed(config, prompt), _metadata(next(iter(by_step[0].values())))
+    text = str(drawn.get("prompt") or listed["prompt"])
+    seed = drawn.get("seed", listed.get("seed"))
     return SampleGrid(
         prompt=prompt,
-        text=text if seed is None else f"{text} (noise of seed {seed + prompt})",
+        text=text if seed is None else f"{text} (noise of seed {seed})",
         steps=columns,
         rows=rows,
         image=_training_image(config, text),
     )
 
 
-def _listed(config: Mapping[str, object], prompt: int) -> str:
-    listed = config.get("sample.prompts")
-    if not isinstance(listed, list) or prompt >= len(listed):
-        return f"prompt {prompt}"
-    return str(listed[prompt]).replace("[trigger]", str(config.get("data.trigger") or "[trigger]"))
+def _listed(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
+    """Return the prompt and the seed that a config gives a number of an image."""
+    listed = config.get("sample.prompts") or []
+    entry = listed[prompt] if prompt < len(listed) else f"prompt {prompt}"
+    own = entry if isinstance(entry, dict) else {"prompt": entry}
+    if own.get("seed") is None and "sample.seed" in config:
+        own = {**own, "seed": config["sample.seed"] + prompt}
+    trigger = str(config.get("data.trigger") or "[trigger]")
+    return {**own, "prompt": str(own["prompt"]).replace("[trigger]", trigger)}
 
 
 def _labels(logs: Sequence[RunLog]) -> list[str]:

@@ -156,29 +156,25 @@ def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) 
 
 def _lacks(config: Finetune) -> str | None:
     """Return a key whose value ai-toolkit has no equal of, and why."""
-    lora, rate = config.lora, config.optimizer
-    if lora.kind == "dora":
-        return "lora.kind dora: no other program reads the files of ai-toolkit's"
-    if lora.targets not in LAYERS:
-        return f"lora.targets {lora.targets!r}: ai-toolkit has no regular expressions"
-    if lora.rank_pattern or lora.alpha_pattern:
-        return "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all layers"
-    if config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config):
-        return f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}"
-    if rate.kind == "schedule_free":
-        return "optimizer.kind schedule_free: ai-toolkit does not have it"
-    if rate.restarts:
-        return "optimizer.restarts: ai-toolkit's period is always the whole run"
-    if rate.decay not in (0.0, 1.0):
-        return f"optimizer.decay {rate.decay:g}: ai-toolkit decays over the whole run (1) or not"
-    if rate.decay and rate.decay_shape == "sqrt":
-        return "optimizer.decay_shape sqrt: ai-toolkit has linear and cosine"
-    if rate.decay and rate.warmup_steps:
-        return "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only (decay 0)"
-    if config.validation.held_out or config.validation.folder:
-        key = "folder" if config.validation.folder else "held_out"
-        return f"validation.{key}: ai-toolkit evaluates no held-out images"
-    return None
+    lora, rate, train = config.lora, config.optimizer, config.train
+    is_shifted = train.shift is not None or (train.logit_mean, train.logit_std) != (0, 1)
+    has_patterns = bool(lora.rank_pattern or lora.alpha_pattern)
+    is_both = rate.decay > 0 and rate.warmup_steps > 0
+    is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
+    is_held_out = bool(config.validation.held_out or config.validation.folder)
+    lacking = {
+        "train.shift, logit_mean, logit_std: ai-toolkit does not have them": is_shifted,
+        "lora.kind dora: no other program reads the files of ai-toolkit's": lora.kind == "dora",
+        "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
+        "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all": has_patterns,
+        "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,
+        "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
+        "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
+        f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}": is_short,
+        "validation.held_out, folder: ai-toolkit evaluates no held-out images": is_held_out,
+        "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
+    }
+    return next((cause for cause, is_so in lacking.items() if is_so), None)
 
 
 def unlike_native(config: Finetune) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
+from configs.schema.finetune import Prompt
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,14 +37,16 @@ def open_image(file: Path) -> "Image":
     return image
 
 
-def read_prompts(prompts: Sequence[str], file: str | None) -> list[str]:
-    """Return `prompts`, or the non-blank lines of `file` if one is given."""
-    if file is None:
-        return list(prompts)
-    found = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
-    if not found:
+def read_prompts(
+    prompts: Sequence[str | Prompt], file: str | None, *, trigger: str | None
+) -> list[Prompt]:
+    """Return `prompts`, or the non-blank lines of `file` if one is given, with their trigger."""
+    if file is not None:
+        prompts = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
+    if not prompts:
         raise ConfigError(f"prompts_file {file}: contains no prompt; write one per line")
-    return found
+    found = [Prompt(prompt=each) if isinstance(each, str) else each for each in prompts]
+    return [p.model_copy(update={"prompt": fill_trigger(p.prompt, trigger)}) for p in found]
 
 
 def fill_trigger(text: str, trigger: str | None) -> str:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.captions import read_prompts
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Finetune, Infer
-from configs.schema.finetune import Flux
+from configs.schema.finetune import Flux, Prompt
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
 
@@ -24,7 +24,7 @@ class InferSpec:
     quantise: str
     precision: str
     lora: Path | None
-    prompts: list[str]
+    prompts: list[Prompt]
     width: int
     height: int
     steps: int
@@ -53,13 +53,11 @@ def infer_spec(config: Infer) -> InferSpec:
     )
 
 
-def _prompts(config: Infer, tuned: Finetune | None) -> list[str]:
-    if config.prompts or config.prompts_file or tuned is None:
-        texts = read_prompts(config.prompts, config.prompts_file)
-    else:
-        texts = read_prompts(tuned.sample.prompts, tuned.sample.prompts_file)
+def _prompts(config: Infer, tuned: Finetune | None) -> list[Prompt]:
     trigger = config.trigger or (tuned.data.trigger if tuned else None)
-    return [fill_trigger(text, trigger) for text in texts]
+    own = config.prompts or config.prompts_file or tuned is None
+    source = config if own or tuned is None else tuned.sample
+    return read_prompts(source.prompts, source.prompts_file, trigger=trigger)
 
 
 def _find_lora(run: RunFolder | None, config: Infer) -> Path | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.branch import check_branch
-from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.captions import read_prompts
 from configs.checks.dataset import check_dataset
 from configs.checks.flux import SINGLE_FILE, WEIGHTS_SUFFIXES, check_flux, check_targets
 from configs.checks.infer import infer_spec
@@ -88,8 +88,8 @@ def _check_finetune(config: Finetune) -> None:
         check_targets(Path(config.flux.folder), config.lora)
     _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
     check_dataset(config)
-    for prompt in read_prompts(config.sample.prompts, config.sample.prompts_file):
-        fill_trigger(prompt, config.data.trigger)
+    sample = config.sample
+    read_prompts(sample.prompts, sample.prompts_file, trigger=config.data.trigger)
     check_aitoolkit(config)
 
 

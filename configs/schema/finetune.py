@@ -7,7 +7,7 @@ Both engines honour every key, except that `validation` is for the embedded engi
 import re
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
@@ -131,26 +131,18 @@ class Lora(KeyGroup):
         "layers around the blocks), or a regular expression of whole names of layers",
         "loss clock",
     )
-    rank_pattern: dict[str, int] = key(
+    rank_pattern: dict[str, PositiveInt] = key(
         {}, "rank by regular expression of the end of a name, such as attn.to_q: 32", "loss clock"
     )
-    alpha_pattern: dict[str, float] = key({}, "alpha, as rank_pattern", "loss")
+    alpha_pattern: dict[str, PositiveFloat] = key({}, "alpha, as rank_pattern", "loss")
     dropout: float = key(
         0.0, "share of the inputs of A that is dropped in training", "loss", ge=0, lt=1
-    )
-    factor: int | None = key(
-        None, "lokr: size of the small matrix; null: as near to square as can be", "loss", ge=2
     )
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Lora":
         if self.kind == "lokr" and self.dropout:
             raise ValueError("lora.dropout: lokr has no A whose inputs to drop; set it to 0")
-        if self.kind != "lokr" and self.factor is not None:
-            raise ValueError("lora.factor is for lora.kind lokr; set it to null")
-        for name, value in (self.rank_pattern | self.alpha_pattern).items():
-            if value <= 0:
-                raise ValueError(f"lora: {name}: {value}: expected more than 0")
         for pattern in (self.targets, *self.rank_pattern, *self.alpha_pattern):
             try:
                 re.compile(pattern)
@@ -171,11 +163,10 @@ class Lora(KeyGroup):
 class LoraOptimizer(LearningRate):
     """The optimizer (eps 1e-6) and its learning rate."""
 
-    kind: Literal["adamw", "adamw8bit", "prodigy", "schedule_free"] = key(
+    kind: Literal["adamw", "adamw8bit", "prodigy"] = key(
         "adamw",
         "adamw; adamw8bit: moments in 8 bits (CUDA only); prodigy: AdamW that estimates its rate, "
-        "with lr (usually 1) as a factor; schedule_free: AdamW that averages the weights instead "
-        "of decaying lr",
+        "with lr (usually 1) as a factor",
         "loss clock",
     )
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
@@ -201,12 +192,21 @@ class LoraTraining(KeyGroup):
     compile: bool = key(
         False, "compile each block (native engine only); not measured on a GPU yet", "clock"
     )
-    timesteps: Literal["sigmoid", "linear", "shift"] = key(
+    timesteps: Literal["sigmoid", "linear", "shift", "weighted"] = key(
         "sigmoid",
-        "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "
-        "towards noise by image size, as in sampling (shift)",
+        "distribution of t: the sigmoid of a normal; uniform (linear); uniform and shifted "
+        "towards noise by image size, as in sampling (shift); or uniform, with a loss that is "
+        "weighted by t as in ai-toolkit (weighted)",
         "loss",
     )
+    shift: float | None = key(
+        None,
+        "s of a shift of t to s t / (1 + (s - 1) t); null: none, or by image size",
+        "loss",
+        gt=0,
+    )
+    logit_mean: float = key(0.0, "sigmoid: mean of the normal", "loss")
+    logit_std: float = key(1.0, "sigmoid: its standard deviation", "loss", gt=0)
     ema_decay: float | None = key(
         0.99, "EMA decay of the LoRA, per step; null: no EMA", "loss", ge=0, lt=1
     )
@@ -218,6 +218,14 @@ class LoraTraining(KeyGroup):
         unit="s",
         gt=0,
     )
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> "LoraTraining":
+        if self.timesteps != "sigmoid" and (self.logit_mean, self.logit_std) != (0, 1):
+            raise ValueError("train.logit_mean, logit_std: only train.timesteps sigmoid has them")
+        if self.timesteps == "weighted" and self.shift is not None:
+            raise ValueError("train.shift: train.timesteps weighted has none; set it to null")
+        return self
 
 
 class LoraCheckpoint(KeyGroup):
@@ -254,13 +262,26 @@ class LoraValidation(KeyGroup):
         return self
 
 
+class Prompt(KeyGroup):
+    """A prompt, and what its image has instead of the values of the section."""
+
+    prompt: str = key(..., "the text", min_length=1)
+    seed: int | None = key(None, "seed of the noise", ge=0, lt=2**31)
+    width: int | None = key(None, "width of the image", unit="px", ge=_TOKEN_PX)
+    height: int | None = key(None, "height of the image", unit="px", ge=_TOKEN_PX)
+    guidance: float | None = key(None, "distilled guidance", ge=0)
+
+
 class PromptSamples(KeyGroup):
     """The samples before the first step, during training, and after the last step."""
 
     every: int | None = key(
         250, "steps between samples; null: at start and end", free=True, unit="steps", ge=1
     )
-    prompts: list[str] = key([], "prompts, with one image each", free=True)
+    prompts: list[str | Prompt] = key(
+        [], "prompts, with one image each: a text, or prompt with seed, width, height, guidance",
+        free=True,
+    )  # fmt: skip
     prompts_file: str | None = key(
         None, "file with one prompt per line, instead of prompts", free=True, path="file"
     )
@@ -340,24 +361,28 @@ class Finetune(Run):
                 f"optimizer.lr {self.optimizer.lr:g}: prodigy multiplies the rate that it "
                 "estimates by lr; set optimizer.lr to 1"
             )
-        if kind == "schedule_free" and (self.optimizer.decay or self.train.ema_decay is not None):
-            return (
-                "optimizer.kind schedule_free averages the weights instead of a decay: set "
-                "optimizer.decay to 0 and train.ema_decay to null"
-            )
         return None
 
 
 def check_prompts(
-    prompts: list[str], prompts_file: str | None, width: int, height: int, *, group: str = ""
+    prompts: list[str | Prompt],
+    prompts_file: str | None,
+    width: int,
+    height: int,
+    *,
+    group: str = "",
 ) -> None:
     """Raise `ValueError` if there is no prompt, or a size is not a whole number of tokens."""
     if not prompts and prompts_file is None:
         raise ValueError(f"{group}prompts is empty: list a prompt, or name {group}prompts_file")
     if prompts and prompts_file is not None:
         raise ValueError(f"{group}prompts and {group}prompts_file: give one of them")
-    if any(not prompt.strip() for prompt in prompts):
-        raise ValueError(f"{group}prompts holds an empty prompt; write it or remove it")
-    for name, side in (("width", width), ("height", height)):
-        if side % _TOKEN_PX:
+    sides: list[tuple[str, int | None]] = [("width", width), ("height", height)]
+    for prompt in prompts:
+        if not (prompt if isinstance(prompt, str) else prompt.prompt).strip():
+            raise ValueError(f"{group}prompts holds an empty prompt; write it or remove it")
+        if isinstance(prompt, Prompt):
+            sides += [("prompts: width", prompt.width), ("prompts: height", prompt.height)]
+    for name, side in sides:
+        if side and side % _TOKEN_PX:
             raise ValueError(f"{group}{name} {side} is not a multiple of {_TOKEN_PX}")

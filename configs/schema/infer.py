@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.finetune import check_prompts
+from configs.schema.finetune import Prompt, check_prompts
 from configs.schema.key import key
 from configs.schema.run import Run
 
@@ -34,7 +34,9 @@ class Infer(Run):
     precision: Literal["bf16", "fp32"] | None = key(
         None, "precision of base and arithmetic; null: the run's, else bf16", "loss clock"
     )
-    prompts: list[str] = key([], "prompts; empty: those of the run", "loss")
+    prompts: list[str | Prompt] = key(
+        [], "prompts, as in sample.prompts; empty: those of the run", "loss"
+    )
     prompts_file: str | None = key(
         None, "file with one prompt per line, instead of prompts", "loss", path="file"
     )

@@ -11,10 +11,11 @@ from configs.checks.captions import fill_trigger, read_prompts
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
-from configs.schema.finetune import LoraOptimizer
+from configs.schema.finetune import LoraOptimizer, Prompt
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
+_SAMPLE_KEYS = {"guidance": "guidance_scale"}
 _QTYPES = {"int8": "qint8", "float8": "qfloat8"}
 # Large, so that resumed runs with neighbouring seeds do not share a seed.
 _SEED_STRIDE = 1_000_003
@@ -37,8 +38,8 @@ def toolkit_config(
     The trigger word is filled into prompts and captions here, because ai-toolkit would prepend
     it to captions that lack it.
     """
-    texts = read_prompts(config.sample.prompts, config.sample.prompts_file)
-    prompts = [fill_trigger(text, config.data.trigger) for text in texts]
+    sample, trigger = config.sample, config.data.trigger
+    prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
     process: dict[str, Any] = {
         "type": "diffusion_trainer",
         "training_folder": str(workspace.output),
@@ -80,7 +81,7 @@ def _network(config: Finetune) -> dict[str, Any]:
         "network_kwargs": {} if layers is None else {"only_if_contains": layers},
     }
     if lora.kind == "lokr":
-        settings |= {"lokr_full_rank": False, "lokr_factor": lora.factor or -1}
+        settings |= {"lokr_full_rank": False, "lokr_factor": -1}
     return settings | ({"dropout": lora.dropout} if lora.dropout else {})
 
 
@@ -174,7 +175,7 @@ def _model(config: Finetune) -> dict[str, Any]:
     return settings
 
 
-def _samples(config: Finetune, prompts: list[str]) -> dict[str, Any]:
+def _samples(config: Finetune, prompts: list[Prompt]) -> dict[str, Any]:
     sample = config.sample
     return {
         "sampler": "flowmatch",
@@ -182,7 +183,10 @@ def _samples(config: Finetune, prompts: list[str]) -> dict[str, Any]:
         "sample_every": sample.every or 0,
         "width": sample.width,
         "height": sample.height,
-        "prompts": prompts,
+        "samples": [
+            {_SAMPLE_KEYS.get(name, name): value for name, value in own.items()}
+            for own in (prompt.model_dump(exclude_none=True) for prompt in prompts)
+        ],
         "neg": "",
         "seed": sample.seed,
         "walk_seed": True,

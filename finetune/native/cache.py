@@ -54,8 +54,8 @@ class CacheInputs:
 
     def __init__(self, config: Finetune) -> None:
         found, trigger = image_set(config), config.data.trigger
-        prompts = read_prompts(config.sample.prompts, config.sample.prompts_file)
-        self.prompts = [PromptText(fill_trigger(prompt, trigger)) for prompt in prompts]
+        sample = config.sample
+        self.prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
         self.training = _repeated(found.training, trigger)
         self.images = list(dict.fromkeys(self.training))
         self.regularisation = _repeated(found.regularisation, trigger)
@@ -64,7 +64,7 @@ class CacheInputs:
     def all(self) -> list[PromptText]:
         """Return all inputs; each gets an embedding, and each image gets its latents too."""
         images = [*self.images, *self.regularisation, *self.held_out]
-        return [*images, NO_CAPTION, *self.prompts]
+        return [*images, NO_CAPTION, *(PromptText(each.prompt) for each in self.prompts)]
 
 
 def _repeated(files: Iterable[CaptionedFile], trigger: str | None) -> list[CaptionedImage]:

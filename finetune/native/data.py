@@ -111,7 +111,7 @@ class Batches:
             self._config.seed,
             number,
             shape=self._shapes[item],
-            timesteps=self._config.train.timesteps,
+            times=self._config.train,
             dropout=self._config.data.caption_dropout,
         )
 

@@ -10,10 +10,11 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
+from configs.schema.finetune import Prompt
 from finetune.native.assistant import training_adapters, without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
 from finetune.native.lora import LEARNED, active
-from finetune.native.loss import LatentBatch, losses
+from finetune.native.loss import LatentBatch, losses, time_weights
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
@@ -87,6 +88,7 @@ class FixedNoiseLoss:
         for index in range(self._ranks.rank, len(self._pairs), self._ranks.world):
             for batch in self._batches(*self._pairs[index]):
                 loss = losses(self._transformer, batch)
+                loss *= time_weights(batch.t, self._config.train.timesteps)
                 found[index] += loss[0] / self._config.validation.strata
         return sum_over_ranks(found)
 
@@ -100,10 +102,10 @@ class FixedNoiseLoss:
             (mask,) = self._cache.load_some(self._images[image], mask_name(self._size))
             weight = mask[None, None]
         noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
-        timesteps, strata = self._config.train.timesteps, self._config.validation.strata
+        times, strata = self._config.train, self._config.validation.strata
         tokens = latent.shape[1] * latent.shape[2] // 4
         for k in range(strata):
-            t = flow_time((k + 0.5) / strata, timesteps, tokens=tokens)
+            t = flow_time((k + 0.5) / strata, times, tokens=tokens)
             yield LatentBatch(
                 latent=latent[None],
                 noise=noise[None],
@@ -121,7 +123,7 @@ class LoraEvaluator:
     context: TrainingContext[Finetune]
     ema: EMA
     cache: Cache
-    prompts: list[PromptText]
+    prompts: list[Prompt]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
 
@@ -184,10 +186,11 @@ class LoraEvaluator:
 
     def _sample_prompt(self, index: int, step: int) -> float:
         """Sample and save the image of one prompt; return the seconds that sampling took."""
-        run, config, text = self.context.attempt.run, self._config.sample, self.prompts[index]
-        seed = config.seed + index
-        sampled = self.pipeline.sample(self.cache.load(text), config, seed=seed)
-        metadata = {"run": run.name, "step": str(step), "prompt": text.text, "seed": str(seed)}
+        run, config, prompt = self.context.attempt.run, self._config.sample, self.prompts[index]
+        seed = config.seed + index if prompt.seed is None else prompt.seed
+        text = self.cache.load(PromptText(prompt.prompt))
+        sampled = self.pipeline.sample(text, config, prompt, seed=seed)
+        metadata = {"run": run.name, "step": str(step), "prompt": prompt.prompt, "seed": str(seed)}
         save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
         return sampled.image_s
 

@@ -134,7 +134,7 @@ def adapter_config(config: Lora, layers: list[str]) -> PeftConfig:
         "alpha_pattern": config.alphas(),
     }
     if config.kind == "lokr":
-        return LoKrConfig(alpha=alpha, decompose_factor=config.factor or -1, **settings)
+        return LoKrConfig(alpha=alpha, **settings)
     is_dora = config.kind == "dora"
     return LoraConfig(lora_alpha=alpha, lora_dropout=config.dropout, use_dora=is_dora, **settings)
 
@@ -253,11 +253,6 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
         # The scale is multiplied into the file.
         "ss_network_alpha": config.lora.rank,
         "ss_num_train_images": images,
-        "ss_optimizer": config.optimizer.kind,
-        "ss_learning_rate": config.optimizer.lr,
-        "ss_max_train_steps": config.train.steps,
-        "ss_steps": step,
-        "ss_seed": config.seed,
         "lora": config.lora.model_dump_json(),
         "run": run,
         "step": step,

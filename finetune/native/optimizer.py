@@ -9,10 +9,7 @@ from torch import nn
 
 from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
-from configs.schema import Finetune
 from configs.schema.finetune import LoraOptimizer
-from train.engine.ema import EMA
-from train.engine.schedule_free import ScheduleFreeAdamW
 
 _EPS = 1e-6
 
@@ -28,14 +25,8 @@ def check_optimizer(config: LoraOptimizer, device: torch.device) -> None:
         check_compiler()  # its step is compiled
 
 
-def make_ema(weights: nn.Module, config: Finetune) -> EMA:
-    """Return the average of the LoRA; that of schedule-free AdamW is moved by the optimizer."""
-    is_free = config.optimizer.kind == "schedule_free"
-    return EMA(weights, decay=1.0 if is_free else config.train.ema_decay, warmup=True)
-
-
-def make_optimizer(weights: nn.Module, config: LoraOptimizer, ema: EMA) -> torch.optim.Optimizer:
-    """Return the optimizer of `optimizer.kind`; schedule-free AdamW moves the `ema`, too.
+def make_optimizer(weights: nn.Module, config: LoraOptimizer) -> torch.optim.Optimizer:
+    """Return the optimizer of `optimizer.kind`.
 
     All state exists from the start, or is created by `CheckpointState`, so that a checkpoint can
     be loaded into it.
@@ -45,9 +36,6 @@ def make_optimizer(weights: nn.Module, config: LoraOptimizer, ema: EMA) -> torch
     adamw: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2), "eps": _EPS}
     if config.kind == "prodigy":
         return _Prodigy(groups, safeguard_warmup=config.warmup_steps > 0, **adamw)
-    if config.kind == "schedule_free":
-        averages = {p: ema.weights[name] for name, p in weights.named_parameters()}
-        return ScheduleFreeAdamW(groups, averages=averages, warmup=config.warmup_steps, **adamw)
     if config.kind == "adamw":  # Loshchilov & Hutter 2019
         return torch.optim.AdamW(groups, fused=True, **adamw)
     # Imported here because it takes seconds and most runs do not need it.
@@ -63,10 +51,9 @@ def make_optimizer(weights: nn.Module, config: LoraOptimizer, ema: EMA) -> torch
     return optimizer
 
 
-def set_rate(optimizer: torch.optim.Optimizer, *, rate: float, step: int) -> None:
-    """Give the optimizer the number (from 1) and the learning rate of the next step."""
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give the optimizer the learning rate of the next step."""
     for group in optimizer.param_groups:
-        group["step"] = step
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)
         else:

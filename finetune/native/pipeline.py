@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from configs.checks.infer import InferSpec
 from configs.disk import replacing
-from configs.schema.finetune import PromptSamples
+from configs.schema.finetune import Prompt, PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
@@ -58,20 +59,23 @@ class ImagePipeline:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def sample(self, text: dict[str, Tensor], spec: ImageSpec, *, seed: int) -> TimedImage:
-        """Sample one image of an embedded text from the noise of `seed`."""
+    def sample(
+        self, text: dict[str, Tensor], spec: ImageSpec, prompt: Prompt, *, seed: int
+    ) -> TimedImage:
+        """Sample one image of an embedded `prompt` from the noise of `seed`."""
         device = self.transformer.device
         # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
         begin = time.perf_counter()
-        noise = initial_noise(seed, spec)
+        width, height = prompt.width or spec.width, prompt.height or spec.height
+        noise = initial_noise(seed, width=width, height=height)
         output = self._pipeline(
             prompt_embeds=text["prompt"][None].to(device),
             pooled_prompt_embeds=text["pooled"][None].to(device),
             latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
-            width=spec.width,
-            height=spec.height,
+            width=width,
+            height=height,
             num_inference_steps=spec.steps,
-            guidance_scale=spec.guidance,
+            guidance_scale=spec.guidance if prompt.guidance is None else prompt.guidance,
         )
         image = output.images[0]
         assert isinstance(image, Image.Image)
@@ -93,7 +97,8 @@ class LoraPipeline:
         clocks.lap("setup")
         encoders = load_text_encoders(spec.folder, device, dtype)
         clocks.lap("load", drain=True)
-        self._texts = [embed(encoders, prompt, tokens=spec.text_tokens) for prompt in spec.prompts]
+        tokens = spec.text_tokens
+        self._texts = [embed(encoders, each.prompt, tokens=tokens) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
         transformer = load_transformer(spec.folder, dtype, device=device, quantise=spec.quantise)
@@ -114,12 +119,13 @@ class LoraPipeline:
 
     def sample(self, prompt: int, *, seed: int) -> TimedImage:
         """Sample one image of a prompt from the noise of a seed."""
-        return self._pipeline.sample(self._texts[prompt], self._spec, seed=seed)
+        text = self._texts[prompt]
+        return self._pipeline.sample(text, self._spec, self.prompts[prompt], seed=seed)
 
 
-def initial_noise(seed: int, spec: ImageSpec) -> Tensor:
+def initial_noise(seed: int, *, width: int, height: int) -> Tensor:
     """Return the noise of a seed, `[1, 16, H/8, W/8]`, the same on any machine."""
-    shape = (1, 16, spec.height // 8, spec.width // 8)
+    shape = (1, 16, height // 8, width // 8)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -134,10 +140,10 @@ def save_image(image: Image.Image, file: Path, *, metadata: dict[str, str]) -> N
 
 
 def save_row(files: list[Path], file: Path) -> None:
-    """Write images of one size side by side as one PNG."""
+    """Write images side by side as one PNG."""
     images = [Image.open(each) for each in files]
-    width, height = images[0].size
-    row = Image.new("RGB", (width * len(images), height))
-    for index, image in enumerate(images):
-        row.paste(image, (index * width, 0))
+    ends = list(accumulate(image.width for image in images))
+    row = Image.new("RGB", (ends[-1], max(image.height for image in images)))
+    for image, end in zip(images, ends, strict=True):
+        row.paste(image, (end - image.width, 0))
     save_image(row, file, metadata={})

@@ -12,6 +12,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from configs.schema.finetune import LoraTraining
+
 _ORDER, _IMAGE, _EVALUATION, _WEIGHTS, _DROPOUT = 1, 2, 3, 4, 5
 
 
@@ -35,32 +37,33 @@ def epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
 
 
 def image_randomness(
-    seed: int, number: int, *, shape: tuple[int, ...], timesteps: str, dropout: float
+    seed: int, number: int, *, shape: tuple[int, ...], times: LoraTraining, dropout: float
 ) -> ImageRandomness:
     """Return the draws of image `number`, whose latent has `shape` `[C, h, w]`."""
     generator = _generator(seed, _IMAGE, number)
     u, drop = generator.random(2)
     return ImageRandomness(
-        t=flow_time(float(u), timesteps, tokens=shape[1] * shape[2] // 4),
+        t=flow_time(float(u), times, tokens=shape[1] * shape[2] // 4),
         drop_caption=bool(drop < dropout),
         noise=generator.standard_normal(shape, dtype=np.float32),
         flip=bool(generator.random() < 0.5),
     )
 
 
-def flow_time(u: float, timesteps: str, *, tokens: int) -> float:
+def flow_time(u: float, times: LoraTraining, *, tokens: int) -> float:
     """Return the `u`-quantile of a density of times over 0..1.
 
-    `sigmoid`: the sigmoid of a standard normal (Esser et al. 2024). `linear`: uniform. `shift`:
+    `sigmoid`: the sigmoid of a normal (Esser et al. 2024). `linear`, `weighted`: uniform. `shift`:
     uniform, shifted by the number of image tokens as Flux shifts its sampling times.
     """
-    if timesteps == "sigmoid":
+    t, shift = u, times.shift or 1.0
+    if times.timesteps == "sigmoid":
         # The normal distribution has no quantile at 0.
-        return 1 / (1 + math.exp(-NormalDist().inv_cdf(max(u, 2.0**-53))))
-    if timesteps == "shift":
-        a = math.exp(sample_shift(tokens))
-        return a * u / (1 + (a - 1) * u)
-    return u
+        normal = NormalDist().inv_cdf(max(u, 2.0**-53))
+        t = 1 / (1 + math.exp(-(times.logit_mean + times.logit_std * normal)))
+    elif times.timesteps == "shift" and times.shift is None:
+        shift = math.exp(sample_shift(tokens))
+    return shift * t / (1 + (shift - 1) * t)
 
 
 def sample_shift(tokens: int) -> float:

@@ -30,13 +30,14 @@ from finetune.native.lora import (
     LoraWeights,
     add_learned,
 )
-from finetune.native.optimizer import check_optimizer, make_ema, make_optimizer
+from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
 from train.engine.attempt import Attempt, begin_training, run_attempt
 from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group
+from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
@@ -111,8 +112,8 @@ def _loop(
     config, ranks = attempt.config, attempt.ranks
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
-    ema = make_ema(weights, config)
-    optimizer = make_optimizer(weights, config.optimizer, ema)
+    optimizer = make_optimizer(weights, config.optimizer)
+    ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,
         ema=ema,

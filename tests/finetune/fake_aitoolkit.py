@@ -94,14 +94,16 @@ def save(job: Job, done: int, *, step: int | None) -> None:
 
 
 def sample(job: Job, step: int) -> None:
-    total = len(SAMPLE["prompts"])
+    total = len(SAMPLE["samples"])
     (ROOT / "samples").mkdir(exist_ok=True)
     job.maybe_leave()
     job.report("running", f"Generating images - 0/{total}")
     for number in range(total):
         time.sleep(0.005)
         name = f"{int(time.time() * 1000)}__{step:09d}_{number}.{SAMPLE['format']}"
-        (ROOT / "samples" / name).write_bytes(f"{SAMPLE['prompts'][number]} at {step}".encode())
+        (ROOT / "samples" / name).write_bytes(
+            f"{SAMPLE['samples'][number]['prompt']} at {step}".encode()
+        )
         job.maybe_leave()
         job.report("running", f"Generating images - {number + 1}/{total}")
     job.maybe_leave()

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from train.engine.ema import EMA
-from train.engine.schedule_free import ScheduleFreeAdamW
 from train.pretrain.muon import LocalAdamW, Muon
+from train.pretrain.schedule_free import ScheduleFreeAdamW
 
 # Of muP (Yang et al. 2022, table 8): the other matrices read inputs that grow with the width.
 _EDGES = ("patches_", "time.0.", "label.", "registers")

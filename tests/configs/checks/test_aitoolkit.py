@@ -124,17 +124,15 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ({"lora": {"kind": "dora"}}, "lora.kind dora: no other program reads"),
-        ({"lora": {"targets": ".*to_q"}}, "lora.targets '.*to_q': ai-toolkit has no regular"),
+        ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
         ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
         ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),
-        ({"optimizer": {"decay": 0.5}}, "optimizer.decay 0.5: ai-toolkit decays over the whole"),
+        ({"train": {"shift": 3.0}}, "train.shift, logit_mean, logit_std: ai-toolkit"),
+        ({"train": {"logit_mean": 0.5}}, "train.shift, logit_mean, logit_std: ai-toolkit"),
+        ({"optimizer": {"decay": 0.5}}, "optimizer.decay: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
         ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
-        ({"optimizer": {"decay": 1.0, "decay_shape": "sqrt"}}, "optimizer.decay_shape sqrt"),
-        (
-            {"optimizer": {"kind": "schedule_free"}, "train": {"ema_decay": None}},
-            "optimizer.kind schedule_free: ai-toolkit does not have it",
-        ),
+        ({"optimizer": {"decay": 1.0, "decay_shape": "sqrt"}}, "optimizer.decay_shape: ai-toolkit"),
     ],
 )
 def test_a_setting_that_it_has_no_equal_of_is_refused_by_the_name_of_its_key(
@@ -177,8 +175,17 @@ def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: obj
     assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
 
 
+def test_each_prompt_keeps_its_own_seed_size_and_guidance() -> None:
+    prompts = ["a", {"prompt": "b", "seed": 7, "width": 512, "guidance": 2.0}]
+    found = process(config({}, sample={"prompts": prompts, "seed": 42}))["sample"]
+    assert found["samples"] == [
+        {"prompt": "a"},
+        {"prompt": "b", "seed": 7, "width": 512, "guidance_scale": 2.0},
+    ]
+
+
 def test_adapters_that_it_has_are_passed_on() -> None:
-    lora = {"targets": "blocks", "kind": "lokr", "rank": 4, "factor": 8}
+    lora = {"targets": "blocks", "kind": "lokr", "rank": 4}
     found = process(config({}, lora=lora, checkpoint={"dtype": "bfloat16"}))
     assert found["network"] == {
         "type": "lokr",
@@ -187,7 +194,7 @@ def test_adapters_that_it_has_are_passed_on() -> None:
         "transformer_only": True,
         "network_kwargs": {},
         "lokr_full_rank": False,
-        "lokr_factor": 8,
+        "lokr_factor": -1,
     }
     assert found["save"]["dtype"] == "bfloat16"
     network = process(config({}, lora={"targets": "all", "dropout": 0.1}))["network"]

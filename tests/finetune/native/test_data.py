@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from itertools import chain
 from pathlib import Path
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +19,11 @@ from configs.checks.batch import divide
 from configs.checks.dataset import fitted_image, fitted_mask, fitted_size
 from configs.load import resolve
 from configs.schema import Finetune
-from configs.schema.finetune import PromptSamples
+from configs.schema.finetune import LoraTraining
 from finetune.native.cache import Cache, CaptionedImage, PromptText
 from finetune.native.data import Batches, BatchOrder
 from finetune.native.encoders import mask_weights
-from finetune.native.loss import LatentBatch, losses
+from finetune.native.loss import LatentBatch, losses, time_weights
 from finetune.native.pipeline import initial_noise
 from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
 
@@ -65,7 +66,7 @@ def test_a_batch_of_one_shows_every_item_once_per_epoch() -> None:
 def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
     one, two = (BatchOrder([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
     assert [one.batch(step) for step in (9, 1)] == [two.batch(step) for step in (1, 9)][::-1]
-    settings = {"shape": (16, 4, 4), "timesteps": "sigmoid", "dropout": 0.5}
+    settings = {"shape": (16, 4, 4), "times": LoraTraining(), "dropout": 0.5}
     a, b, c = (image_randomness(0, number, **settings) for number in (5, 5, 6))
     assert a.t == b.t
     assert (a.noise == b.noise).all()
@@ -149,14 +150,35 @@ def test_any_number_of_ranks_draws_the_same_examples(tmp_path: Path) -> None:
 
 def test_times_have_the_configured_densities() -> None:
     middles = [(k + 0.5) / 1000 for k in range(1000)]
-    sigmoid = [flow_time(u, "sigmoid", tokens=1) for u in middles]
+    sigmoid = [flow_time(u, LoraTraining(), tokens=1) for u in middles]
     logits = torch.tensor([math.log(t / (1 - t)) for t in sigmoid])
     assert logits.mean().item() == pytest.approx(0, abs=1e-6)
     assert logits.std().item() == pytest.approx(1, abs=0.01)
-    assert flow_time(0.3, "linear", tokens=1) == 0.3
+    assert flow_time(0.3, LoraTraining(timesteps="linear"), tokens=1) == 0.3
     a = math.exp(sample_shift(4096))
     assert math.log(a) == pytest.approx(1.15)
-    assert flow_time(0.5, "shift", tokens=4096) == pytest.approx(a / (a + 1))
+    by_size = LoraTraining(timesteps="shift")
+    assert flow_time(0.5, by_size, tokens=4096) == pytest.approx(a / (a + 1))
+    for kind in ("shift", "linear", "sigmoid"):
+        fixed = LoraTraining(timesteps=kind, shift=3.0)
+        assert flow_time(0.5, fixed, tokens=4096) == pytest.approx(3 / 4)
+    normal = LoraTraining(logit_mean=0.5, logit_std=2.0)
+    assert flow_time(0.5, normal, tokens=1) == pytest.approx(1 / (1 + math.exp(-0.5)))
+    one_above = flow_time(NormalDist().cdf(1), normal, tokens=1)
+    assert one_above == pytest.approx(1 / (1 + math.exp(-2.5)))
+
+
+def test_weighted_times_have_the_weights_of_ai_toolkit() -> None:
+    """Ten of the 1000 weights of its table, whose entry i is that of t = 1 - 0.999 i / 999."""
+    expected = {0: 0.906, 50: 1.375, 100: 1.507, 200: 1.441, 300: 1.264, 450: 1.0, 600: 0.805,
+                800: 0.716, 900: 0.716, 950: 0.582}  # fmt: skip
+    t = torch.tensor([1 - index / 1000 for index in expected])
+    found = time_weights(t, "weighted")
+    assert (found - torch.tensor(list(expected.values()))).abs().max() < 0.035
+    assert time_weights(torch.linspace(0, 1, 1001), "weighted").mean().item() == pytest.approx(
+        1, abs=0.002
+    )
+    assert (time_weights(t, "sigmoid") == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -257,12 +279,11 @@ def test_a_mask_is_cropped_like_its_image_and_weighs_1_on_average(tmp_path: Path
 
 
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:
-    spec = PromptSamples(prompts=["x"], width=64, height=32, steps=1, guidance=1.0)
-    noise = initial_noise(7, spec)
+    noise = initial_noise(7, width=64, height=32)
     assert noise.shape == (1, 16, 4, 8)
     assert noise.device.type == "cpu"
-    assert torch.equal(noise, initial_noise(7, spec))
-    assert not torch.equal(noise, initial_noise(8, spec))
+    assert torch.equal(noise, initial_noise(7, width=64, height=32))
+    assert not torch.equal(noise, initial_noise(8, width=64, height=32))
 
 
 def test_latents_are_read_once_while_there_is_room_for_them(

@@ -93,11 +93,10 @@ def test_8_bit_moments_are_restored_from_a_checkpoint_to_the_bit(
     weights = add_learned(transformer, Lora(rank=32), seed=0)
 
     def state() -> CheckpointState:
-        ema = EMA(weights, decay=None, warmup=True)
         return CheckpointState(
             network=weights,
-            ema=ema,
-            optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit"), ema),
+            ema=EMA(weights, decay=None, warmup=True),
+            optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit")),
             scaler=LossScaler(fp16=False),
             clocks=Clocks(CPU),
         )
