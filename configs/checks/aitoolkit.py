@@ -161,7 +161,6 @@ def _lacks(config: Finetune) -> str | None:
     has_patterns = bool(lora.rank_pattern or lora.alpha_pattern)
     is_both = rate.decay > 0 and rate.warmup_steps > 0
     is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
-    is_held_out = bool(config.validation.held_out or config.validation.folder)
     lacking = {
         "train.shift, logit_mean, logit_std: ai-toolkit does not have them": is_shifted,
         "lora.kind dora: no other program reads the files of ai-toolkit's": lora.kind == "dora",
@@ -171,7 +170,8 @@ def _lacks(config: Finetune) -> str | None:
         "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
         "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
         f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}": is_short,
-        "validation.held_out, folder: ai-toolkit evaluates no held-out images": is_held_out,
+        "validation.held_out: ai-toolkit evaluates no held-out images": config.validation.held_out
+        > 0,
         "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
     }
     return next((cause for cause, is_so in lacking.items() if is_so), None)

@@ -69,29 +69,26 @@ def image_set(config: Finetune) -> ImageSet:
     The images held out of `data.folder` are those whose names have the smallest hashes: the same
     for every seed, and mostly the same after an image is added.
     """
-    data, validation = config.data, config.validation
+    data, count, regular = config.data, config.validation.held_out, config.data.regularisation
     assert data.folder is not None
-    apart = [Path(each) for each in (data.masks, data.regularisation, validation.folder) if each]
+    apart = [Path(each) for each in (data.masks, regular) if each]
     found = captioned_files(Path(data.folder), data.repeats, apart=apart)
     if data.masks:
         found = [replace(each, mask=_mask(each.name, Path(data.masks))) for each in found]
-    if 0 < len(found) <= validation.held_out:
+    if 0 < len(found) <= count:
         raise ConfigError(
-            f"validation.held_out {validation.held_out}: {data.folder} has {len(found)} images, so "
-            "none would be trained on; hold out fewer"
+            f"validation.held_out {count}: {data.folder} has {len(found)} images, so none would be "
+            "trained on; hold out fewer"
         )
     hashed = sorted(found, key=lambda each: hashlib.sha256(each.name.encode()).digest())
-    names = {each.name for each in hashed[: validation.held_out]}
+    names = {each.name for each in hashed[:count]}
     return ImageSet(
         training=[each for each in found if each.name not in names],
-        regularisation=_captioned_files_in(data.regularisation),
-        held_out=[each for each in found if each.name in names]
-        or _captioned_files_in(validation.folder),
+        regularisation=captioned_files(Path(data.regularisation), {})
+        if data.regularisation
+        else [],
+        held_out=[each for each in found if each.name in names],
     )
-
-
-def _captioned_files_in(folder: str | None) -> list[CaptionedFile]:
-    return captioned_files(Path(folder), {}) if folder else []
 
 
 def captioned_files(
@@ -99,50 +96,33 @@ def captioned_files(
 ) -> list[CaptionedFile]:
     """Return the images of a folder and of its sub-folders, sorted by name.
 
-    Raise `ConfigError` for a sub-folder whose repeats nobody gives, and for an unreadable table.
-    """
-    counts = image_folders(folder, repeats, apart=apart)
-    for name in repeats:
-        if folder / name not in counts:
-            raise ConfigError(f"data.repeats.{name}: {folder} has no folder of images {name}")
-    found: list[CaptionedFile] = []
-    for place, count in counts.items():
-        if count is None:
-            raise ConfigError(f"{place}: {unclear_repeats(place.relative_to(folder))}")
-        if count:
-            rows = _rows(place, folder)
-            found += [_captioned(image, folder, rows, count) for image in _images(place)]
-    return found
-
-
-def image_folders(
-    folder: Path, repeats: Mapping[str, int], *, apart: Sequence[Path] = ()
-) -> dict[Path, int | None]:
-    """Return the folder and its sub-folders, each with its repeats, if they hold images.
-
-    The repeats are those of `repeats`, else the number that the name begins with (`10_dog`),
-    else None. Hidden folders and those `apart` are left out.
+    The repeats of a sub-folder are those of `repeats`, or else the number that its name begins
+    with (`10_dog`). Hidden folders and those `apart` are left out. Raise `ConfigError` for a
+    sub-folder without repeats, and for an unreadable table.
     """
     without = {each.resolve() for each in apart}
-    found: dict[Path, int | None] = {}
+    unknown, found = set(repeats), list[CaptionedFile]()
     for place in [folder, *sorted(each for each in folder.rglob("*") if each.is_dir())]:
         name = place.relative_to(folder)
-        above = [folder / each for each in (name, *name.parents)][:-1]
-        is_hidden = any(part.startswith(".") for part in name.parts)
-        if is_hidden or any(each.resolve() in without for each in above) or not _images(place):
+        above = {(folder / each).resolve() for each in (name, *name.parents)[: len(name.parts)]}
+        images = _images(place)
+        if above & without or any(part[0] == "." for part in name.parts) or not images:
             continue
-        number = re.match(r"(\d+)_", place.name)
-        own = 1 if place == folder else int(number[1]) if number else None
-        found[place] = repeats.get(name.as_posix(), own)
+        unknown.discard(name.as_posix())
+        number = re.match(r"(\d+)_", "1_" if place == folder else place.name)
+        count = repeats.get(name.as_posix(), int(number[1]) if number else None)
+        if count is None:
+            raise ConfigError(
+                f"{place}: a sub-folder of images that may be meant or not; rename it to "
+                f"1_{name.name}, or set data.repeats.{name.as_posix()} if it is in data.folder "
+                "(1: as often as others; 0: never)"
+            )
+        rows = _rows(place, folder) if count else {}
+        for image in images if count else ():
+            found.append(_captioned(image, image.relative_to(folder), rows.get(image), count))
+    if unknown:
+        raise ConfigError(f"data.repeats.{min(unknown)}: {folder} has no such folder of images")
     return found
-
-
-def unclear_repeats(name: Path) -> str:
-    """Describe a sub-folder whose repeats nobody gives, with the fix."""
-    return (
-        f"a sub-folder of images that may be meant or not; rename it to 1_{name.name}, or set "
-        f"data.repeats.{name.as_posix()} if it is in data.folder (1: as often as others; 0: never)"
-    )
 
 
 def _images(folder: Path) -> list[Path]:
@@ -157,11 +137,7 @@ def _rows(place: Path, folder: Path) -> dict[Path, tuple[Path, str]]:
     """Return the tables' captions by image, with the table, of a folder and those above it."""
     above = [folder / each for each in (place / "x").relative_to(folder).parents]
     tables = [each / name for each in above for name in TABLES if (each / name).is_file()]
-    return {
-        table.parent / name: (table, text)
-        for table in tables
-        for name, text in read_table(table).items()
-    }
+    return {t.parent / name: (t, text) for t in tables for name, text in read_table(t).items()}
 
 
 def read_table(file: Path) -> dict[str, str]:
@@ -184,19 +160,11 @@ def read_table(file: Path) -> dict[str, str]:
     return found
 
 
-def _captioned(
-    image: Path, folder: Path, rows: Mapping[Path, tuple[Path, str]], repeats: int
-) -> CaptionedFile:
+def _captioned(image: Path, name: Path, row: tuple[Path, str] | None, count: int) -> CaptionedFile:
     files = [image.with_suffix(suffix) for suffix in CAPTIONS]
-    table, row = rows.get(image, (None, None))
-    captions = [*(file for file in files if file.is_file()), *([table] if table else [])]
-    return CaptionedFile(
-        name=image.relative_to(folder).as_posix(),
-        image=image,
-        captions=tuple(captions),
-        row=row,
-        repeats=repeats,
-    )
+    captions = [*(file for file in files if file.is_file()), *(row[:1] if row else ())]
+    text, path = row[1] if row else None, name.as_posix()
+    return CaptionedFile(name=path, image=image, captions=(*captions,), row=text, repeats=count)
 
 
 def _mask(name: str, folder: Path) -> Path:
@@ -207,11 +175,8 @@ def _mask(name: str, folder: Path) -> Path:
 def check_dataset(config: Finetune) -> None:
     """Raise `ConfigError` for an image that lacks a caption or a mask, or cannot be decoded."""
     found = image_set(config)
-    for folder, images in (
-        (config.data.folder, found.training),
-        (config.data.regularisation, found.regularisation),
-        (config.validation.folder, found.held_out),
-    ):
+    used = {config.data.folder: found.training, config.data.regularisation: found.regularisation}
+    for folder, images in used.items():
         if folder and not images:
             kinds = " ".join(IMAGE_SUFFIXES)
             raise ConfigError(f"{folder}: contains no images; add some (any of {kinds})")
@@ -225,8 +190,9 @@ def check_dataset(config: Finetune) -> None:
                 )
             fill_trigger(each.text(), config.data.trigger)
             open_image(each.image)
-            for size in config.data.resolutions if each.mask else ():
-                fitted_mask(each.mask, each.image, resolution=size, bucket=config.data.bucket)
+            for size in config.data.resolutions:
+                if each.mask:
+                    fitted_mask(each.mask, each.image, resolution=size, bucket=config.data.bucket)
 
 
 def caption_problem(pair: CaptionedFile, image: Path) -> str | None:

@@ -251,15 +251,6 @@ class LoraValidation(KeyGroup):
     held_out: int = key(
         0, "number of images of data.folder that are evaluated and never trained on", "loss", ge=0
     )
-    folder: str | None = key(
-        None, "folder of captioned images to hold out, instead of held_out", "loss", path="folder"
-    )
-
-    @model_validator(mode="after")
-    def _one_held_out_set(self) -> "LoraValidation":
-        if self.held_out and self.folder:
-            raise ValueError("validation.held_out and validation.folder: give one of them")
-        return self
 
 
 class Prompt(KeyGroup):

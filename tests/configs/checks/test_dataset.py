@@ -151,8 +151,6 @@ def test_what_is_unclear_or_missing_is_refused_with_the_fix(
 def test_all_images_cannot_be_held_out(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"validation\.held_out 3: .* has 3 images"):
         check_dataset(config(folder, None, {"held_out": 3}))
-    with pytest.raises(ConfigError, match=r"held_out and validation\.folder: give one"):
-        config(folder, None, {"held_out": 1, "folder": "/x"})
 
 
 def test_masks_of_the_right_shape_pass(folder: Path) -> None:
