@@ -5,6 +5,7 @@ import argparse
 from analysis.commands import plot_file, writing
 from analysis.measure.loss import (
     AXES,
+    NO_TRAINING,
     exact_differences,
     factor_remark,
     loss_curve,
@@ -59,7 +60,9 @@ def _share(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; return 1 if `--exact` finds a difference."""
-    logs = read_logs(args.paths)
+    found = read_logs(args.paths)
+    logs = [log for log in found if (log.config or {}).get("kind") not in NO_TRAINING]
+    remark(f"{log.name}: left out, it trains nothing" for log in found if log not in logs)
     if len(logs) < 2:
         raise Unreadable(f"{args.paths[0]}: one run; loss compares at least two")
     if args.plot:

@@ -10,9 +10,14 @@ from configs.schema import KINDS, keys
 
 # Facts in the manifest that follow from a key of the config.
 DERIVED_FACTS = {
-    "dtypes": "train.precision", "dtypes.gather": "layout",
-    "engine": "engine", "unlike_native": "engine",
-}  # fmt: skip
+    "dtypes": ("train.precision", "engine"),
+    "dtypes.gather": ("layout",),
+    "engine": ("engine",),
+    "unlike_native": ("engine",),
+    "versions": ("engine",),
+}
+# Facts that tell what the engine did; the others of `engine` are merely recorded by one alone.
+OF_ENGINE = ("engine", "unlike_native")
 CLOCK = frozenset(["clock"])
 
 
@@ -65,19 +70,30 @@ def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Dif
     Requested resources do not count, because the machine's facts hold what was allocated. A fact
     that follows from a differing key does not count either.
     """
-    configured = [item.name for item in found if item.source == "config"]
+    return [
+        item
+        for item in independent(found)
+        if of in item.affects and "resources" not in item.affects
+    ]
+
+
+def independent(found: list[Difference]) -> list[Difference]:
+    """Return the differences without the facts that follow from a differing key or engine."""
+    configured = {item.name for item in found if item.source == "config"}
+    names = configured | {item.name for item in found if item.name == "engine"}
     return [
         item
         for item in found
-        if of in item.affects
-        and "resources" not in item.affects
-        and not (item.source == "machine" and follows(item.name, configured))
+        if item.source == "config"
+        or not follows(item.name, configured if item.name.startswith(OF_ENGINE) else names)
     ]
 
 
 def follows(fact: str, configured: Iterable[str]) -> bool:
     """Whether a fact follows from one of the keys `configured`."""
-    sources = tuple(key for prefix, key in DERIVED_FACTS.items() if fact.startswith(prefix))
+    sources = tuple(
+        key for prefix, keys in DERIVED_FACTS.items() if fact.startswith(prefix) for key in keys
+    )
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 

@@ -11,10 +11,22 @@ from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
+from analysis.study.cells import peak_memory_gb
 from analysis.table import interval_text
 from configs.run.records import is_number
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
+# Results of the newest evaluation at fixed noise, on training and on held-out images.
+_LEARNT = tuple(
+    f"{of}_{name}" for of in ("held_out", "validation") for name in ("loss", "gain", "gain_95")
+)
+# What a reader asks for first; a manifest has `images_in_set` and `engine`.
+SETTINGS = {
+    "flux.variant": "", "engine": "engine", "lora.rank": "rank", "lora.alpha": "alpha",
+    "optimizer.kind": "", "optimizer.lr": "lr", "train.global_batch": "batch",
+    "data.resolutions": "sizes", "train.precision": "", "flux.quantise": "base",
+    "images_in_set": "images", "seed": "seed",
+}  # fmt: skip
 # Seconds before the first image of an inference run, and of that image.
 _STARTUP = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
 
@@ -49,6 +61,8 @@ def finetune_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
                 "done": int(log.step[-1]) if len(log) else None,
                 "run": log.name,
                 "engine": log.facts.get("engine"),
+                **{name: _newest(log, name) for name in _LEARNT},
+                "gpu_gb": peak_memory_gb(log),
                 "clock": run.clock,
                 **_estimate("steps_per_s", run.steps_per_s),
                 **_phases(log),
@@ -136,12 +150,28 @@ def image_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
 
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row for people, with its interval in one column."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in row.items():
         if name == "low":
-            found["95 %"] = interval_text(row["low"], row["high"], ".4g")
-        elif name != "high":
+            found["95 %"] = interval_text(row["low"], row["high"], ".4g") or None
+        elif name.endswith("_gain"):
+            half = row[f"{name}_95"]
+            found[name] = None if None in (value, half) else f"{value:.4g} ± {half:.2g}"
+        elif name != "high" and not name.endswith("_gain_95"):
             found[name] = value
+    return found
+
+
+def settings(log: RunLog) -> dict[str, str]:
+    """Return the values of `SETTINGS` in words, such as `rank 16`; unknown ones are left out."""
+    known = {**(log.config or {}), **log.facts}
+    if known.get("flux.quantise") == "none":
+        known["flux.quantise"] = f"in {known.get('train.precision')}"
+    found = {}
+    for name, word in SETTINGS.items():
+        if (value := known.get(name)) is not None:
+            text = ", ".join(map(str, value)) + " px" if isinstance(value, list) else str(value)
+            found[name] = f"{word} {text}".strip()
     return found
 
 

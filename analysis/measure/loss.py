@@ -33,6 +33,8 @@ TERMS = (
     "repa.weight",
 )  # fmt: skip
 FEWEST_SEEDS = 3
+# Kinds of runs without a training to compare.
+NO_TRAINING = ("encode", "gns", "infer", "sample")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,7 +190,7 @@ def _labels(logs: Sequence[RunLog]) -> list[str]:
     ]
 
 
-def _training_image(config: Mapping[str, object], prompt: str) -> Path | None:
+def _training_image(config: Mapping[str, Any], prompt: str) -> Path | None:
     """Return the training image whose caption is the prompt, if its folder is still there."""
     folder, trigger = config.get("data.folder"), config.get("data.trigger")
     for caption in sorted(Path(str(folder)).glob("*.txt")) if folder else ():

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
-from analysis.measure.differences import causes, differences
+from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import (
@@ -21,6 +21,7 @@ from analysis.stats.intervals import (
 )
 from analysis.stats.steady_state import Steady, steady
 
+MOST_IN_WORDS = 3
 WITHIN_RUN = "within-run only"
 Item = TypeVar("Item")
 
@@ -215,6 +216,29 @@ def attribution(base: Arm, arm: Arm) -> str:
         return f"speedup of {found[0]}"
     names = ", ".join(item.name for item in found)
     return f"{len(found)} things differ ({names}): not the speedup of any one of them"
+
+
+def arm_in_words(base: Arm, arm: Arm) -> str:
+    """Return how an arm differs, such as `300 steps against 150 steps`, or else its name."""
+    found = differences(base.runs[0].log, arm.runs[0].log)
+    known = {item.name: item for of in ("loss", "clock") for item in causes(found, of=of)}
+    known.pop("seed", None)
+    if not 0 < len(known) <= MOST_IN_WORDS or base.runs[0].log.config is None:
+        return arm.name
+    after, before = (
+        ", ".join(_side(item.name, value) for item, value in sides)
+        for sides in (
+            [(item, item.b) for item in known.values()],
+            [(item, item.a) for item in known.values()],
+        )
+    )
+    return f"{after} against {before}"
+
+
+def _side(name: str, value: object) -> str:
+    if name == "train.steps":
+        return f"{value} steps"
+    return f"{name.rpartition('.')[2].replace('_', ' ')} {yaml_text(value)}"
 
 
 def pooled_rate(arm: Arm) -> Estimate | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.differences import differences, yaml_text
+from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import Arm, pooled_rate, speedup, verdict
 from analysis.stats.intervals import Estimate, estimate_fields
@@ -82,6 +82,8 @@ def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
 
 def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
     """Return a row per difference between an arm and the baseline."""
+    found = differences(base.runs[0].log, arm.runs[0].log)
+    kept = independent(found)
     return [
         {
             "differs": item.name,
@@ -89,7 +91,8 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
             "from": yaml_text(item.a),
             "to": yaml_text(item.b),
         }
-        for item in differences(base.runs[0].log, arm.runs[0].log)
+        for item in found
+        if item in kept or item.name.startswith("unlike_native")
     ]
 
 

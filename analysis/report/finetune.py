@@ -1,28 +1,61 @@
 """The sections of a report on fine-tuning runs and images drawn from them."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
-from analysis.measure.finetune import display_row, finetune_rows, image_rows, of_kind, speedup_rows
+from analysis.measure.finetune import (
+    PHASES,
+    display_row,
+    finetune_rows,
+    image_rows,
+    of_kind,
+    settings,
+    speedup_rows,
+)
 from analysis.measure.sample_grid import render_png, sample_grids
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, table, text
 
+_LEARNT = (
+    "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
+    "on training images (validation) it shows that something was learned, on held-out ones that "
+    "it holds for others."
+)
+
 
 def finetune_section(logs: Sequence[RunLog]) -> str:
-    """Return rates and phases by device and steps, and speedups at equal steps."""
+    """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
     tuned = of_kind(logs, "finetune")
     if not tuned:
         return ""
     ratios = speedup_rows(tuned)
+    by_run = {log.name: settings(log) for log in tuned}
+    common = set.intersection(*(set(known.items()) for known in by_run.values()))
+    rows = [
+        display_row(
+            row | {"settings": _words(by_run[row["run"]], set(by_run[row["run"]].items()) - common)}
+        )
+        for row in finetune_rows(tuned)
+    ]
+    phases = ["wall_s", *(f"{name}_s" for name in PHASES)]
+    asked = [name for name in rows[0] if name not in (*phases, "done", "engine", "clock")]
     return section(
         "finetune",
-        "Fine-tuning by device and steps",
-        table([display_row(row) for row in finetune_rows(tuned)]),
+        "Fine-tuning",
+        aside(f"All: {_words(by_run[tuned[0].name], common)}.") if common else "",
+        table([{name: row[name] for name in asked} for row in rows]),
+        aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
+        "<h3>Seconds by phase</h3>",
+        table([{name: row[name] for name in ("run", *phases)} for row in rows]),
         "<h3>Speedup at equal steps</h3>" + table([display_row(row) for row in ratios])
         if ratios
         else aside("No speedup: no two runs have the same number of steps on different devices."),
     )
+
+
+def _words(known: Mapping[str, str], kept: AbstractSet[tuple[str, str]]) -> str | None:
+    return ", ".join(words for pair in known.items() if pair in kept for words in pair[1:]) or None
 
 
 def images_section(logs: Sequence[RunLog]) -> str:
@@ -46,8 +79,7 @@ def grid_section(logs: Sequence[RunLog]) -> str:
     for grid in found.grids:
         address = "data:image/png;base64," + base64.b64encode(render_png([grid])).decode()
         pictures.append(
-            f'<figure><img style="max-width:100%" src="{address}" alt="{text(grid.text)}">'
-            f"<figcaption>{text(grid.text)}</figcaption></figure>"
+            f'<figure><img style="max-width:100%" src="{address}" alt="{text(grid.text)}"></figure>'
         )
     if not pictures and not found.refusals:
         return ""

@@ -17,7 +17,8 @@ font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 header,main,footer{max-width:1240px;margin:0 auto;padding:0 24px}
 header{padding-top:40px}h1{margin:0 0 4px;font-size:28px;letter-spacing:-.02em}
 header p,footer{color:var(--soft)}footer{padding:8px 24px 48px;font-size:13px}
-nav{margin:14px 0 26px}nav a{margin-right:18px;color:var(--mark);text-decoration:none}
+nav{margin:14px 0 26px}
+nav a{display:inline-block;margin-right:18px;color:var(--mark);text-decoration:none}
 section{background:var(--paper);border:1px solid var(--line);border-radius:10px;
 padding:20px 24px 24px;margin:0 0 20px}
 h2{margin:0 0 12px;font-size:18px}h3{margin:18px 0 6px;font-size:15px}
@@ -29,15 +30,24 @@ background:var(--back);border-radius:0 6px 6px 0}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13.5px;width:100%}
 th{color:var(--soft);font-weight:600;text-align:left;border-bottom:2px solid var(--line)}
 th,td{padding:5px 14px 5px 0;vertical-align:top}th{vertical-align:bottom}
-td{border-bottom:1px solid var(--line);white-space:nowrap}
-td.w{white-space:normal;min-width:16em;overflow-wrap:anywhere}
+td{border-bottom:1px solid var(--line)}
+td.w{min-width:11em;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+td.n{white-space:nowrap}
 td a{color:inherit;text-decoration:underline dotted var(--soft)}
 figure{margin:14px 0 0}figure svg{width:100%;max-width:860px;height:auto;display:block}
 figcaption{color:var(--soft);font-size:13px;margin:4px 0 14px}
 .grids{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:16px}
 .grids img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
-@media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}nav{display:none}}
+figure svg,figure img{background:#fff;border-radius:6px}
+@media print{body{background:#fff}section{border:0;padding:0}nav{display:none}
+figure,tr{break-inside:avoid}
+header,main,footer{padding:0}table{font-size:10px}th,td{padding:3px 6px 3px 0;min-width:0!important}
+h2,h3{break-after:avoid}}
+@media (max-width:700px){header,main,footer{padding:0 8px}section{padding:12px 10px}
+table{font-size:11px}th,td{padding-right:7px}}
+@media screen and (prefers-color-scheme:dark){:root{--ink:#dde4ec;--soft:#9aa8b7;--line:#34404d;
+--paper:#1b232c;--back:#12181f;--mark:#7db0f5}}
 """
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from analysis.detect.detectors import detect, finding_row
 from analysis.measure.loss import (
     AXES,
+    NO_TRAINING,
     CurvePair,
     LossCurve,
     factor_remark,
@@ -19,7 +20,7 @@ from analysis.measure.loss import (
     whole_factor,
 )
 from analysis.measure.overview import run_row
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
+from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
     difference_rows,
     display_row,
@@ -47,8 +48,6 @@ from configs.errors import Unreadable
 MOST_GRIDS = 24
 MOST_FINDINGS = 200
 MOST_DIFFERENCES = 12
-# Kinds of runs without a training to compare.
-_OTHER_KINDS = ("encode", "gns", "infer", "sample")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +66,17 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     """
     logs = found.logs
     begun = started_runs(logs)
-    trained = [log for log in begun if (log.config or {}).get("kind") not in _OTHER_KINDS]
+    trained = [log for log in begun if (log.config or {}).get("kind") not in NO_TRAINING]
     comparison = _compared(trained, margin=margin) if trained else _Comparison()
     summary = [run_row(log) for log in logs]
     shown = [row | {"mfu": percent_text(row["mfu"])} for row in summary]
     remarks = [*(why for _, why in found.unread), *comparison.remarks]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
+        "finetune": finetune_section(logs),
         "decisions": decisions_section(logs),
         **comparison.first,
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
-        "finetune": finetune_section(logs),
         "images": images_section(logs),
         "quality": quality_section(trained),
         "noise": noise_section(logs),
@@ -156,10 +155,12 @@ def _verdicts(
         if row["speedup"] is not None:
             value, _, interval = speedup_text(row).partition(" ")
             ratio = f"<b>{value}</b> {interval}"
-        line = f"<b>{text(row['run'])}</b>: {ratio} {text(row['verdict'])}"
+        line = f"<b>{text(arm_in_words(arms[0], arm))}</b>: {ratio} {text(row['verdict'])}"
         if (found := losses.get(arm.runs[0].log.name)) is not None:
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
-        lines.append(f"<li>{line}<br><small>{text(attribution(arms[0], arm))}</small></li>")
+        lines.append(
+            f"<li>{line}<br><small>{text(arm.name)}: {text(attribution(arms[0], arm))}</small></li>"
+        )
     if not lines:
         return ""
     return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(lines)}</ul>')

@@ -84,8 +84,13 @@ def _varying(
     names = dict.fromkeys(name for pairs in known for name in pairs)
     columns = {name: tuple(pairs.get(name, "") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
-    keys = [name for name in unlike if not name.startswith(tuple(DERIVED_FACTS))]
-    varying = {name: column for name, column in unlike.items() if not follows(name, keys)}
+    derived = tuple(name for name in DERIVED_FACTS if name != "engine")
+    keys = [name for name in unlike if not name.startswith(derived)]
+    varying = {
+        name: column
+        for name, column in unlike.items()
+        if name == "engine" or not follows(name, keys)
+    }
     groups = _in_step(varying)
     # The name with the shortest values labels the levels of its group.
     shortest = [min(members, key=lambda name: len("".join(varying[name]))) for members in groups]

@@ -16,6 +16,8 @@ from analysis.__main__ import main
 from analysis.detect.detectors import detect
 from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
 from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
+from analysis.measure.speed import group_arms, measure_rates
+from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
 from configs.load import merge, resolve, to_tree
 from configs.run.folder import RunFolder
@@ -201,6 +203,58 @@ def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path
     assert grid.image == data / "a.png"
     pixels = np.asarray(Image.open(io.BytesIO(render_png([grid]))))
     assert (pixels[HEAD + 20, LABEL + 20] == (255, 0, 0)).all()
+
+
+def evaluated(folder: Path, gain: float) -> None:
+    found = {"loss": 2 - gain, "gain": gain, "gain_95": 0.05}
+    append(folder, {"step": 500} | {f"validation_{name}": value for name, value in found.items()})
+
+
+def test_the_report_leads_with_what_was_learned_and_what_all_runs_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+    for steps in (300, 150):
+        folder = tuned(tmp_path / f"run-{steps}", gpu=A40, steps=steps, steps_per_s=1)
+        evaluated(folder, steps / 1000)
+        folders.append(str(folder))
+    out = tmp_path / "report.html"
+    assert main(["report", *folders, "--out", str(out)]) == 0
+    first, second = re.findall(r"<section id.*?</section>", out.read_text(), re.S)[:2]
+    assert "All: schnell, engine aitoolkit, rank 16, adamw, lr 0.0001, batch 1, sizes" in first
+    assert "0.15 ± 0.05" in first
+    assert "Seconds by phase" in first
+    assert "<b>150 steps against 300 steps</b>" in second
+    assert main(["finetune", *folders]) == 0
+    assert "0.3 ± 0.05" in capsys.readouterr().out
+
+
+def test_a_pair_of_engines_lists_the_engine_once_and_no_facts_that_only_one_records(
+    tmp_path: Path,
+) -> None:
+    native = tuned(
+        tmp_path / "a", gpu=A40, steps=100, steps_per_s=1, engine="embedded",
+        dtypes={"base": "bfloat16"}, versions={"peft": "1"},
+    )  # fmt: skip
+    other = tuned(tmp_path / "b", gpu=A40, steps=100, steps_per_s=1, versions={"aitoolkit": "2"})
+    for folder, engine in ((native, "embedded"), (other, "aitoolkit")):
+        config = folder / "config.yaml"
+        config.write_text(config.read_text().replace("engine: auto", f"engine: {engine}"))
+    rows = difference_rows(*group_arms(measure_rates(read_logs([str(native), str(other)]))))
+    assert [(row["differs"], row["from"], row["to"]) for row in rows] == [
+        ("engine", "embedded", "aitoolkit")
+    ]
+
+
+def test_loss_leaves_out_a_run_that_only_drew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        folder = tuned(tmp_path / "runs" / name, gpu=A40, steps=500, steps_per_s=1)
+        evaluated(folder, 0.5)
+    drawn(tmp_path / "runs" / "infer")
+    assert main(["loss", str(tmp_path / "runs"), "--of", "validation_loss"]) == 0
+    assert "infer: left out, it trains nothing" in capsys.readouterr().err
 
 
 def drawn(folder: Path) -> Path:
