@@ -29,7 +29,7 @@ from configs.run.folder import (
 )
 from configs.run.records import state
 from configs.run.slurm_env import is_restarted, job_facts, node_name
-from configs.schema import KINDS, Command, Finetune, Run
+from configs.schema import KINDS, Command, Run
 
 
 def open_attempt(
@@ -85,8 +85,7 @@ def open_attempt(
 
 def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
     """Claim the next attempt, write its facts to the manifest, and return its folder."""
-    if isinstance(config, Finetune):
-        record_data(run, config)
+    record_data(run, config)
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
@@ -123,8 +122,7 @@ def _checked_config(
     run = found if isinstance(found, RunFolder) else None
     config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
-    if run and isinstance(config, Finetune):
-        check_same_data(run, config)
+    check_same_data(run, config)
     if gpus is not None:
         allocated = {"nodes": nodes, "gpus_per_node": gpus}
         check_ranks(config, world=config.resources.model_copy(update=allocated).world, run=run)

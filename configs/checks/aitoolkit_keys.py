@@ -21,19 +21,15 @@ GROUPS = frozenset([
     "adapter", "datasets", "embedding", "first_sample", "guidance", "logging",
     "model", "network", "sample", "save", "train",
 ])  # fmt: skip
+_ADAMW = ("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay")
 # Keys of ai-toolkit that may replace keys of ours, whose values have no effect then.
 REPLACED = {
     "model.arch": ("flux.variant", "lora.targets"),
     "model.qtype": ("flux.quantise",),
     "network.network_kwargs": ("lora.targets",),
     "network.type": ("lora.kind",),
-    "train.optimizer": (
-        "optimizer.kind",
-        "optimizer.beta1",
-        "optimizer.beta2",
-        "optimizer.weight_decay",
-    ),
-    "train.optimizer_params": ("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay"),
+    "train.optimizer": ("optimizer.kind", *_ADAMW),
+    "train.optimizer_params": _ADAMW,
     "train.timestep_type": ("train.timesteps",),
 }
 
@@ -52,7 +48,7 @@ def check_keys(config: Finetune) -> None:
     known, ours, spec = known_keys(), flatten(to_tree(config)), keys("finetune")
     for name in _names(config.aitoolkit):
         for replaced in REPLACED.get(name, ()):
-            if replaced in ours and ours[replaced] != spec[replaced].default:
+            if ours[replaced] != spec[replaced].default:
                 raise ConfigError(
                     f"aitoolkit.{name} replaces {replaced}, which is {ours[replaced]}: remove one"
                 )

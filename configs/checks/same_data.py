@@ -10,22 +10,24 @@ from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from configs.run.json_files import read_json
-from configs.schema import Finetune
+from configs.schema import Finetune, Run
 
 
-def record_data(run: RunFolder, config: Finetune) -> None:
-    """Write the hashes of a run's images with their captions, unless it has them already.
+def record_data(run: RunFolder, config: Run) -> None:
+    """Write the hashes of a fine-tuning's images with their captions, unless they are there.
 
     Before the first checkpoint nothing depends on the data, which may have been mended.
     """
-    if not (_step(run) and run.data_file.is_file()):
+    if isinstance(config, Finetune) and not (_step(run) and run.data_file.is_file()):
         replace_file(run.data_file, json.dumps(_hashes(config), indent=1) + "\n")
 
 
-def check_same_data(run: RunFolder, config: Finetune) -> None:
+def check_same_data(run: RunFolder | None, config: Run) -> None:
     """Raise `ConfigError` if an image, caption or mask is not as it was when the run began."""
+    if run is None or not isinstance(config, Finetune) or not run.data_file.is_file():
+        return
     step = _step(run)
-    if not step or not run.data_file.is_file() or run.is_done(config):
+    if not step or run.is_done(config):
         return
     before, now = read_json(run.data_file, dict[str, str]), _hashes(config)
     changed = [file for file in {**before, **now} if before.get(file) != now.get(file)]

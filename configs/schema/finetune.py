@@ -44,8 +44,7 @@ class Flux(KeyGroup):
     )
     text_tokens: int = key(
         512,
-        "tokens of T5 per text; ai-toolkit always takes 512; schnell was distilled with 256, which "
-        "saves a sixth of the work at 512 px",
+        "tokens of T5 per text; ai-toolkit takes 512; 256, as in schnell's distillation, cost less",
         "loss clock",
         ge=1,
         le=512,

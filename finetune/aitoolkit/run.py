@@ -34,12 +34,9 @@ def _run(attempt: Attempt[Finetune]) -> None:
     home = find_home()
     checkpoint = newest_checkpoint(run.checkpoints)
     metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
-    unlike = unlike_native(config)
-    run.note(
-        attempt.number, engine="aitoolkit", unlike_native=unlike, **_facts(config, home, ranks)
-    )
-    for key, difference in unlike.items():
-        log.info("unlike the native engine: %s: %s", key, difference)
+    run.note(attempt.number, engine="aitoolkit", **_facts(config, home, ranks))
+    for difference in unlike_native(config).items():
+        log.info("unlike the native engine: %s: %s", *difference)
     start = checkpoint.step if checkpoint else 0
     metrics.event("started", step=start, images=start * config.train.global_batch)
     timeline = Timeline(began=began, before=checkpoint.seconds if checkpoint else {})
@@ -104,6 +101,7 @@ def _facts(config: Finetune, home: Home, ranks: Ranks) -> dict[str, object]:
     return {
         "placement": [rank_placement(ranks)],
         "versions": versions(home),
+        "unlike_native": unlike_native(config),
         "ranks": 1,
         "replicate": 1,
         "shard": 1,

@@ -16,7 +16,6 @@ from configs.errors import ConfigError
 from configs.load import load, to_tree
 from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from configs.run.jobs import save_script, scripts_folder, started_job, submitted_job
-from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
@@ -94,17 +93,12 @@ def checks_of(request: RunRequest) -> list[Check]:
     """Return the quick checks of a run, those that ask the cluster last."""
     config = request.config
     return [
-        ("data", lambda: _check_data(request)),
+        ("data", lambda: check_paths(config)),
+        ("resume", lambda: check_same_data(request.resumes, config)),
         ("batch", lambda: check_ranks(config, world=config.resources.world, run=request.resumes)),
         ("site", lambda: check_site(request.site)),
         (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
     ]
-
-
-def _check_data(request: RunRequest) -> None:
-    check_paths(request.config)
-    if request.resumes and isinstance(request.config, Finetune):
-        check_same_data(request.resumes, request.config)
 
 
 def _queue(request: RunRequest, remarks: list[str]) -> None:
