@@ -1,10 +1,11 @@
 """Check a folder of captioned images and say how to fix each problem.
 
-    ditbench finetune check-data FOLDER [--resolution PX] [--sheet FILE.png]
+    ditbench finetune check-data FOLDER [--trigger WORD] [--resolution PX] [--sheet FILE.png]
 
 A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
 
+import contextlib
 import hashlib
 import math
 import sys
@@ -14,13 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from configs.checks.captions import TRIGGER, open_image, read_text
-from configs.checks.dataset import CAPTIONS, CaptionedFile, captioned_files
+from configs.checks.captions import TRIGGER, open_image
+from configs.checks.dataset import (
+    CAPTIONS,
+    TABLES,
+    CaptionedFile,
+    caption_problem,
+    captioned_files,
+    fitted_image,
+)
 from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
-from configs.terminal import command_parser
+from configs.terminal import command_parser, printable
 
 _MIN_IMAGES = 5
 _EXIF_ORIENTATION = 0x0112
@@ -34,181 +42,166 @@ _MODES = {
     "I;16": "its 16 bits would be clipped to white",
     "I": "its 32 bits would be clipped to white",
 }
-# Pixels of the contact sheet, and characters in a line of its captions.
-_SIDE, _TEXT, _GAP, _COLUMNS = 240, 54, 8, 5
-_LINE = 38
+# Flux was trained on shapes up to about 2:1; a strip is far from them.
+_STRIP = 4
+_KNOWN = (*CAPTIONS, *IMAGE_SUFFIXES)
+# Pixels and colours of the contact sheet, and characters in a line.
+_SIDE, _GAP, _COLUMNS, _ROW, _LINES, _LINE = 240, 24, 5, 17, 5, 36
+_COLOURS = {"fault": "#c62828", "remark": "#ef8e00"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetProblem:
-    """A problem of a file (or of the folder), and how to fix it."""
+    """A problem of a file (or of the folder), and after a semicolon how to fix it."""
 
     level: Literal["fault", "remark"]
     name: str
-    problem: str
-    fix: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.level:6}  {self.name}: {self.problem}; fix: {self.fix}"
+        return printable(f"{self.level:6}  {self.name}: {self.text.replace('; ', '; fix: ', 1)}")
 
 
 def main(arguments: list[str]) -> int:
     """Check a folder; return 1 if it has a fault, else 0."""
     parser = command_parser("finetune check-data", __doc__)
-    parser.add_argument("folder", type=Path, help="folder of images, NAME.png with NAME.txt")
-    parser.add_argument(
-        "--resolution", type=int, default=512, help="smallest resolution of the config"
-    )
+    parser.add_argument("folder", type=Path, help="folder of images with captions")
+    parser.add_argument("--trigger", default=TRIGGER, help="word that captions may hold instead")
+    parser.add_argument("--resolution", type=int, default=512, help="smallest of the config")
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="write a contact sheet (PNG)")
     options = parser.parse_args(arguments)
-    if not options.folder.is_dir():
-        raise ConfigError(f"{options.folder}: no such folder")
-    problems = list(examine(options.folder, resolution=options.resolution))
+    folder, side, sheet = options.folder, options.resolution, options.sheet
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder")
+    if side < 16:
+        raise ConfigError(f"--resolution {side}: the smallest size of an image is 16")
+    if sheet and (sheet.suffix != ".png" or not sheet.parent.is_dir()):
+        raise ConfigError(f"--sheet {sheet}: name a file that ends in .png, in an existing folder")
+    images = captioned_files(folder, {})
+    problems = list(examine(folder, images, resolution=side, trigger=options.trigger))
     for problem in problems:
         print(problem)
+    if sheet:
+        save_sheet(images, sheet, problems, side)
     faults = sum(problem.level == "fault" for problem in problems)
-    images = captioned_files(options.folder, {})
-    if options.sheet:
-        save_sheet(images, options.sheet)
     counts = f"{len(images)} images, {faults} faults, {len(problems) - faults} remarks"
-    print(f"{options.folder}: {counts}", file=sys.stderr)
+    print(f"{folder}: {counts}", file=sys.stderr)
     return int(faults > 0)
 
 
-def examine(folder: Path, *, resolution: int) -> Iterator[DatasetProblem]:
+def examine(
+    folder: Path, images: Sequence[CaptionedFile], *, resolution: int, trigger: str
+) -> Iterator[DatasetProblem]:
     """Yield every problem of a folder of captioned images, file by file."""
-    found = captioned_files(folder, {})
-    yield from _check_folder(folder, found)
-    seen: dict[str, Path] = {}
-    for pair in found:
-        yield from _check_image(pair.image, seen, resolution)
-        yield from _check_caption(pair, found)
+    if len(images) < _MIN_IMAGES:
+        text = f"{len(images)} images are too few to tell the subject from its surroundings; add "
+        text += f"images: at least {_MIN_IMAGES}, better 10 to 20, each from a different angle"
+        yield _fault(str(folder), text)
+    image_of = {each.image.with_suffix(""): each.image for each in images}
+    for file in sorted(file for place in {p.parent for p in image_of} for file in place.iterdir()):
+        if file.suffix in CAPTIONS and file.with_suffix("") not in image_of:
+            text = "a caption without an image; rename it to match its image, or remove it"
+            yield _fault(file.name, text)
+        elif file.is_file() and file.suffix.lower() not in _KNOWN and file.name not in TABLES:
+            text = f"save images as one of {' '.join(IMAGE_SUFFIXES)}, or remove it"
+            yield _remark(file.name, f"neither a readable image format nor a caption; {text}")
+    seen: dict[str, str] = {}
+    for each in images:
+        yield from _check_image(each, seen, resolution)
+        yield from _check_caption(each, image_of[each.image.with_suffix("")], trigger)
 
 
-def _fault(name: str, problem: str, fix: str) -> DatasetProblem:
-    return DatasetProblem(level="fault", name=name, problem=problem, fix=fix)
+def _fault(name: str, text: str) -> DatasetProblem:
+    return DatasetProblem(level="fault", name=name, text=text)
 
 
-def _remark(name: str, problem: str, fix: str) -> DatasetProblem:
-    return DatasetProblem(level="remark", name=name, problem=problem, fix=fix)
+def _remark(name: str, text: str) -> DatasetProblem:
+    return DatasetProblem(level="remark", name=name, text=text)
 
 
-def _check_folder(folder: Path, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
-    if len(found) < _MIN_IMAGES:
-        yield _fault(
-            str(folder),
-            f"{len(found)} images are too few to tell the subject from its surroundings",
-            f"add images: at least {_MIN_IMAGES}, better 10 to 20, each from a different angle",
-        )
-    captions = {pair.caption for pair in found}
-    for file in sorted(folder.iterdir()):
-        if file.suffix in CAPTIONS and file not in captions:
-            yield _fault(
-                file.name,
-                "a caption without an image",
-                "rename it to match its image, or remove it",
-            )
-        elif (
-            file.is_file()
-            and file.suffix not in CAPTIONS
-            and file.suffix.lower() not in IMAGE_SUFFIXES
-        ):
-            yield _remark(
-                file.name,
-                "neither a readable image format nor a caption",
-                f"save images as one of {' '.join(IMAGE_SUFFIXES)}; remove other files",
-            )
-
-
-def _check_image(file: Path, seen: dict[str, Path], resolution: int) -> Iterator[DatasetProblem]:
+def _check_image(pair: CaptionedFile, seen: dict[str, str], side: int) -> Iterator[DatasetProblem]:
     try:
-        image = open_image(file)
+        image = open_image(pair.image)
     except ConfigError as error:
-        problem = str(error).removeprefix(f"{file}: ").partition(";")[0]
-        yield _fault(file.name, problem, "save it again, or remove it")
+        yield _fault(pair.name, str(error).removeprefix(f"{pair.image}: "))
         return
-    if math.sqrt(image.width * image.height) < resolution:
-        yield _fault(
-            file.name,
-            f"{image.width} x {image.height} px, less than {resolution} x {resolution}",
-            "use a larger original: images are never enlarged, and enlarged ones teach blur",
-        )
-    if image.mode != "RGB":
-        yield _fault(
-            file.name,
-            f"mode {image.mode}: {_MODES.get(image.mode, 'it is not RGB')}",
-            "save it as RGB with 8 bits per channel",
-        )
+    own = f"{image.width} x {image.height} px"
+    if math.sqrt(image.width * image.height) < side:
+        text = "use a larger original: images are never enlarged, and enlarged ones teach blur"
+        yield _fault(pair.name, f"{own}, less than {side} x {side}; {text}")
+    if max(image.size) > _STRIP * min(image.size):
+        yield _fault(pair.name, f"a strip of {own}, far from the shapes that Flux knows; crop it")
+    if image.mode != "RGB" or "transparency" in image.info:
+        about = _MODES.get(image.mode, "its transparency would be dropped")
+        yield _fault(pair.name, f"mode {image.mode}: {about}; save it as RGB with 8 bits")
+    if getattr(image, "is_animated", False):
+        yield _fault(pair.name, "animated, and only its first frame is used; save one frame")
     if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
-        yield _remark(
-            file.name,
-            "rotated by an EXIF tag, which some programs ignore",
-            "rotate the pixels and remove the tag",
-        )
+        text = "rotated by an EXIF tag, as training does and some programs do not"
+        yield _remark(pair.name, f"{text}; rotate the pixels and remove the tag")
     # Equal pixels are duplicates, whatever the names and compression of the files.
     pixels = image.convert("RGB")
     content = f"{pixels.size}".encode() + pixels.tobytes()
-    first = seen.setdefault(hashlib.sha256(content).hexdigest(), file)
-    if first != file:
-        yield _fault(
-            file.name,
-            f"the same pixels as {first.name}, which would count twice",
-            "remove one of them, with its caption",
-        )
+    first = seen.setdefault(hashlib.sha256(content).hexdigest(), pair.name)
+    if first != pair.name:
+        text = f"the same pixels as {first}, which would count twice; remove one of them"
+        yield _fault(pair.name, text)
 
 
-def _check_caption(pair: CaptionedFile, found: list[CaptionedFile]) -> Iterator[DatasetProblem]:
-    file = pair.caption
-    first = next(other.image.name for other in found if other.caption == file)
-    if first != pair.image.name:
-        yield _fault(
-            pair.image.name,
-            f"shares the caption {file.name} with {first}",
-            "rename it, and write a caption of its own",
-        )
-        return
-    if not file.is_file():
-        yield _fault(
-            pair.image.name,
-            "has no caption",
-            f"write {file.name}: one line that describes the image, with {TRIGGER}",
-        )
+def _check_caption(pair: CaptionedFile, image: Path, trigger: str) -> Iterator[DatasetProblem]:
+    if problem := caption_problem(pair, image):
+        yield _fault(pair.name, problem)
         return
     try:
-        text = read_text(file)
+        text = pair.text()
     except ConfigError as error:
-        problem, _, fix = str(error).removeprefix(f"{file}: ").partition("; ")
-        yield _fault(file.name, problem, fix)
+        yield _fault(pair.name, str(error).removeprefix(f"{pair.caption.parent}/"))
         return
+    file = pair.caption.name
     if not text:
-        yield _fault(
-            file.name, "is empty", f"write one line that describes the image, with {TRIGGER}"
-        )
-    elif TRIGGER not in text:
-        yield _fault(
-            file.name,
-            f"does not contain {TRIGGER}: its image would not be learned as the subject",
-            f"put {TRIGGER} where the caption names the subject",
-        )
+        fix = f"write one line that describes the image, with {TRIGGER}"
+        yield _fault(pair.name, f"{file} is empty; {fix}")
+    elif TRIGGER not in text and trigger not in text:
+        fix = f"for a subject, put {TRIGGER} where the caption names it; a style needs none"
+        yield _remark(pair.name, f"{file} names no {trigger}; {fix}")
 
 
-def save_sheet(pairs: Sequence[CaptionedFile], file: Path) -> None:
-    """Write a contact sheet as a PNG: every image above its caption, a faulty one in red."""
-    columns = max(1, min(_COLUMNS, len(pairs)))
-    rows = max(1, -(-len(pairs) // columns))
-    across, down = _SIDE + _GAP, _SIDE + _TEXT + _GAP
-    sheet = Image.new("RGB", (columns * across + _GAP, rows * down + _GAP), "white")
+def save_sheet(
+    pairs: Sequence[CaptionedFile], file: Path, problems: Sequence[DatasetProblem], side: int
+) -> None:
+    """Write a contact sheet as a PNG: each image as training sees it, problem and caption.
+
+    The frame is red around an image with a fault, and orange around one with a remark.
+    """
+    columns, bucket = max(1, min(_COLUMNS, len(pairs))), max(16, min(64, side // 16 * 16))
+    across, down = _SIDE + _GAP, _SIDE + _ROW * _LINES + _GAP
+    size = (columns * across + _GAP, max(1, -(-len(pairs) // columns)) * down + _GAP)
+    sheet, font = Image.new("RGB", size, "white"), ImageFont.load_default(13)
+    draw = ImageDraw.Draw(sheet)
+    # Faults come last, and so are those that are kept.
+    worst = {each.name: each for each in sorted(problems, key=lambda each: each.level == "fault")}
     for number, pair in enumerate(pairs):
         row, column = divmod(number, columns)
         left, top = _GAP + column * across, _GAP + row * down
+        problem = worst.get(pair.name)
+        colour = _COLOURS[problem.level] if problem else "#d0d0d0"
         try:
-            image, caption = open_image(pair.image).convert("RGB"), read_text(pair.caption)
-        except ConfigError as error:
-            image, caption = Image.new("RGB", (_SIDE, _SIDE), "red"), str(error)
-        sheet.paste(ImageOps.contain(image, (_SIDE, _SIDE)), (left, top))
-        lines = textwrap.wrap(f"{pair.image.name}: {caption}", _LINE)[:4]
-        # Pillow's built-in font has Latin letters only.
-        text = "\n".join(lines).encode("latin-1", "replace").decode("latin-1")
-        ImageDraw.Draw(sheet).text((left, top + _SIDE + 2), text, fill="black")
+            image = fitted_image(pair.image, resolution=side, bucket=bucket)
+        except ConfigError:
+            image = Image.new("RGB", (_SIDE, _SIDE), "#f5dcdc")
+        shown = ImageOps.contain(image, (_SIDE, _SIDE))
+        sheet.paste(shown, (left + (_SIDE - shown.width) // 2, top + (_SIDE - shown.height) // 2))
+        draw.rectangle((left - 4, top - 4, left + _SIDE + 3, top + _SIDE + 3), None, colour, 4)
+        lines = [("black", pair.name)]
+        if problem:
+            lines += [(colour, line) for line in _wrapped(problem.text.partition(";")[0], 2)]
+        with contextlib.suppress(ConfigError):
+            lines += [("#555555", line) for line in _wrapped(pair.text(), _LINES - len(lines))]
+        for place, (shade, line) in enumerate(lines):
+            draw.text((left, top + _SIDE + 6 + _ROW * place), line, shade, font)
     with replacing(file) as stream:
         sheet.save(stream, "PNG")
+
+
+def _wrapped(text: str, lines: int) -> list[str]:
+    return textwrap.wrap(text, _LINE, max_lines=lines, placeholder=" ...")

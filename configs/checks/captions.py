@@ -1,5 +1,6 @@
 """Captions and prompts, which are UTF-8 text with a trigger word, and images that can be read."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,13 +25,10 @@ def open_image(file: Path) -> "Image":
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as image:
                 image.load()
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        Image.DecompressionBombError,
-        Image.DecompressionBombWarning,
-    ) as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        limit = f"more than {Image.MAX_IMAGE_PIXELS or 0:,} pixels"
+        raise ConfigError(f"{file}: {limit}; scale it down, as training does anyway") from None
+    except (OSError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"{file}: not a readable image ({error}); save it again, or remove it"
         ) from None
@@ -62,12 +60,19 @@ def fill_trigger(text: str, trigger: str | None) -> str:
 def read_text(file: Path) -> str:
     """Return the stripped text of a caption or prompts file; raise `ConfigError` if not UTF-8."""
     try:
-        return file.read_text(encoding="utf-8-sig").strip()
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        byte = file.read_bytes()[error.start]
+        # Only Japanese has kana; any other encoding is a guess, which may garble the text.
+        kana = re.search("[ぁ-ヿ]", content.decode("cp932", "replace"))
+        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+        how = "utf-16" if wide else "cp932" if kana else None
         raise ConfigError(
-            f"{file}: not UTF-8 text (byte 0x{byte:02x} at {error.start}); save it as UTF-8, "
-            f"such as: iconv -f latin1 -t utf-8"
+            f"{file}: not UTF-8 text (byte 0x{content[error.start]:02x} at {error.start}); save it "
+            f"as UTF-8{f', such as: iconv -f {how} -t utf-8' if how else ' where it was written'}"
         ) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    if "\0" in text:
+        raise ConfigError(f"{file}: holds NUL bytes, as UTF-16 does; save it as UTF-8")
+    return text

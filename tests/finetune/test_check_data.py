@@ -65,16 +65,48 @@ def rotated(folder: Path) -> None:
     image.save(folder / "2.png", exif=exif)
 
 
+def text(name: str, content: str, encoding: str = "utf-8") -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_bytes(content.encode(encoding))
+
+    return write
+
+
+def huge(folder: Path) -> None:
+    """Write a PNG whose header tells of more pixels than a camera has."""
+    Image.new("1", (12_000, 12_000)).save(folder / "2.png")
+
+
+def animated(folder: Path) -> None:
+    frames = [Image.open(folder / f"{number}.png") for number in (2, 3)]
+    frames[0].save(folder / "2.webp", save_all=True, append_images=frames[1:])
+    (folder / "2.png").unlink()
+
+
+def resized(size: tuple[int, int]) -> Callable[[Path], None]:
+    def resize(folder: Path) -> None:
+        Image.open(folder / "2.png").resize(size).save(folder / "2.png")
+
+    return resize
+
+
+strip = resized((640, 64))
+
+
 @pytest.mark.parametrize(
     ("spoil", "level", "text"),
     [
-        (lambda f: (f / "2.txt").unlink(), "fault", "2.png: has no caption; fix: write 2.txt"),
-        (lambda f: (f / "2.txt").write_text(" \n"), "fault", "2.txt: is empty; fix: write one"),
+        (lambda f: (f / "2.txt").unlink(), "fault", "2.png: no caption; fix: write 2.txt"),
+        (lambda f: (f / "2.txt").write_text(" \n"), "fault", "2.txt is empty; fix: write one"),
         (lambda f: (f / "2.txt").write_bytes(b"[trigger] caf\xe9"), "fault", "2.txt: not UTF-8"),
-        (lambda f: (f / "2.txt").write_text("a dog"), "fault", "2.txt: does not contain [trigger]"),
+        (lambda f: (f / "2.txt").write_text("a dog"), "remark", "2.txt names no [trigger]"),
         (lambda f: (f / "x.txt").write_text("a"), "fault", "x.txt: a caption without an image"),
         (lambda f: (f / "x.heic").touch(), "remark", "x.heic: neither a readable image format"),
-        (lambda f: shutil.copy(f / "1.png", f / "2.jpg"), "fault", "2.png: shares the caption"),
+        (
+            lambda f: shutil.copy(f / "1.png", f / "2.jpg"),
+            "fault",
+            "2.jpg: shares its caption with 2.png",
+        ),
         (too_few, "fault", "4 images are too few"),
         (lambda f: (f / "2.png").write_bytes(b"PNG"), "fault", "2.png: not a readable image"),
         (small, "fault", "2.png: 80 x 40 px, less than 64 x 64; fix: use a larger original"),
@@ -84,6 +116,22 @@ def rotated(folder: Path) -> None:
         (as_mode("1"), "fault", "2.png: mode 1: it is black and white"),
         (duplicate, "fault", "2.png: the same pixels as 1.png"),
         (rotated, "remark", "2.png: rotated by an EXIF tag"),
+        (text("2.txt", "a 犬\0"), "fault", "2.txt: holds NUL bytes"),
+        (text("2.txt", "[trigger], 犬", "utf-16"), "fault", "such as: iconv -f utf-16 -t utf-8"),
+        (text("2.txt", "犬と海", "cp932"), "fault", "such as: iconv -f cp932 -t utf-8"),
+        (
+            text("2.txt", "a café", "latin-1"),
+            "fault",
+            "save it as UTF-8 where it was written",
+        ),
+        (
+            text("2.txt", "一只小狗在海边", "gb18030"),
+            "fault",
+            "save it as UTF-8 where it was written",
+        ),
+        (huge, "fault", "2.png: more than 89,478,485 pixels; fix: scale it down"),
+        (animated, "fault", "2.webp: animated, and only its first frame is used"),
+        (strip, "fault", "2.png: a strip of 640 x 64 px"),
     ],
 )
 def test_each_problem_is_named_with_the_fix(
@@ -106,19 +154,64 @@ def test_a_missing_folder_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_the_sheet_shows_every_image_and_marks_unreadable_ones(
+def test_the_sheet_shows_what_training_sees_and_frames_images_with_faults_in_red(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = tmp_path / "sheet.png"
+    pixels = np.zeros((64, 128, 3), np.uint8)
+    pixels[:, :64] = (0, 0, 255)
+    tag = Image.Exif()
+    tag[0x0112] = 6
+    # Turned by a quarter, the left half is the top half; 64 x 64 px of 64 x 128 are trained on.
+    Image.fromarray(pixels).save(images / "0.png", exif=tag)
+    whole, spoiled = tmp_path / "sheet.png", tmp_path / "spoiled.png"
     run_check(images, capsys, "--sheet", str(whole))
     (images / "5.png").write_bytes(b"x")
-    spoiled = tmp_path / "spoiled.png"
     run_check(images, capsys, "--sheet", str(spoiled))
     sheet, other = (np.asarray(Image.open(file)) for file in (whole, spoiled))
     assert sheet.shape == other.shape
+    first = sheet[20:250, 20:250]
+    assert (first[:20] == [0, 0, 255]).all(axis=2).sum() > 1000
+    assert not (first[-20:] == [0, 0, 255]).all(axis=2).any()
     changed = np.argwhere((sheet != other).any(axis=2))
     # The sixth image is the first of the second row.
-    assert changed[:, 0].min() > sheet.shape[0] // 2
+    assert changed[:, 0].min() > sheet.shape[0] // 2 - 10
     assert changed[:, 1].max() < sheet.shape[1] // 2
-    red = (other == [255, 0, 0]).all(axis=2).sum()
-    assert red > (sheet == [255, 0, 0]).all(axis=2).sum()
+    red = [(each == [0xC6, 0x28, 0x28]).all(axis=2).sum() for each in (sheet, other)]
+    assert red[1] > red[0] + 3000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sheet", "/nonexist/x.png"], "name a file that ends in .png, in an existing folder"),
+        (["--sheet", "x.jpg"], "name a file that ends in .png"),
+        (["--resolution", "0"], "--resolution 0: the smallest size of an image is 16"),
+    ],
+)
+def test_impossible_arguments_are_misuse(
+    arguments: list[str], message: str, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check-data", str(images), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_written_out_trigger_is_no_problem(
+    images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in images.glob("*.txt"):
+        file.write_text("sks dog at the sea")
+    code, lines = run_check(images, capsys)
+    assert (code, len(lines)) == (0, COUNT)
+    assert run_check(images, capsys, "--trigger", "sks dog") == (0, [])
+
+
+def test_captions_of_tables_and_sub_folders_are_no_problem(
+    images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (images / "3_close").mkdir()
+    (images / "2.png").rename(images / "3_close" / "2.png")
+    (images / "2.txt").unlink()
+    rows = "".join(f"{name},[trigger]\n" for name in ("3_close/2.png", "1.png"))
+    (images / "metadata.csv").write_text("file_name,text\n" + rows)
+    (images / "1.txt").unlink()
+    assert run_check(images, capsys) == (0, [])
