@@ -50,7 +50,6 @@ from train.forecast.memory_tracker import StorageTracker
 aten = torch.ops.aten
 GIB = 2**30
 CPU = torch.device("cpu")
-TEXT_TOKENS = {"schnell": 256, "dev": 512}
 # The rates that an operation is taken to reach: FLOP/s of products, bytes per second. Assumed.
 RATES = {"a100-40gb": (0.62 * 312e12, 0.80 * 1.555e12), "a40": (0.50 * 149.7e12, 0.82 * 0.696e12)}
 
@@ -66,6 +65,7 @@ class Setting:
     rank: int = 16
     assistant: int = 0
     variant: str = "schnell"
+    text_tokens: int = 256
     blocks: int = 19
     single_blocks: int = 38
 
@@ -191,7 +191,7 @@ def _with_lora(transformer: FluxTransformer2DModel, setting: Setting) -> LoraWei
 
 def _batch(setting: Setting) -> LatentBatch:
     shape = (setting.images, 16, setting.size // 8, setting.size // 8)
-    tokens = TEXT_TOKENS[setting.variant]
+    tokens = setting.text_tokens
     return LatentBatch(
         latent=torch.zeros(shape),
         noise=torch.zeros(shape),

@@ -56,7 +56,7 @@ def checks(request: RunRequest, probes: Machine = _MACHINE) -> Iterator[CheckRes
 
 
 def _with_forecast(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    for check in (signal_lead.lead, memory.gpu_memory, memory.host_memory):
+    for check in (signal_lead.lead, memory.gpu_memory, memory.hours, memory.host_memory):
         yield from check(request, forecast)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.schema import Pretrain
+from configs.schema import Finetune, Pretrain
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import GIB, CheckResult, failure, passed, warning
@@ -17,7 +17,7 @@ _PROCESS = 3 * GIB
 
 def forecast_of(request: RunRequest) -> ForecastAnswer:
     """Return the forecast of the run."""
-    if not isinstance(request.config, Pretrain):
+    if not isinstance(request.config, Pretrain | Finetune):
         return ForecastAnswer(remark=f"kind {request.config.kind}")
     yaml = request.resumes.config_file if request.resumes else request.source
     return forecast.ask([(yaml, request.overrides)])[0]
@@ -45,6 +45,16 @@ def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckR
         yield warning("gpu memory", message, fix)
     else:
         yield failure("gpu memory", message, str(gpu["fix"]))
+
+
+def hours(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Warn if the steps and samples of a LoRA take longer than the hours that are asked for."""
+    asked = request.config.resources.hours
+    known = {name: gpu["hours"] for name, gpu in forecast.gpus.items() if "hours" in gpu}
+    for name, need in known.items():
+        message = f"about {need:.2g} of {asked:g} hours on {name}, by forecast"
+        fix = f"resources.hours={math.ceil(1.5 * need)}"
+        yield passed("time", message) if need < asked else warning("time", message, fix)
 
 
 def host_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:

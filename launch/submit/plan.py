@@ -16,7 +16,7 @@ from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Pretrain, Study
+from configs.schema import Finetune, Pretrain, Study
 from configs.schema.training import Resources
 from configs.table import Row
 from configs.yaml12 import dump_value
@@ -95,7 +95,7 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
     """Return the forecast of each cell that can have one, by name."""
-    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain))
+    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain | Finetune))
     cells = [cell for cell in kinds if cell.config.resources.gpus_per_node > 0]
     answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
     return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}
@@ -105,6 +105,10 @@ def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> li
     failed = [answer.remark for answer in forecasts.values() if answer.remark]
     unknown = len(grid.cells) - len(forecasts) + len(failed)
     remarks = [f"no memory forecast for {unknown} cells; kept"] if unknown else []
+    gpus = [list(answer.gpus.values())[:1] for answer in forecasts.values()]
+    if hours := sum(gpu.get("hours", 0.0) for found in gpus for gpu in found):
+        hours *= grid.study.repeats
+        remarks.append(f"about {hours:.2g} hours of steps and samples on all runs, by forecast")
     return remarks + [f"no forecast: {remark}" for remark in failed[:1]]
 
 

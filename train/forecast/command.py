@@ -16,7 +16,9 @@ from typing import Any
 
 from configs.checks.batch import divide
 from configs.errors import ConfigError
+from configs.schema import Finetune
 from train.forecast.estimate import forecast
+from train.forecast.lora import forecast_lora
 from train.forecast.memory import GIB
 from train.forecast.query import ForecastQuery, make_query, read_queries
 
@@ -98,6 +100,8 @@ def _queries(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigErro
 
 def _forecast(query: ForecastQuery, *, exact: bool) -> dict[str, Any]:
     """Return the forecast as plain values; `exact` adds the dry run as `exact_gib` of each GPU."""
+    if isinstance(query.config, Finetune):
+        return forecast_lora(query)
     if not exact:
         return forecast(query).to_json()
     # Imported here: torch takes seconds to import.
@@ -115,6 +119,9 @@ def _forecast(query: ForecastQuery, *, exact: bool) -> dict[str, Any]:
 
 
 def _text(found: dict[str, Any]) -> str:
+    if "macs" not in found:
+        head = f"{found['config']}  {found['parameters'] / 1e6:,.1f} M parameters of a LoRA"
+        return "\n".join([head, *(_gpu_text(name, gpu) for name, gpu in found["gpus"].items())])
     macs = ", ".join(f"{name} {count / 1e9:.4g}" for name, count in found["macs"].items())
     ranks = "1 rank" if found["world"] == 1 else f"{found['world']} ranks"
     head = (
@@ -129,13 +136,18 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
     label = name if gpu["type"] == name else f"{name} ({gpu['type']})"
     head = f"  {label}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
     if gpu["fits"]:
-        rate = float(f"{gpu['images_per_s']:.2g}")
-        verdict = f"fits: about {rate:,g} images/s, without communication"
+        if "hours" in gpu:
+            rate = f"{gpu['s_per_step']:.2g} s/step, {gpu['hours']:.2g} hours"
+        else:
+            rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s, without communication"
+        verdict = f"fits: about {rate}"
     else:
         verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['fix']}"
     lines = [
         f"{head}, {verdict}",
-        f"    micro batch {gpu['micro_batch']}, at most {gpu['max_micro_batch']}",
+        f"    micro batch {gpu['micro_batch']}, at most {gpu['max_micro_batch']}"
+        if "max_micro_batch" in gpu
+        else f"    micro batch {gpu['micro_batch']}",
         f"    GiB  {kinds}",
     ]
     if "exact_gib" in gpu:

@@ -3,18 +3,19 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from configs.checks.batch import BatchLayout, divide, micro_batches
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Run
 from train.forecast.memory import GIB, Memory, dit_memory
 from train.forecast.parameters import dit_parameters
 from train.forecast.query import ForecastQuery
 from train.forecast.roofline import images_per_s
 from train.model.flops import dit_macs
 
+Kind = TypeVar("Kind", bound=Run)
 MemoryOf = Callable[[Pretrain, BatchLayout], Memory]
 
 
@@ -134,7 +135,7 @@ def largest_micro_batch(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = di
 
 def _largest_divisor(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int | None:
     """Return the largest micro batch that fits and divides the images of a data rank."""
-    config = _changed(query.config, {"train.micro_batch": "auto"})
+    config = changed(query.config, {"train.micro_batch": "auto"})
     images = divide(config, world=query.world).micro_batch
     for size in reversed(micro_batches(config, images)):
         layout = divide(config, world=query.world, tuned=size)
@@ -165,7 +166,7 @@ def _reason_and_fix(
 def _fix(query: ForecastQuery, gpu: Gpu) -> str:
     """Return the first of several changes with which one image per rank fits."""
     for changes, ranks in _candidate_changes(query):
-        config = _changed(query.config, changes | {"layout.replicate": None})
+        config = changed(query.config, changes | {"layout.replicate": None})
         try:
             layout = divide(config, world=ranks, tuned=config.objective.group)
         except ConfigError:
@@ -190,7 +191,8 @@ def _candidate_changes(query: ForecastQuery) -> Iterator[tuple[dict[str, Any], i
                     yield one_image | layout | more, ranks
 
 
-def _changed(config: Pretrain, changes: dict[str, Any]) -> Pretrain:
+def changed(config: Kind, changes: dict[str, Any]) -> Kind:
+    """Return a copy of a config with other values of keys `group.key`."""
     for name, value in changes.items():
         group, _, leaf = name.partition(".")
         inner = getattr(config, group).model_copy(update={leaf: value})

@@ -10,7 +10,7 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.gpus import Gpu, gpu_names, named_gpu
 from configs.load import expect, merge, parse_overrides, read_tree, resolve
-from configs.schema import Pretrain
+from configs.schema import Finetune, Pretrain
 
 # The keys of a line of `--cells`, and the types of their values.
 _KEYS: dict[str, tuple[type, ...]] = {
@@ -27,7 +27,7 @@ class ForecastQuery:
     """A config on `nodes` x `gpus_per_node` of each of `gpus`, with the names the user gave."""
 
     source: str
-    config: Pretrain
+    config: Any  # Pretrain or Finetune
     gpus: dict[str, Gpu]
     nodes: int
     gpus_per_node: int
@@ -51,7 +51,10 @@ def make_query(
     If neither names a GPU, the query has all known GPUs. Raises `ConfigError` for invalid input.
     """
     tree = merge(_read(path), parse_overrides(overrides))
-    config = expect(resolve(tree, source=str(path)), Pretrain, source=path)
+    found = resolve(tree, source=str(path))
+    config = found if isinstance(found, Finetune) else expect(found, Pretrain, source=path)
+    if isinstance(config, Finetune) and config.engine == "aitoolkit":
+        raise ConfigError(f"{path}: only the native engine (engine=embedded) has a forecast")
     resources = config.resources
     names = gpus or ([resources.gpu] if resources.gpu else gpu_names())
     return ForecastQuery(

@@ -19,9 +19,9 @@ from train.model.flops import (
 )
 
 # How many times as long as other products attention takes, per multiply-accumulate. Assumed.
-_ATTENTION_SLOWDOWN = 2.5
+ATTENTION_SLOWDOWN = 2.5
 # The share of the data sheet's bandwidth that a copy kernel reaches. Assumed.
-_COPY_EFFICIENCY = 0.87
+COPY_EFFICIENCY = 0.87
 # The bytes that forward and backward pass of a block move, per byte that it saves for the backward
 # pass. Counted by `benchmarks.block_traffic` for a block of DiT-XL/2 in bf16: 550 of 60.3 bytes per
 # token and channel eager, 168 of 38.2 compiled (docs/measurements/block-traffic.md). With SwiGLU
@@ -44,10 +44,10 @@ def images_per_s(
     if tflops is None:
         return None
     matmul_flops_s = tflops * 1e12 * gpu.matmul_share
-    bandwidth = gpu.bandwidth_gb_s * 1e9 * _COPY_EFFICIENCY
+    bandwidth = gpu.bandwidth_gb_s * 1e9 * COPY_EFFICIENCY
     is_dit = config.model.family == "dit"
     macs = training_macs(config) if is_dit else macs
-    timed = macs | {"attention": round(_ATTENTION_SLOWDOWN * macs.get("attention", 0))}
+    timed = macs | {"attention": round(ATTENTION_SLOWDOWN * macs.get("attention", 0))}
     flops = training_flops(timed | extra_macs(config)) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s

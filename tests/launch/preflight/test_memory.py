@@ -61,3 +61,11 @@ def test_a_failed_forecast_is_a_warning() -> None:
     assert "abacus" in forecast.remark
     line = only([*storage.room(subject(), forecast)])
     assert (line.level, "unknown" in line.message) == ("warn", True)
+
+
+@pytest.mark.parametrize(("need", "level"), [(0.4, "pass"), (1.4, "warn")])
+def test_hours_that_are_too_few_by_forecast_are_a_warning(need: float, level: str) -> None:
+    request = subject("resources.hours=1.0")
+    line = only([*memory.hours(request, ForecastAnswer(gpus={"a40": FITS | {"hours": need}}))])
+    assert (line.level, line.fix) == (level, "" if level == "pass" else "resources.hours=3")
+    assert not [*memory.hours(request, ForecastAnswer(gpus={"a40": FITS}))]
