@@ -185,6 +185,7 @@ def unlike_native(config: Finetune) -> dict[str, str]:
         "data.folder": "each latent is a draw from the VAE's posterior, not its mean"
         + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
     }
+    found["data.resolutions"] = "images that are not square are cropped to sizes of its own"
     if config.flux.quantise != "none":
         found["flux.quantise"] = "by quanto, of every linear layer and of T5, too"
     if config.lora.dropout:

@@ -250,7 +250,7 @@ def test_a_model_that_its_source_does_not_name_is_refused(
 
 def test_what_it_does_otherwise_follows_from_the_config() -> None:
     assert set(unlike_native(config({}))) == {
-        "seed", "data.folder", "train.ema_decay", "validation",
+        "seed", "data.folder", "data.resolutions", "train.ema_decay", "validation",
     }  # fmt: skip
     flux = {"folder": "/m", "quantise": "int8"}
     sample = {"prompts": ["a"], "width": 128, "height": 32}
