@@ -19,6 +19,7 @@ from configs.checks.captions import fill_trigger, open_image, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.schema import Finetune
+from configs.schema.finetune import CaptionedImages
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -190,9 +191,14 @@ def check_dataset(config: Finetune) -> None:
                 )
             fill_trigger(each.text(), config.data.trigger)
             open_image(each.image)
-            for size in config.data.resolutions:
-                if each.mask:
-                    fitted_mask(each.mask, each.image, resolution=size, bucket=config.data.bucket)
+            check_mask(each, config.data)
+
+
+def check_mask(pair: CaptionedFile, data: CaptionedImages) -> None:
+    """Raise `ConfigError` if an image should have a mask, and has none that can be used."""
+    for size in data.resolutions:
+        if pair.mask:
+            fitted_mask(pair.mask, pair.image, resolution=size, bucket=data.bucket)
 
 
 def caption_problem(pair: CaptionedFile, image: Path) -> str | None:

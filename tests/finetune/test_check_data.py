@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from finetune.__main__ import main
+from tests.finetune.conftest import TINY, paths
 
 COUNT = 6
 
@@ -90,7 +91,13 @@ def resized(size: tuple[int, int]) -> Callable[[Path], None]:
     return resize
 
 
-strip = resized((640, 64))
+strip, cropped = resized((640, 64)), resized((100, 64))
+
+
+def nearly(folder: Path) -> None:
+    """Save an image again as a JPEG would: nearly the same pixels."""
+    image = Image.open(folder / "1.png").resize((128, 128), Image.Resampling.BICUBIC)
+    image.point(lambda value: max(0, value - 2)).save(folder / "2.png")
 
 
 @pytest.mark.parametrize(
@@ -129,9 +136,12 @@ strip = resized((640, 64))
             "fault",
             "save it as UTF-8 where it was written",
         ),
+        (text("metadata.csv", "file_name,text\n9.png,x\n"), "fault", "has a row for 9.png"),
         (huge, "fault", "2.png: more than 89,478,485 pixels; fix: scale it down"),
-        (animated, "fault", "2.webp: animated, and only its first frame is used"),
+        (animated, "fault", "2.webp: animated, and only the first frame is used"),
         (strip, "fault", "2.png: a strip of 640 x 64 px"),
+        (cropped, "remark", "2.png: trained on at 64 x 64 px, which cuts off 36% of it"),
+        (nearly, "remark", "2.png: looks like 1.png"),
     ],
 )
 def test_each_problem_is_named_with_the_fix(
@@ -185,7 +195,8 @@ def test_the_sheet_shows_what_training_sees_and_frames_images_with_faults_in_red
     [
         (["--sheet", "/nonexist/x.png"], "name a file that ends in .png, in an existing folder"),
         (["--sheet", "x.jpg"], "name a file that ends in .png"),
-        (["--resolution", "0"], "--resolution 0: the smallest size of an image is 16"),
+        (["--resolution", "0"], "data.resolutions: none may be under data.bucket 16"),
+        (["data.repeats.far=2"], "data.repeats.far: "),
     ],
 )
 def test_impossible_arguments_are_misuse(
@@ -205,13 +216,27 @@ def test_a_written_out_trigger_is_no_problem(
     assert run_check(images, capsys, "--trigger", "sks dog") == (0, [])
 
 
-def test_captions_of_tables_and_sub_folders_are_no_problem(
+def test_buckets_are_listed_with_the_views_by_either_engine(
     images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (images / "3_close").mkdir()
-    (images / "2.png").rename(images / "3_close" / "2.png")
-    (images / "2.txt").unlink()
-    rows = "".join(f"{name},[trigger]\n" for name in ("3_close/2.png", "1.png"))
-    (images / "metadata.csv").write_text("file_name,text\n" + rows)
-    (images / "1.txt").unlink()
-    assert run_check(images, capsys) == (0, [])
+    resized((96, 48))(images)
+    main(["check-data", str(images), "--resolution", "64", "train.global_batch=4"])
+    lines = [line for line in capsys.readouterr().err.splitlines() if "view" in line]
+    assert [" ".join(line.split()) for line in lines] == [
+        "64 x 64 px: 6 images with repeats, 1 view of each per epoch; by ai-toolkit 1.33 at batch 4"
+    ]
+
+
+@pytest.mark.xdist_group("flux")
+def test_a_config_is_checked_with_its_keys_and_the_length_of_its_texts(
+    flux: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = Path(shutil.copytree(flux / "images", tmp_path / "images"))
+    changes = [*paths(flux), f"data.folder={images}", "data.resolutions=[64]"]
+    assert main(["check-data", str(TINY), *changes]) == 0
+    assert not [line for line in capsys.readouterr().out.splitlines() if "fault" in line]
+    (images / "01.txt").write_text("[trigger] " + "and a word " * 600)
+    assert main(["check-data", str(TINY), *changes]) == 1
+    assert "tokens of 01.txt would be cut off; fix: shorten it" in capsys.readouterr().out
+    assert main(["check-data", str(TINY), *changes, "data.trigger=null"]) == 1
+    assert "no trigger word is set; fix: set data.trigger" in capsys.readouterr().out
