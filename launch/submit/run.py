@@ -93,12 +93,16 @@ def checks_of(request: RunRequest) -> list[Check]:
     """Return the quick checks of a run, those that ask the cluster last."""
     config = request.config
     return [
-        ("data", lambda: check_paths(config)),
-        ("resume", lambda: check_same_data(request.resumes, config)),
+        ("data", lambda: _check_data(request)),
         ("batch", lambda: check_ranks(config, world=config.resources.world, run=request.resumes)),
         ("site", lambda: check_site(request.site)),
         (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
     ]
+
+
+def _check_data(request: RunRequest) -> None:
+    check_paths(request.config)
+    check_same_data(request.resumes, request.config)
 
 
 def _queue(request: RunRequest, remarks: list[str]) -> None:
