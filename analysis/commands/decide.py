@@ -22,6 +22,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a row per cell and quantity; return 1 while one of them is undecided."""
     [path, *others] = map(Path, args.paths)
+    if not path.exists():
+        raise Unreadable(f"{path}: no such file or folder")
     if others or not is_study_folder(path):
         raise Unreadable(f"{args.paths[-1]}: decide takes one folder of a study")
     study, logs = StudyFolder(path), read_logs([str(path)])

@@ -70,7 +70,7 @@ def test_a_resume_over_changed_data_is_refused_with_the_image(
     assert told in str(refused.value)
     assert "step 20 learnt from what was there" in str(refused.value)
     assert f"start a new run with {run.config_file}" in str(refused.value)
-    data = dict(checks_of(run_request(run.path, [], site_name=None, extra={})))["resume"]
+    data = dict(checks_of(run_request(run.path, [], site_name=None, extra={})))["data"]
     with pytest.raises(ConfigError, match=r"since tiny-.* began"):
         data()
     assert run.attempts() == [1]
