@@ -1,8 +1,9 @@
 """Intervals of a ratio that hold at every look at a growing number of repeats, all at once.
 
-The 5 % of error are divided evenly over the contrasts of a study and their looks (Bonferroni), one
-look at each number of repeats from `least` to `most`. That costs a little width against
-group-sequential bounds, and needs no model of how the looks depend on each other.
+They are Student's, for repeats that are independent and whose logs are about normal. The 5 % of
+error are divided evenly over the contrasts of a study and their looks (Bonferroni), one look at
+each number of repeats from `least` to `most`. That costs a little width against group-sequential
+bounds, and needs no model of how the looks depend on each other.
 """
 
 import math

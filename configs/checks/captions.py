@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
-from configs.schema.finetune import Prompt
+from configs.schema.prompts import Prompt
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,8 @@ from configs.errors import ConfigError
 from configs.load import expect
 from configs.run.folder import RunFolder, open_run
 from configs.schema import Finetune, Infer
-from configs.schema.finetune import Flux, Prompt
+from configs.schema.finetune import Flux
+from configs.schema.prompts import Prompt
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
 

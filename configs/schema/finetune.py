@@ -1,7 +1,7 @@
 """Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/native`.
 
-Both engines honour every key, except that `validation` is for the embedded engine only and
-`aitoolkit` for ai-toolkit only.
+A key that the chosen engine cannot honour is refused (`configs.checks.aitoolkit`); only
+`validation` has no effect on ai-toolkit.
 """
 
 import re
@@ -10,11 +10,10 @@ from typing import Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from configs.schema.key import KeyGroup, key
+from configs.schema.prompts import TOKEN_PX, PromptSamples
 from configs.schema.run import Run
 from configs.schema.training import LearningRate
 
-# One token is a patch of 2 x 2 latents, and one latent covers 8 x 8 pixels.
-_TOKEN_PX = 16
 _ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
 _MLP = r"ff(_context)?\.net\.(0\.proj|2)|proj_mlp|proj_out"
 _BLOCK = r"(single_)?transformer_blocks\.\d+\."
@@ -86,7 +85,7 @@ class CaptionedImages(KeyGroup):
         [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px"
     )
     bucket: int = key(
-        64, "sides of scaled images are multiples of this", "loss clock", unit="px", ge=_TOKEN_PX
+        64, "sides of scaled images are multiples of this", "loss clock", unit="px", ge=TOKEN_PX
     )
     caption_dropout: float = key(
         0.0, "share of the examples without their caption", "loss", ge=0, le=1
@@ -102,8 +101,8 @@ class CaptionedImages(KeyGroup):
             raise ValueError(
                 "data.masks and data.regularisation: name folders other than data.folder"
             )
-        if self.bucket % _TOKEN_PX:
-            raise ValueError(f"data.bucket {self.bucket} is not a multiple of {_TOKEN_PX}")
+        if self.bucket % TOKEN_PX:
+            raise ValueError(f"data.bucket {self.bucket} is not a multiple of {TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
             raise ValueError("data.resolutions must list at least one size, and each once")
         if any(size < self.bucket for size in self.resolutions):
@@ -252,41 +251,6 @@ class LoraValidation(KeyGroup):
     )
 
 
-class Prompt(KeyGroup):
-    """A prompt, and what its image has instead of the values of the section."""
-
-    prompt: str = key(..., "the text", min_length=1)
-    seed: int | None = key(None, "seed of the noise", ge=0, lt=2**31)
-    width: int | None = key(None, "width of the image", unit="px", ge=_TOKEN_PX)
-    height: int | None = key(None, "height of the image", unit="px", ge=_TOKEN_PX)
-    guidance: float | None = key(None, "distilled guidance", ge=0)
-
-
-class PromptSamples(KeyGroup):
-    """The samples before the first step, during training, and after the last step."""
-
-    every: int | None = key(
-        250, "steps between samples; null: at start and end", free=True, unit="steps", ge=1
-    )
-    prompts: list[str | Prompt] = key(
-        [], "prompts, with one image each: a text, or prompt with seed, width, height, guidance",
-        free=True,
-    )  # fmt: skip
-    prompts_file: str | None = key(
-        None, "file with one prompt per line, instead of prompts", free=True, path="file"
-    )
-    width: int = key(1024, "width of an image", free=True, unit="px", ge=_TOKEN_PX)
-    height: int = key(1024, "height of an image", free=True, unit="px", ge=_TOKEN_PX)
-    steps: int = key(4, "sampler steps; 4 suffice for schnell, dev needs 20", free=True, ge=1)
-    guidance: float = key(1.0, "distilled guidance; dev only", free=True, ge=0)
-    seed: int = key(42, "seed of the noise; prompt i uses seed + i", free=True, ge=0, lt=2**31)
-
-    @model_validator(mode="after")
-    def _something_is_drawn(self) -> "PromptSamples":
-        check_prompts(self.prompts, self.prompts_file, self.width, self.height, group="sample.")
-        return self
-
-
 class Finetune(Run):
     """Train a LoRA of Flux on a few captioned images."""
 
@@ -352,27 +316,3 @@ class Finetune(Run):
                 "estimates by lr; set optimizer.lr to 1"
             )
         return None
-
-
-def check_prompts(
-    prompts: list[str | Prompt],
-    prompts_file: str | None,
-    width: int,
-    height: int,
-    *,
-    group: str = "",
-) -> None:
-    """Raise `ValueError` if there is no prompt, or a size is not a whole number of tokens."""
-    if not prompts and prompts_file is None:
-        raise ValueError(f"{group}prompts is empty: list a prompt, or name {group}prompts_file")
-    if prompts and prompts_file is not None:
-        raise ValueError(f"{group}prompts and {group}prompts_file: give one of them")
-    sides: list[tuple[str, int | None]] = [("width", width), ("height", height)]
-    for prompt in prompts:
-        if not (prompt if isinstance(prompt, str) else prompt.prompt).strip():
-            raise ValueError(f"{group}prompts holds an empty prompt; write it or remove it")
-        if isinstance(prompt, Prompt):
-            sides += [("prompts: width", prompt.width), ("prompts: height", prompt.height)]
-    for name, side in sides:
-        if side and side % _TOKEN_PX:
-            raise ValueError(f"{group}{name} {side} is not a multiple of {_TOKEN_PX}")

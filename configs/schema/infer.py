@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.schema.finetune import Prompt, check_prompts
 from configs.schema.key import key
+from configs.schema.prompts import Prompt, check_prompts
 from configs.schema.run import Run
 
 

@@ -11,7 +11,8 @@ from configs.checks.captions import fill_trigger, read_prompts
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
-from configs.schema.finetune import LoraOptimizer, Prompt
+from configs.schema.finetune import LoraOptimizer
+from configs.schema.prompts import Prompt
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"

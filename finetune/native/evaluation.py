@@ -10,7 +10,7 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from configs.schema.finetune import Prompt
+from configs.schema.prompts import Prompt
 from finetune.native.assistant import training_adapters, without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
 from finetune.native.lora import LEARNED, active

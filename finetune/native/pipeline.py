@@ -18,7 +18,7 @@ from torch import Tensor
 
 from configs.checks.infer import InferSpec
 from configs.disk import replacing
-from configs.schema.finetune import Prompt, PromptSamples
+from configs.schema.prompts import Prompt, PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora

@@ -148,8 +148,7 @@ def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[Study
 
     A run that ran out of memory would do so again, and the runs that it ruled out stay skipped
     until it is run itself, as do the repeats that can change no verdict; `rerun` includes all
-    three. `dropped` includes the runs that the forecast
-    skipped.
+    three. `dropped` includes the runs that the forecast skipped.
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
