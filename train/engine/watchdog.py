@@ -30,6 +30,8 @@ _SUSPENDED_S = 5.0
 _MEDIANS, _REMEMBERED = 5, 50
 # The limit until two steps have been timed.
 _UNKNOWN_S = 1200.0
+# The time in which a rank that is not suspended answers: some ticks, on a busy node.
+_ANSWER_S = 8.0
 # The time that ranks have to dump their stacks before they end.
 _GRACE_S = 5.0
 
@@ -83,11 +85,17 @@ class HangWatchdog:
                 self._since = now
             last = now
             step, parts = self._at
-            self._store.set(f"at/{self._ranks.rank}", f"{step} {parts} {time.time()}")
-            if self._armed and now - self._since > self.limit():
+            self._store.set(f"at/{self._ranks.rank}", f"{step} {parts}")
+            # One rank alone judges: it wakes a suspended one, which another would then see awake.
+            if (
+                self._armed
+                and now - self._since > self.limit()
+                and self._store.add("judges", 1) == 1
+            ):
                 self._end_attempt()
             if self._store.check(["over"]):
                 # Another rank is ending the attempt, and this process with it.
+                self._store.set(f"awake/{self._ranks.rank}", "")
                 self._dump_stacks()
                 return
 
@@ -100,8 +108,10 @@ class HangWatchdog:
 
     def _end_attempt(self) -> None:
         """Collect stacks, write an error that names the hung rank, and end this process."""
-        self._store.set("over", str(self._ranks.rank))
+        self._store.set("over", "")
+        self._store.set(f"awake/{self._ranks.rank}", "")
         self._dump_stacks()
+        self._await_answers()
         ranks = [self._progress_of(rank) for rank in range(self._ranks.world)]
         hung = min(ranks)
         pid, node = self._store.get(f"who/{hung.rank}").decode().split(" ", 1)
@@ -112,6 +122,13 @@ class HangWatchdog:
         error = RunFailure("hang", f"{_message(ranks, hung, node)}; {stacks}")
         write_error(self._attempt, error, rank=hung.rank, node=node)
         os._exit(1)
+
+    def _await_answers(self) -> None:
+        """Wait until every rank has seen that the attempt ends; a suspended one does not answer."""
+        answers = [f"awake/{rank}" for rank in range(self._ranks.world)]
+        end = time.monotonic() + _ANSWER_S
+        while time.monotonic() < end and not self._store.check(answers):
+            time.sleep(0.1)
 
     def _dump_stacks(self) -> None:
         faulthandler.dump_traceback(file=self._stacks, all_threads=True)
@@ -127,17 +144,9 @@ class HangWatchdog:
 
     def _progress_of(self, rank: int) -> "RankProgress":
         key = f"at/{rank}"
-        step, parts, heard = "0", "0", "0"
-        if self._store.check([key]):
-            step, parts, heard = self._store.get(key).decode().split()
-        silent_s = time.time() - float(heard)
-        return RankProgress(
-            awake=silent_s <= _SUSPENDED_S,
-            step=int(step),
-            parts=int(parts),
-            rank=rank,
-            silent_s=silent_s,
-        )
+        step, parts = self._store.get(key).decode().split() if self._store.check([key]) else "00"
+        awake = self._store.check([f"awake/{rank}"])
+        return RankProgress(awake=awake, step=int(step), parts=int(parts), rank=rank)
 
     def _request_stacks(self, rank: int, pid: int) -> None:
         """Make a suspended process dump its stacks; this works only on the same node."""
@@ -150,24 +159,17 @@ class HangWatchdog:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class RankProgress:
-    """The progress of one rank. The smallest hangs: suspended ranks first, then the furthest back.
-
-    `silent_s` is the time since the rank last wrote to the store.
-    """
+    """The progress of one rank; the smallest hangs: suspended ranks first, then the furthest back."""
 
     awake: bool
     step: int
     parts: int
     rank: int
-    silent_s: float
 
 
 def _message(ranks: list[RankProgress], hung: RankProgress, node: str) -> str:
     if not hung.awake:
-        return (
-            f"rank {hung.rank} on {node} hangs at step {hung.step}, "
-            f"silent for {hung.silent_s:.0f} s"
-        )
+        return f"rank {hung.rank} on {node} hangs at step {hung.step}: its process does not answer"
     if all((each.step, each.parts) == (hung.step, hung.parts) for each in ranks):
         return f"all ranks hang at the same point of step {hung.step}"
     return f"rank {hung.rank} on {node} hangs at step {hung.step}, behind the others"
