@@ -159,7 +159,7 @@ class HangWatchdog:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class RankProgress:
-    """The progress of one rank; the smallest hangs: suspended ranks first, then the furthest back."""
+    """The progress of one rank; the smallest hangs: a suspended one, else the furthest back."""
 
     awake: bool
     step: int

@@ -1,7 +1,8 @@
 """Forecast the memory and the speed of a run on each GPU, before it is queued.
 
-Prints the memory of one rank by kind, the largest micro batch that fits and the images per second
-of a roofline model. If a config does not fit, it prints the keys that would make it fit.
+Prints the memory of one rank by kind, the largest micro batch that fits, and the images per second
+and seconds per step of a roofline model. If a config does not fit, it prints the keys that would
+make it fit.
 
 Example: ditbench train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
 """
@@ -137,7 +138,7 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
     head = f"  {label}  {gpu['gib']['total']:.1f} of {gpu['capacity_gib']:.1f} GiB per rank"
     if gpu["fits"]:
         if "hours" in gpu:
-            rate = f"{gpu['s_per_step']:.2g} s/step, {gpu['hours']:.2g} hours"
+            rate = f"{gpu['hours']:.2g} hours"
         else:
             rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s, without communication"
         verdict = f"fits: about {rate}"
@@ -150,6 +151,10 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         else f"    micro batch {gpu['micro_batch']}",
         f"    GiB  {kinds}",
     ]
+    if gpu["fits"]:
+        step = gpu["step_s"]
+        interval = f"{step['low']:.2g} to {step['high']:.2g}"
+        lines.insert(1, f"    s/step {step['value']:.2g}, 90 % {interval} ({step['source']})")
     if "exact_gib" in gpu:
         exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items() if size)
         lines.append(f"    GiB in a dry run  {exact}")

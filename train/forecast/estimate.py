@@ -12,7 +12,7 @@ from configs.schema import Pretrain, Run
 from train.forecast.memory import GIB, Memory, dit_memory
 from train.forecast.parameters import dit_parameters
 from train.forecast.query import ForecastQuery
-from train.forecast.roofline import images_per_s
+from train.forecast.roofline import StepTime, step_time
 from train.model.flops import dit_macs
 
 Kind = TypeVar("Kind", bound=Run)
@@ -23,8 +23,8 @@ MemoryOf = Callable[[Pretrain, BatchLayout], Memory]
 class GpuEstimate:
     """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
 
-    `images_per_s` counts all ranks and is None if the run does not fit; then `reason` says why,
-    and `fix` names the keys that would make it fit.
+    `images_per_s` counts all ranks. It and `step_s` are None if the run does not fit; then `reason`
+    says why, and `fix` names the keys that would make it fit.
     """
 
     gib: dict[str, float]
@@ -32,6 +32,7 @@ class GpuEstimate:
     micro_batch: int
     max_micro_batch: int
     images_per_s: float | None
+    step_s: StepTime | None
     fits: bool
     reason: str | None = None
     fix: str | None = None
@@ -96,8 +97,8 @@ def estimate_gpu(
     memory = memory_of(query.config, layout)
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
-    rate = images_per_s(query.config, layout, memory=memory, gpu=gpu, macs=macs)
-    if fits and rate is None:
+    step = step_time(query.config, layout, memory=memory, gpu=gpu, macs=macs)
+    if fits and step is None:
         fits = False
         reason = f"it has no arithmetic for train.precision {query.config.train.precision}"
         fix = "train.precision=fp16"
@@ -106,7 +107,8 @@ def estimate_gpu(
         capacity_gib=capacity_bytes(gpu) / GIB,
         micro_batch=layout.micro_batch,
         max_micro_batch=largest_micro_batch(query, gpu, memory_of),
-        images_per_s=rate if fits else None,
+        images_per_s=query.config.train.global_batch / step.value if fits and step else None,
+        step_s=step if fits else None,
         fits=fits,
         reason=reason,
         fix=fix,

@@ -7,7 +7,7 @@ with which tests compare it. DoRA, LoKr and patterns of ranks count as a LoRA of
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from train.forecast.activations import PRECISION_BYTES
 from train.forecast.estimate import capacity_bytes, changed
 from train.forecast.memory import GIB, overhead
 from train.forecast.query import ForecastQuery
-from train.forecast.roofline import ATTENTION_SLOWDOWN, COPY_EFFICIENCY
+from train.forecast.roofline import ATTENTION_SLOWDOWN, COPY_EFFICIENCY, sheet_step
 
 # Parameters of the text encoders and of the VAE, and the most bytes per pixel that the VAE holds:
 # in float32 when it encodes, in bf16 when it decodes.
@@ -125,8 +125,8 @@ class LoraForecast:
         parts["total"] = parts["peak"] + overhead(self.layout, peak=parts["peak"])
         return {name: size / GIB for name, size in parts.items()}
 
-    def seconds(self, gpu: Gpu) -> dict[str, float] | None:
-        """Return `s_per_step`, the mean over sizes, and `hours` of all steps and samples.
+    def seconds(self, gpu: Gpu) -> dict[str, Any] | None:
+        """Return `step_s`, the mean over sizes, and `hours` of all steps and samples.
 
         Loading and encoding are left out. Return None if the GPU lacks the arithmetic.
         """
@@ -155,7 +155,8 @@ class LoraForecast:
         times = 2 + ((config.train.steps - 1) // drawn.every if drawn.every else 0)
         draw = drawn.steps * image((drawn.width * drawn.height) ** 0.5, backward=False)
         drawing = times * max(1, len(drawn.prompts)) * draw / self.layout.world
-        return {"s_per_step": step, "hours": (config.train.steps * step + drawing) / 3600}
+        hours = (config.train.steps * step + drawing) / 3600
+        return {"step_s": asdict(sheet_step(step)), "hours": hours}
 
     def _tokens(self, px: float) -> dict[str, float]:
         image, text = (px / 16) ** 2, self._config.flux.text_tokens

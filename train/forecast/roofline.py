@@ -6,6 +6,8 @@ a cluster's links is not known here, and on fast links DDP and FSDP hide most of
 backward pass.
 """
 
+from dataclasses import dataclass
+
 from configs.checks.batch import BatchLayout
 from configs.gpus import Gpu
 from configs.schema import Pretrain
@@ -31,12 +33,32 @@ _EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
 # Bytes per parameter and step: AdamW reads four numbers and writes three; clipping and the EMA each
 # read two and write one.
 _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
+# The factor that a step by a data sheet may be off either way. Stated, not measured: products
+# reach at most 1/0.63 = 1.6 of the assumed share of the peak; the time of the host, of the network
+# between ranks and of a lower power limit is not in it.
+_SHEET_FACTOR = 2.0
 
 
-def images_per_s(
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds per step with a 90 % interval from `low` to `high`, and the source of the rates."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+def sheet_step(seconds: float) -> StepTime:
+    """Return a step's predicted seconds with the interval of rates from a data sheet."""
+    low, high = seconds / _SHEET_FACTOR, seconds * _SHEET_FACTOR
+    return StepTime(value=seconds, low=low, high=high, source="data sheet")
+
+
+def step_time(
     config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
-) -> float | None:
-    """Return the predicted images per second of all ranks together.
+) -> StepTime | None:
+    """Return the predicted seconds of a step on all ranks together.
 
     Return None for a GPU that only emulates the precision, which a run would refuse.
     """
@@ -59,4 +81,4 @@ def images_per_s(
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth
     # Muon's ranks share its matrices.
     update_s += newton_schulz_flops(config) / layout.world / matmul_flops_s
-    return config.train.global_batch / (matmul_s + traffic_s + update_s)
+    return sheet_step(matmul_s + traffic_s + update_s)

@@ -35,6 +35,10 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
     a40 = found["gpus"]["a40"]
     assert a40["fits"] is True
     assert a40["images_per_s"] < found["gpus"]["a100"]["images_per_s"]
+    step = a40["step_s"]
+    assert 256 / step["value"] == pytest.approx(a40["images_per_s"])
+    assert (step["low"], step["high"]) == (step["value"] / 2, 2 * step["value"])
+    assert step["source"] == "data sheet"
     assert a40["max_micro_batch"] < found["gpus"]["a100"]["max_micro_batch"]
     kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
     assert kinds <= set(a40["gib"])

@@ -64,7 +64,7 @@ def compare(setting: Setting, folder: Path) -> None:
 def seconds(found: LoraForecast, gpu: Gpu) -> float:
     known = found.seconds(gpu)
     assert known is not None
-    return known["s_per_step"]
+    return float(known["step_s"]["value"])
 
 
 def parts(counted: StepCount) -> tuple[float, float, float]:
@@ -105,8 +105,8 @@ def test_the_command_answers_for_a_lora(capsys: pytest.CaptureFixture[str]) -> N
     assert found["parameters"] == 65_372_160
     assert 25 < gpu["gib"]["peak"] < 26
     assert gpu["fits"]
-    assert 0.5 < gpu["s_per_step"] < 1.5
-    assert gpu["hours"] > 500 * gpu["s_per_step"] / 3600
+    assert 0.5 < gpu["step_s"]["value"] < 1.5
+    assert gpu["hours"] > 500 * gpu["step_s"]["value"] / 3600
     assert main([str(CONFIG), "--gpu", "a100-40gb"]) == 0
     assert "65.4 M parameters of a LoRA" in capsys.readouterr().out
 
@@ -128,5 +128,5 @@ def test_the_largest_size_decides_over_memory_and_all_over_the_time(
         main([str(CONFIG), f"data.resolutions={sizes}", "--gpu", "h100-sxm", "--json"])
         found[sizes] = json.loads(capsys.readouterr().out)["gpus"]["h100-sxm"]
     assert found["[512,1024]"]["gib"] == found["[1024]"]["gib"] != found["[512]"]["gib"]
-    both = found["[512]"]["s_per_step"] + found["[1024]"]["s_per_step"]
-    assert found["[512,1024]"]["s_per_step"] == pytest.approx(both / 2)
+    steps = {sizes: gpu["step_s"]["value"] for sizes, gpu in found.items()}
+    assert steps["[512,1024]"] == pytest.approx((steps["[512]"] + steps["[1024]"]) / 2)
