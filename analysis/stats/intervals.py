@@ -160,7 +160,7 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
     return estimate.map(lambda value: value * factor)
 
 
-def repeats_ratio(above: Floats, below: Floats, *, confidence: float = 0.95) -> Estimate:
+def repeats_ratio(above: Floats, below: Floats) -> Estimate:
     """Return the ratio of two arms of repeated runs, from the scatter between the runs.
 
     The interval is Student's t on the logs with one variance for both arms. One arm may be a
@@ -173,7 +173,7 @@ def repeats_ratio(above: Floats, below: Floats, *, confidence: float = 0.95) -> 
         return Estimate(value=math.exp(difference))
     squares = float(((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum())
     error = math.sqrt(squares / freedom * (1 / len(a) + 1 / len(b)))
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    half = float(stdtrit(freedom, 0.975)) * error
     return _within(difference, half).map(math.exp)
 
 
@@ -182,10 +182,10 @@ def repeats_mean(values: Floats) -> Estimate:
     return geometric_mean(np.log(values))
 
 
-def geometric_mean(logs: Floats, *, confidence: float = 0.95) -> Estimate:
+def geometric_mean(logs: Floats) -> Estimate:
     """Return exp of the mean of two or more `logs`, with Student's interval from their scatter."""
     mean, n = float(logs.mean()), len(logs)
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * float(logs.std(ddof=1)) / math.sqrt(n)
+    half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _within(mean, half).map(math.exp)
 
 

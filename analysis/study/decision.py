@@ -79,13 +79,16 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
         most=max(map(len, cells.values())),
         margin=settings.margin,
     )
+    pairs = {name: _done_pairs(runs[first], runs[name]) for name in others}
+    rates = {name: _rates(pairs[name]) for name in others}
+    arms = [max((both[1] for both in rates.values()), key=len, default=np.empty(0))]
+    arms += [both[0] for both in rates.values()]
     contrasts = []
     for name in others:
-        pairs = _done_pairs(runs[first], runs[name])
-        for quantity in quantities:
-            values = (_rates if quantity == "rate" else _losses)(pairs)
-            if values is not None:
-                contrasts.append(_contrast(name, quantity, values, planned))
+        contrasts.append(_contrast(name, "rate", rates[name], planned, cells=arms))
+        losses = _losses(pairs[name]) if "loss" in quantities else None
+        if losses is not None:
+            contrasts.append(_contrast(name, "loss", losses, planned))
     still_open = {one.cell for one in contrasts if one.verdict == UNDECIDED}
     still_open |= {first} if still_open else set()
     return Decision(contrasts=tuple(contrasts), cells=cells, settled=frozenset(cells) - still_open)
@@ -167,13 +170,15 @@ def _log_ratio(first: RunLog, other: RunLog) -> float:
     return pair.log_ratio.value
 
 
-def _contrast(cell: str, quantity: str, values: Floats, planned: Planned) -> Contrast:
-    ratio, needed = interval_so_far(values, planned), None
+def _contrast(
+    cell: str, quantity: str, values: Floats, planned: Planned, *, cells: Sequence[Floats] = ()
+) -> Contrast:
+    ratio, needed = interval_so_far(values, planned, cells=cells), None
     where = side(ratio, margin=planned.margin) if ratio else None
     verdict = UNDECIDED if where is None else WORDS[quantity][where]
     if ratio and where is None:
-        needed = repeats_needed(values, planned)
-        verdict = UNDECIDED if is_in_reach(values, planned) else OUT_OF_REACH
+        needed = repeats_needed(values, planned, cells=cells)
+        verdict = UNDECIDED if is_in_reach(values, planned, cells=cells) else OUT_OF_REACH
     return Contrast(
         cell=cell,
         quantity=quantity,

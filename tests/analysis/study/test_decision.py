@@ -169,8 +169,8 @@ def test_the_job_of_a_run_that_is_done_ends_what_it_settles(tmp_path):
     planted = PlantedStudy(tmp_path / "s", "ab")
     for n in range(3):
         planted.run("a", n, rate=2.0)
-    planted.run("b", 0, rate=0.1)
-    planted.run("b", 1, rate=30.0)
+    planted.run("b", 0, rate=1e-6)
+    planted.run("b", 1, rate=1e5)
     real = planted.wait("b", 2, *TINY, "train.steps=30", "log.every=2")
     done = subprocess.run(
         ["bash", "jobs/pretrain.sbatch", str(real)], env=clean_environment(),
