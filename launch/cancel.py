@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, is_run
-from configs.run.jobs import CANCELLED, submitted_job
+from configs.run.jobs import CANCELLED, submitted_jobs
 from configs.run.records import Superseded
 from configs.run.study_folder import StudyFolder, is_study_folder
 from launch.slurm import client
@@ -33,7 +33,7 @@ def cancel(path: Path) -> None:
     elif _cancel_jobs([one]):
         print(f"{path}: job {one.job} cancelled; saves, then stops")
     else:
-        print(f"{path}: job {one.job} cancelled; stopped")
+        print(f"{path}: {'jobs' if one.others else 'job'} {' '.join(one.jobs)} cancelled; stopped")
 
 
 def _cancel_study(study: StudyFolder) -> None:
@@ -62,12 +62,12 @@ def _cancel_study(study: StudyFolder) -> None:
 
 def _has_own_job(one: RunStatus) -> bool:
     """Return whether the job belongs to this run alone: a session or script may hold several."""
-    return one.job == submitted_job(one.run) or one.run.name.endswith(f"-{one.job}")
+    return one.job in submitted_jobs(one.run) or one.run.name.endswith(f"-{one.job}")
 
 
 def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
     """Cancel the jobs of runs; return those that train, which record their own end."""
-    jobs = [one.job for one in runs if one.job is not None]
+    jobs = [job for one in runs for job in one.jobs]
     if not jobs:
         return []
     known = client.query_jobs(jobs)

@@ -8,6 +8,7 @@ from typing import Any
 
 from configs.attempt.alike import skip_after_alike
 from configs.attempt.close import STALLED, is_stalled, record_failure
+from configs.attempt.first import alternative, claim_run, is_lost, may_be_lost
 from configs.attempt.program import program_tree
 from configs.attempt.pruning import skip_if_ruled_out
 from configs.checks.batch import check_ranks
@@ -43,13 +44,15 @@ def open_attempt(
 ) -> Path | None:
     """Find or create the run and claim an attempt; return its folder, or None if all is done.
 
+    None is also returned if another job of `submit --first` has the run.
+
     `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
     the new run takes as its key `run`. With `kind` None any kind is accepted. `gpus` per node
     determine the number of ranks; None means that it is not known yet. `began` is the start of
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
-    if found and _is_skipped(found):
+    if found and (_is_skipped(found) or _is_another_jobs(found)):
         return None
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
@@ -59,7 +62,8 @@ def open_attempt(
             found or _new_config(source, overrides, kind), overrides, nodes, gpus
         )
     except ConfigError as error:
-        if found and _is_awaited(found):
+        # Another job of `submit --first` may still start the run.
+        if found and _is_awaited(found) and not may_be_lost(found):
             newest = max(found.attempts(), default=0)
             last = record_failure(found, newest, reason="config", message=str(error))
             if stopped := skip_after_alike(found, last):
@@ -77,6 +81,9 @@ def open_attempt(
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
+    if not claim_run(run):
+        _is_another_jobs(run)
+        return None
     try:
         return _claim(run, config, source=str(source), command=command, began=began)
     except OSError as error:
@@ -93,6 +100,7 @@ def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) ->
         time=time.time(),
         began=began,
         **facts,
+        alternative=alternative(),
         host=node_name(),
         slurm=job_facts() or None,
         **_code(attempt, program_tree(config) if isinstance(config, Command) else ROOT),
@@ -105,6 +113,14 @@ def _began_in_this_job(run: RunFolder) -> bool:
     """Return whether Slurm requeued this very job after an attempt at the run began in it."""
     jobs = [entry.get("slurm", {}).get("job") for entry in run.entries()]
     return is_restarted() and job_facts().get("job") in jobs
+
+
+def _is_another_jobs(run: RunFolder) -> bool:
+    """Return whether another job of `submit --first` has the run."""
+    if not is_lost(run):
+        return False
+    print(f"{run.path}: another job started first and has it; nothing to do", file=sys.stderr)
+    return True
 
 
 def _is_skipped(run: RunFolder) -> bool:

@@ -1,9 +1,11 @@
 """Know which jobs were submitted and started for a run.
 
-The launcher keeps the text of each batch script in `jobs/ID.sbatch` of the run or of the study.
+The launcher keeps the text of each batch script in `jobs/ID.sbatch` of the run or of the study. Of
+the jobs of one `submit --first`, which export `SUBMISSION`, the first that starts has the run.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,8 @@ from configs.run.study_folder import StudyFolder, study_of
 
 # `launch cancel` leaves this file in the attempt that it cancels.
 CANCELLED = "CANCEL"
+# The variables that the jobs of `submit --first` export: their submission, and their shape.
+SUBMISSION, ALTERNATIVE = "DITBENCH_FIRST", "DITBENCH_ALTERNATIVE"
 
 
 def scripts_folder(run: RunFolder) -> Path:
@@ -25,7 +29,6 @@ def scripts_folder(run: RunFolder) -> Path:
 
 def save_script(run: RunFolder, job: str, text: str) -> None:
     """Keep the batch script of a job."""
-    scripts_folder(run).mkdir(exist_ok=True)
     replace_file(scripts_folder(run) / f"{job}.sbatch", text)
 
 
@@ -35,8 +38,8 @@ def save_array(study: StudyFolder, job: str, text: str, *, first: int, rows: Seq
     replace_file(study.jobs / f"{job}.json", json.dumps({"first": first, "rows": [*rows]}) + "\n")
 
 
-def submitted_job(run: RunFolder) -> str | None:
-    """Return the job submitted last, as `7` or `7_3`; it may not have started."""
+def submitted_jobs(run: RunFolder) -> list[str]:
+    """Return the jobs submitted for the run, as `7` or `7_3`, the last one last."""
     submitted = {
         file.stem: file.stat().st_mtime_ns for file in scripts_folder(run).glob("*.sbatch")
     }
@@ -44,7 +47,43 @@ def submitted_job(run: RunFolder) -> str | None:
     if study is not None and study.jobs.is_dir():
         stamps = (study.jobs.stat().st_mtime_ns, study.cells_file.stat().st_mtime_ns)
         submitted |= _tasks(study, stamps).get(run.name, {})
-    return max(submitted, key=lambda job: submitted[job], default=None)
+    return sorted(submitted, key=lambda job: submitted[job])
+
+
+def awaited_jobs(run: RunFolder) -> list[str]:
+    """Return the jobs that may still start the run: the last one, or several of `--first`."""
+    jobs = submitted_jobs(run)
+    if not (jobs and (submission := _submission(run, jobs[-1]))):
+        return jobs[-1:]
+    winner = claimant(run, submission)
+    return [winner] if winner else [job for job in jobs if _submission(run, job) == submission]
+
+
+def _submission(run: RunFolder, job: str) -> str | None:
+    """Return the submission in the batch script of a job; None if the job is its only one."""
+    try:
+        text = (scripts_folder(run) / f"{job}.sbatch").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(rf"^export {SUBMISSION}=(\S+)$", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def claim_file(run: RunFolder, submission: str) -> Path:
+    """Return the file with the id of the job that has the run; it exists from the first start."""
+    return scripts_folder(run) / f"{submission}.claim"
+
+
+def claimant(run: RunFolder, submission: str) -> str | None:
+    """Return the job that has claimed the run, None before the first of the submission starts."""
+    file = claim_file(run, submission)
+    try:
+        job = file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    if not job.isdigit():
+        raise ConfigError(f"{file}: not the id of a job; cancel the jobs of the run, submit again")
+    return job
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs, logs_folder
-from configs.run.jobs import job_of_attempt, submitted_job
+from configs.run.jobs import job_of_attempt, submitted_jobs
 from configs.run.study_folder import study_of
 
 _MOST_LISTED = 10
@@ -71,9 +71,9 @@ def _of_job(runs: Sequence[RunFolder], job: str) -> list[Path]:
 
 
 def _jobs(run: RunFolder) -> set[str]:
-    """Return the jobs of a run's attempts, the one submitted last, and the one in its name."""
+    """Return the jobs of a run's attempts, those submitted for it, and the one in its name."""
     try:
-        jobs = {job_of_attempt(entry) for entry in run.entries()} | {submitted_job(run)}
+        jobs = {*map(job_of_attempt, run.entries()), *submitted_jobs(run)}
     except (ConfigError, OSError):
         jobs = set()
     named = re.search(r"(?<!\d{4}-\d{6})-(\d+)$", run.name)

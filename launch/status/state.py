@@ -3,14 +3,14 @@
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
 from configs.load import flatten
 from configs.run.folder import RunFolder, find_runs
-from configs.run.jobs import CANCELLED, started_job, submitted_job
+from configs.run.jobs import CANCELLED, awaited_jobs, started_job, submitted_jobs
 from configs.run.records import STATES, Record
 from configs.table import Row
 from launch.slurm import client
@@ -60,7 +60,8 @@ class RunStatus:
     """The state of a run according to its folder.
 
     `last` is its last event, `doing` is "saving", "evaluating" or "sampling", "" while it trains,
-    and `config` has dotted keys; it is empty if it cannot be read.
+    and `config` has dotted keys; it is empty if it cannot be read. `others` are the jobs beside
+    `job` of which the first to start will have the run.
     """
 
     run: RunFolder
@@ -70,6 +71,12 @@ class RunStatus:
     job: str | None
     rate: StepRate
     doing: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """All jobs that run it, or may start it."""
+        return (*self.others, *([self.job] if self.job else ()))
 
     @property
     def steps(self) -> int | None:
@@ -108,13 +115,29 @@ class Overview:
     def _may_run(self, one: RunStatus) -> bool:
         if one.job is None or self.jobs is None:
             return True
-        return one.job in self.jobs and not self.jobs[one.job].has_ended
+        return any(job in self.jobs and not self.jobs[job].has_ended for job in one.jobs)
 
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
     runs = [_readable_status(run) for path in paths for run in _runs(path)]
-    return Overview(runs=runs, jobs=_jobs([one for one in runs if one.is_unfinished]))
+    jobs = _jobs([one for one in runs if one.is_unfinished])
+    return Overview(runs=[_with_first_job(one, jobs or {}) for one in runs], jobs=jobs)
+
+
+def _with_first_job(one: RunStatus, jobs: Mapping[str, Job]) -> RunStatus:
+    """Return the state with the job that runs, or else is expected to start first, as `job`."""
+
+    def place(job: str) -> tuple[int, float]:
+        known = jobs.get(job)
+        if known is None or known.has_ended:
+            return 2, 0.0
+        return int(known.state == "PENDING"), known.start or float("inf")
+
+    if not one.others:
+        return one
+    first = min(one.jobs, key=place)
+    return replace(one, job=first, others=tuple(job for job in one.jobs if job != first))
 
 
 def _readable_status(run: RunFolder) -> RunStatus:
@@ -153,8 +176,12 @@ def run_status(run: RunFolder) -> RunStatus:
     config = _config(run)
     trains = step is not None and "started" not in since
     doing = _activity(run, config, step or 0, since) if trains else ""
-    job = submitted_job(run) if last.get("event") == "queued" else started_job(run)
-    return RunStatus(run=run, last=last, step=step, config=config, job=job, rate=rate, doing=doing)
+    started = started_job(run)
+    jobs = awaited_jobs(run) if last.get("event") == "queued" else [started] if started else []
+    return RunStatus(
+        run=run, last=last, step=step, config=config, job=jobs[-1] if jobs else None, rate=rate,
+        doing=doing, others=tuple(jobs[:-1]),
+    )  # fmt: skip
 
 
 def _config(run: RunFolder) -> dict[str, Any]:
@@ -189,7 +216,7 @@ def _activity(run: RunFolder, config: dict[str, Any], step: int, since: set[str]
 
 def _jobs(runs: Sequence[RunStatus]) -> dict[str, Job] | None:
     try:
-        return client.query_jobs(sorted({one.job for one in runs if one.job is not None}))
+        return client.query_jobs(sorted({job for one in runs for job in one.jobs}))
     except (ConfigError, Refused) as error:
         print(f"without Slurm: {error}", file=sys.stderr)
         return None
@@ -245,7 +272,7 @@ def _stopped_by(one: RunStatus) -> str:
         return "launch cancel"
     if one.run.stop_file.exists():
         return "file STOP"
-    return "scancel" if one.job and one.job == submitted_job(one.run) else "signal: Ctrl-C or kill"
+    return "scancel" if one.job in submitted_jobs(one.run) else "signal: Ctrl-C or kill"
 
 
 def _nodes(run: RunFolder) -> str | None:

@@ -5,7 +5,9 @@ import shlex
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,13 +17,14 @@ from configs.checks.same_data import check_same_data
 from configs.errors import ConfigError
 from configs.load import load, to_tree
 from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
-from configs.run.jobs import save_script, scripts_folder, started_job, submitted_job
+from configs.run.jobs import awaited_jobs, claimant, save_script, scripts_folder, started_job
 from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
 from launch.status.state import run_status
 from launch.submit import snapshot
+from launch.submit.alternatives import Alternative, alternatives, parse_shapes
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
 from launch.submit.site import check_logs_name, check_site, read_site
@@ -32,13 +35,17 @@ How = Literal["slurm", "local", "dry"]
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The flags of `submit` that say how; `new` makes another run of a config that is queued."""
+    """The flags of `submit` that say how; `new` makes another run of a config that is queued.
+
+    `first` lists the shapes of which the one that starts first has the run.
+    """
 
     how: How = "slurm"
     site_name: str | None = None
     new: bool = False
     force: bool = False
     yes: bool = False
+    first: str | None = None
 
 
 def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags) -> int:
@@ -47,21 +54,44 @@ def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags
     if request.resumes and request.resumes.is_done(request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
+    found = _alternatives(request, choices)
+    jobs = [one.request for one in found] or [request]
     checks = checks_of(request)
+    if found:
+        checks = [one for one in checks if one[0] in ("data", "site")]
+        checks += [("shape", partial(_check_shape, one)) for one in found]
+        checks += [one for job in jobs for one in checks_of(job) if one[0] == CLUSTER]
     if choices.how == "dry":
-        print(executor.sbatch_text(batch_script(request, request.run)))
-        print("# Equivalent command, for the checkout instead of a snapshot:")
-        print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
+        for job in jobs:
+            print(executor.sbatch_text(batch_script(job, job.run)))
+        if not found:
+            print("# Equivalent command, for the checkout instead of a snapshot:")
+            print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
         return report([*checks, ("idle", lambda: _check_idle(request, new=choices.new))])
     if choices.how == "local":
         _start(request, enforce([one for one in checks if one[0] != CLUSTER], force=choices.force))
         return 0
     remarks = enforce(checks, force=choices.force)
     _check_idle(request, new=choices.new)
-    hours = request.config.resources.gpu_hours
+    hours = max(job.config.resources.gpu_hours for job in jobs)
     confirm(f"1 run, at most {hours:g} GPU-hours", runs=1, yes=choices.yes)
-    _queue(request, remarks)
+    _queue(request, jobs, remarks)
     return 0
+
+
+def _alternatives(request: RunRequest, choices: Choices) -> list[Alternative]:
+    """Return the alternatives of `--first`; none without it."""
+    if choices.first is None:
+        return []
+    if choices.how == "local":
+        raise ConfigError("--first is for several jobs of Slurm; leave it out with --local")
+    shapes = parse_shapes(choices.first, request)
+    return alternatives(request, shapes, site_name=choices.site_name)
+
+
+def _check_shape(one: Alternative) -> None:
+    if one.refusal:
+        raise Refused(one.refusal)
 
 
 def run_request(
@@ -105,26 +135,36 @@ def _check_data(request: RunRequest) -> None:
     check_same_data(request.resumes, request.config)
 
 
-def _queue(request: RunRequest, remarks: list[str]) -> None:
+def _queue(request: RunRequest, jobs: Sequence[RunRequest], remarks: list[str]) -> None:
+    """Queue the job of a run, or its alternatives; if sbatch refuses one, none is left."""
     hidden = [name for name in client.conflicting_variables() if name.startswith("SBATCH_")]
     if hidden:
         remarks.append(f"{', '.join(hidden)}: ignored; give flags after --, or in the site file")
     run = _prepare(request)
-    script = batch_script(request, run.path)
+    queued: list[str] = []
     try:
-        job = executor.submit(script)
+        for one in jobs:
+            script = batch_script(one, run.path)
+            queued.append(executor.submit(script))
+            save_script(run, queued[-1], executor.sbatch_text(script))
     except (Refused, OSError):
-        _roll_back(request, run)
+        if queued:
+            client.cancel(*queued)
+        if claimant(run, request.identity) is None:
+            _roll_back(request, run)
         raise
-    save_script(run, job, executor.sbatch_text(script))
-    print(f"run: {run.path}\njob: {job}")
+    print(f"run: {run.path}")
+    for one, job in zip(jobs, queued, strict=True):
+        print(f"job: {job}{one.shape and f' ({one.shape})'}")
+    # The first may have started before it could know of the others.
+    if late := [job for job in queued if job not in awaited_jobs(run)]:
+        client.cancel(*late)
     print_remarks(remarks, follow="tail", path=run.path)
 
 
 def _start(request: RunRequest, remarks: list[str]) -> None:
     executor.check_folder(request.run)
     run = _prepare(request)
-    scripts_folder(run).mkdir(exist_ok=True)
     try:
         pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
     except Refused:
@@ -148,6 +188,7 @@ def _prepare(request: RunRequest) -> RunFolder:
         to_tree(request.config),
         identity=request.identity,
     )
+    scripts_folder(run).mkdir(exist_ok=True)
     _record(run, "queued")
     return run
 
@@ -192,7 +233,7 @@ def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
 
 def _live_job(runs: list[RunFolder]) -> tuple[RunFolder, str, str] | None:
     """Return a run whose job has not ended, with the job and its state."""
-    run_of = {job: run for run in runs for job in (submitted_job(run), started_job(run)) if job}
+    run_of = {job: run for run in runs for job in (*awaited_jobs(run), started_job(run)) if job}
     known = client.query_jobs(run_of)
     live = ((run_of[job], job, one.state) for job, one in known.items() if not one.has_ended)
     return next(live, None)

@@ -2,10 +2,11 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from configs.run.folder import ROOT, RunFolder, run_name
+from configs.run.jobs import ALTERNATIVE, SUBMISSION
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
@@ -23,7 +24,11 @@ _PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """One run to submit: the request, its config, and where it will go."""
+    """One run to submit: the request, its config, and where it will go.
+
+    As one of several alternatives, it has a `shape`, such as a40:1x2, and the `follows`: overrides
+    that the run takes only if the job of this shape starts first.
+    """
 
     source: Path
     overrides: list[str]
@@ -33,6 +38,8 @@ class RunRequest:
     site: Site
     tree: snapshot.Tree
     flags: Flags
+    shape: str = ""
+    follows: list[str] = field(default_factory=list)
 
     @property
     def template(self) -> Path:
@@ -51,13 +58,14 @@ def batch_script(request: RunRequest, run: Path) -> BatchScript:
     """Return the batch script of a request with the run's folder `run`."""
     code = request.tree.folder(request.site.logs)
     own: Flags = {"job-name": run.name}
-    changes = request.overrides if request.resumes else []
+    changes = [*(request.overrides if request.resumes else []), *request.follows]
+    first = {SUBMISSION: request.identity, ALTERNATIVE: request.shape} if request.shape else {}
     return BatchScript(
         flags=_job_flags(request.template, own, request.site.logs, code=code)
         | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
-        exports=request.site.exports() | request.tree.exports(request.site.logs),
+        exports=request.site.exports() | request.tree.exports(request.site.logs) | first,
         command=["bash", str(code / request.template), str(run), *changes],
         check=request.tree.check(request.site.logs),
     )

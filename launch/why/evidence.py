@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from configs.run.folder import RunFolder
-from configs.run.jobs import CANCELLED, job_of_attempt, submitted_job
+from configs.run.jobs import CANCELLED, awaited_jobs, job_of_attempt
 from configs.run.json_files import AttemptEntry, ErrorNote, read_error_note
 from configs.run.records import Record, read_records, state
 from launch.status.tail import job_output
@@ -124,7 +124,7 @@ def evidence_of_attempts(run: RunFolder) -> list[Evidence]:
     found = []
     for number in [*run.attempts(), *([0] if _has_waiting_job(run) else [])]:
         entry = entries.get(number, AttemptEntry(attempt=number))
-        job = job_of_attempt(entry) if number else submitted_job(run)
+        job = job_of_attempt(entry) if number else next(reversed(awaited_jobs(run)), None)
         if job is not None and job not in known:
             known[job] = slurm_history.starts(job)
         start = slurm_history.start_at(known.get(job or "", []), entry.get("time"))

@@ -7,7 +7,7 @@ import pytest
 
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import save_script
+from configs.run.jobs import save_script, scripts_folder
 from configs.run.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
@@ -20,6 +20,7 @@ def sample_run(
     """Make a run, submitted as `job`, whose first attempt recorded these events."""
     run = make_run("digits", to_tree(load(DIGITS, ["train.steps=600"])))
     if job:
+        scripts_folder(run).mkdir(exist_ok=True)
         save_script(run, job, "#!/bin/bash\n")
     if has_attempt:
         run.attempt(1).mkdir()

@@ -8,7 +8,7 @@ import pytest
 
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import save_script
+from configs.run.jobs import save_script, scripts_folder
 from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
 from launch.status import tail
@@ -20,6 +20,7 @@ from tests.launch.conftest import DIGITS
 def run(site: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setattr(tail, "POLL_S", 0.01)
     run = make_run("digits", to_tree(load(DIGITS)))
+    scripts_folder(run).mkdir()
     save_script(run, "7", "#!/bin/bash\n")
     record(run, "queued")
     return run

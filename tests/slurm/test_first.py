@@ -1,0 +1,91 @@
+"""One run, queued on several GPU types of a real Slurm: the first job that starts trains it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.test_launch import SMALLEST, Checkout, copy_tree, events, manifest
+
+FIRST = ("--first", "a40:1x2,a100:1x1", "resources.hours=0.5", "resources.cpus_per_gpu=1")
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    folder = tmp_path_factory.mktemp("first")
+    root = folder / "a 'tree' $(touch hacked)"
+    copy_tree(root)
+    return Checkout(root=root, logs=folder / "lo gs; #%j", cluster=cluster)
+
+
+def submit(checkout: Checkout, *words: str) -> tuple[Path, list[str]]:
+    """Queue digits on an A40 or an A100; return the run and its jobs."""
+    done = checkout.launch("submit", "configs/pretrain/digits.yaml", *SMALLEST, *FIRST, *words)
+    run, *jobs = (line.partition(": ")[2] for line in done.stdout.splitlines())
+    return Path(run), [job.partition(" ")[0] for job in jobs]
+
+
+def occupy(cluster: Cluster, *nodes: str) -> list[str]:
+    """Fill nodes until the jobs are cancelled."""
+    jobs = [cluster.submit(f"-w{node}", "--exclusive", script="sleep 600") for node in nodes]
+    for job in jobs:
+        cluster.wait(job, "RUNNING")
+    return jobs
+
+
+def test_the_job_on_the_free_nodes_trains_and_the_waiting_one_is_cancelled(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    occupy(cluster, "a40-1", "a40-2")
+    run, (a40, a100) = submit(checkout)
+    cluster.wait(a100, "COMPLETED", timeout=180)
+    assert cluster.wait(a40) == "CANCELLED"
+    assert events(run) == ["queued", "started", "saved", "done"]
+    facts = manifest(run)
+    assert (facts["alternative"], facts["slurm"]["job"]) == ("a100:1x1", a100)
+    assert len(facts["placement"]) == 1
+    assert checkout.status(run)["job"] == a100
+
+
+def test_of_two_jobs_that_start_together_one_trains_and_the_other_ends_well(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    occupied = occupy(cluster, "a40-1", "a40-2", "a100-1", "a100-2")
+    run, jobs = submit(checkout)
+    cluster.cancel(*occupied)
+    wait_until(lambda: events(run)[-1] == "done", timeout=180, what="the run to be done")
+    for job in jobs:
+        # The loser was cancelled as it waited, or found the claim.
+        assert cluster.wait(job) in ("COMPLETED", "CANCELLED")
+    assert events(run) == ["queued", "started", "saved", "done"]
+    assert manifest(run)["slurm"]["job"] in jobs
+
+
+def test_a_requeued_winner_goes_on_and_after_scancel_the_run_is_free(
+    checkout: Checkout, cluster: Cluster
+) -> None:
+    occupy(cluster, "a100-1", "a100-2")
+    run, (a40, a100) = submit(
+        checkout, "train.steps=1000000", "checkpoint.every=1000000", "log.every=1"
+    )
+    wait_until(lambda: "started" in events(run), timeout=180, what="the run to start")
+    cluster.warn(a40)
+    cluster.end_requeue_hold(a40)
+    wait_until(lambda: events(run).count("started") == 2, timeout=180, what="a second start")
+    assert cluster.state(a100) == "CANCELLED"
+    cluster.cancel(a40)
+    cluster.wait(a40)
+    assert events(run) == ["queued", "started", "saved", "paused", "started", "saved", "stopped"]
+    attempts = json.loads((run / "manifest.json").read_text())["attempts"]
+    assert [one["slurm"]["job"] for one in attempts] == [a40, a40]
+    saved = [
+        record["step"]
+        for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        if record.get("event") == "saved"
+    ]
+    _, job = checkout.submit(run, f"train.steps={saved[-1] + 2}")
+    cluster.wait(job, "COMPLETED", timeout=180)
+    assert events(run)[-3:] == ["started", "saved", "done"]
