@@ -30,7 +30,10 @@ def submit(checkout: Checkout, *words: str) -> tuple[Path, list[str]]:
 
 def occupy(cluster: Cluster, *nodes: str) -> list[str]:
     """Fill nodes until the jobs are cancelled."""
-    jobs = [cluster.submit(f"-w{node}", "--exclusive", script="sleep 600") for node in nodes]
+    jobs = [
+        cluster.submit(f"-w{node}", "--exclusive", "--output=/dev/null", script="sleep 600")
+        for node in nodes
+    ]
     for job in jobs:
         cluster.wait(job, "RUNNING")
     return jobs
