@@ -297,3 +297,22 @@ def test_an_array_stops_after_three_failures_alike_and_goes_on_with_the_fixed_co
     cluster.wait(first, timeout=180)
     assert [found.last(cell)["event"] for cell in cells[:1]] == ["done"]
     broken.launch("cancel", found.study.path)
+
+
+@pytest.mark.long
+def test_a_study_ends_when_its_verdicts_are_settled(checkout: Checkout, cluster: Cluster) -> None:
+    file = write(
+        checkout, "decided", axes={"train.global_batch": [8, 256]}, repeats=8, throttle=1,
+        stop="decided", margin=0.1, set={"resources.gpu": "a40", "train.steps": 40},
+    )  # fmt: skip
+    found = submit(checkout, file)
+    wait_for(cluster, found.report, timeout=600)
+    ends = [found.last(row.cell) for row in found.study.in_grid_order()]
+    skipped = [end for end in ends if end["event"] == "skipped"]
+    assert {end["event"] for end in ends} == {"done", "skipped"}
+    assert len(skipped) >= 4
+    assert {end["reason"] for end in skipped} == {"decided"}
+    assert {cluster.accounted(found.task(row.cell))["State"] for row in found.study.rows()} == {
+        "COMPLETED"
+    }
+    assert "that could change no verdict" in (found.study.path / "report.html").read_text()

@@ -1,0 +1,54 @@
+"""The replay of published runs: what it reads, and what stopping early spares and keeps."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.stopping_replay import main, read_run, replay
+
+
+def write_run(path: Path, *, seconds: float, batch: int = 8, status: str = "success") -> None:
+    events = [
+        ("global_batch_size", batch, 0.0, {}),
+        ("run_start", None, 100.0, {}),
+        ("eval_accuracy", 0.7, 90 + seconds, {"epoch_num": 4.5}),
+        ("run_stop", None, 100 + seconds, {"status": status}),
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join(
+            ":::MLLOG "
+            + json.dumps({"key": key, "value": value, "time_ms": 1e3 * at, "metadata": metadata})
+            + "\n"
+            for key, value, at, metadata in events
+        )
+    )
+
+
+def test_a_run_that_did_not_reach_its_target_is_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", seconds=50)
+    write_run(tmp_path / "b", seconds=50, status="aborted")
+    run = read_run(tmp_path / "a")
+    assert (run.batch, run.time, run.rate) == (8, np.log(50), np.log(4.5 / 50))
+    assert read_run(tmp_path / "b") is None
+
+
+def test_clear_differences_take_few_runs_and_noise_is_no_verdict() -> None:
+    rng = np.random.default_rng(0)
+    cells = [shift + 0.01 * rng.standard_normal(10) for shift in (0.0, 0.5, -0.4, 0.3, 0.2)]
+    made, verdicts, final, shared = replay(cells)
+    assert (verdicts, final, shared) == (4, 4, 4)
+    assert made <= 25
+    alike = [0.3 * rng.standard_normal(10) for _ in range(5)]
+    assert replay(alike)[1:] == (0, 0, 0)
+
+
+def test_systems_are_compared_by_benchmark_and_batch(tmp_path: Path, capsys) -> None:
+    for system, slower in (("x", 1.0), ("y", 2.0)):
+        for n in range(5):
+            file = tmp_path / "lab" / "results" / system / "resnet" / f"result_{n}.txt"
+            write_run(file, seconds=100 * slower * 1.01**n)
+    assert main([str(tmp_path)]) == 0
+    assert "resnet" in capsys.readouterr().out
+    assert main([str(tmp_path / "lab")]) == 2
