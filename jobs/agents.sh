@@ -24,6 +24,14 @@ count_gpus() {
   fi
 }
 
+# Record what the GPUs of this node do, until this process ends; a program that it executes goes on as
+# this process.
+start_gpu_sampler() { # start_gpu_sampler RANKS
+  local parent=$BASHPID
+  (($(count_gpus))) || return 0
+  python -m configs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
+}
+
 # Print the address of a node, as the other nodes reach it.
 node_address() { # node_address NODE
   scontrol show node -o "$1" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return
@@ -91,6 +99,7 @@ start_program() {
   # Until Python handles signals, the files of requests stand for them.
   (
     trap '' USR1 TERM
+    start_gpu_sampler "$(count_gpus)"
     exec "${step[@]}" python -m configs run "$ATTEMPT"
   ) >>"$ATTEMPT/output.log" 2>&1 &
   AGENTS=("$!")
