@@ -30,6 +30,7 @@ COMMANDS = {
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
     "formats": "the formats of logs that are read, and how the logs under a path are",
+    "figure": "a figure for a paper (cells, loss, scaling or noise) as PDF or SVG, and its caption",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
     "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
@@ -90,9 +91,11 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    folder = "files." if name in ("archive", "render") else ""
+    folder = "files." if name in ("archive", "figure", "render") else ""
     module = importlib.import_module(f"analysis.commands.{folder}{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
+    if hasattr(module, "options"):
+        module.options(command)
     count = "*" if name == "formats" else "+"
     command.add_argument(
         "paths", nargs=count, metavar="PATH", help="run folders or their names, logs, or folders"
@@ -122,8 +125,6 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         metavar="NAME=VALUE",
         help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
-    if hasattr(module, "options"):
-        module.options(command)
     command.set_defaults(run=module.run, rows=[], analysis=main)
 
 

@@ -1,10 +1,13 @@
 """Plots by matplotlib; the same input gives the same bytes."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -21,31 +24,70 @@ STYLE: Any = {
     "legend.frameon": False,
     "font.size": 9,
 }
+# Told apart with any colour vision (Okabe and Ito 2008), and black.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# Text as TrueType in PDF, and as outlines in SVG, so that no reader needs the font.
+PAPER: Any = STYLE | {
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "font.size": 7.5,
+    "legend.fontsize": 6.5,
+}
+
+
+# The width of figures in inches while they are drawn for print, else None.
+_PAPER_WIDTH: ContextVar[float | None] = ContextVar("paper_width", default=None)
+
+
+@contextmanager
+def on_paper(width: float) -> Iterator[None]:
+    """Draw figures `width` inches wide, in the size and colours of print."""
+    token = _PAPER_WIDTH.set(width)
+    try:
+        with mpl.rc_context(PAPER):
+            yield
+    finally:
+        _PAPER_WIDTH.reset(token)
+
+
+def _style() -> Any:
+    return PAPER if _PAPER_WIDTH.get() else STYLE
 
 
 def figure_of(
     *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
 ) -> tuple[Figure, list[Any]]:
-    """Return a figure, eight inches wide, of panels one above the other, and the panels."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8, height), layout="constrained")
+    """Return a figure of panels one above the other, and the panels.
+
+    It is eight inches wide, or as wide as `on_paper` says.
+    """
+    with mpl.rc_context(_style()):
+        figure = Figure(figsize=(_PAPER_WIDTH.get() or 8, height), layout="constrained")
         panels = figure.subplots(rows, 1, squeeze=False, sharex=shared, height_ratios=ratios)
     return figure, list(panels[:, 0])
 
 
 def save(figure: Figure, path: Any) -> None:
-    """Write the figure to a PNG or SVG, a path or (as SVG) a text stream."""
-    svg = not isinstance(path, Path) or path.suffix == ".svg"
+    """Write the figure to a PNG, SVG or PDF, a path or (as SVG) a text stream."""
+    form = path.suffix[1:] if isinstance(path, Path) else "svg"
+    undated = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
     with (
-        mpl.rc_context(STYLE),
+        mpl.rc_context(_style()),
         replacing(path) if isinstance(path, Path) else nullcontext(path) as file,
     ):
-        figure.savefig(
-            file,
-            dpi=150,
-            format="svg" if svg else "png",
-            metadata={"Date": None} if svg else {"Software": None},
-        )
+        figure.savefig(file, dpi=150, format=form, metadata={undated[form]: None})
+
+
+def legend(axes: Any, **inside: Any) -> None:
+    """Add a legend, with the options `inside` the axes; on paper above them, to hide nothing."""
+    width, (_, labels) = _PAPER_WIDTH.get(), axes.get_legend_handles_labels()
+    if width and labels:
+        columns = int((width - 0.5) / (0.35 + 0.05 * max(map(len, labels))))
+        above: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "columnspacing": 1.0}
+        axes.legend(frameon=False, ncols=max(1, columns), **above)
+    elif labels:
+        axes.legend(frameon=False, **inside)
 
 
 def plain_ticks(axes: Any) -> None:

@@ -36,6 +36,7 @@ analysis: tables, plots and verdicts
   report             everything on one HTML page
   audit              claims, recomputed
   formats            logs of other trainers that are read
+  analysis figure    a figure for a paper: PDF or SVG
   archive            pack the records of runs
   render             update tables in Markdown pages
   analysis finetune  fine-tuning runs by device and steps

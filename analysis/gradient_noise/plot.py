@@ -8,28 +8,34 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.gradient_noise.table import BinNoise, StageNoise
-from analysis.plot import figure_of, plain, plain_ticks
+from analysis.plot import figure_of, legend, plain, plain_ticks
 from analysis.stats.noise_scale import NoiseScale
 
 _STAGES_SHOWN = 4
 
 
-def noise_figure(runs: Sequence[tuple[str, list[StageNoise]]]) -> Figure:
+def noise_figure(
+    runs: Sequence[tuple[str, list[StageNoise]]],
+    *,
+    scales: Sequence[str] = ("linear", "log"),
+    panel_height: float = 3.0,
+) -> Figure:
     """Return B_simple of runs with intervals; undetermined scales leave gaps.
 
-    The upper panels show it over training, with a line per bin if there is one run. The lower
-    panels show the first run over t at some of its stages, if it has bins.
+    The upper panels, one per scale of the axis, show it over training, with a line per bin if there
+    is one run. The lower panels show the first run over t at some of its stages, if it has bins.
     """
     has_bins = any(stage.bins for stage in runs[0][1])
-    figure, panels = figure_of(rows=4 if has_bins else 2, height=12 if has_bins else 6)
-    for axes, scale in zip(panels[:2], ("linear", "log"), strict=True):
+    rows = len(scales) * (2 if has_bins else 1)
+    figure, panels = figure_of(rows=rows, height=panel_height * rows)
+    for axes, scale in zip(panels[: len(scales)], scales, strict=True):
         for number, (name, stages) in enumerate(runs):
             points = [(float(stage.step), stage.scale) for stage in stages]
             _series(axes, points, color="k" if len(runs) == 1 else f"C{number}", label=plain(name))
         if len(runs) == 1:
             _bins_over_training(axes, runs[0][1])
         _finish(axes, scale, "step")
-    for axes, scale in zip(panels[2:], ("linear", "log"), strict=False):
+    for axes, scale in zip(panels[len(scales) :], scales, strict=False):
         _bins_over_t(axes, runs[0][1])
         _finish(axes, scale, "t")
     return figure
@@ -82,8 +88,7 @@ def _finish(axes: Axes, scale: str, xlabel: str) -> None:
         plain_ticks(axes)
     axes.set_xlabel(xlabel)
     axes.set_ylabel("B_simple, images")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=6, ncols=2)
+    legend(axes, fontsize=6, ncols=2)
 
 
 def _first_scope(stage: StageNoise) -> list[BinNoise]:

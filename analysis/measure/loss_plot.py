@@ -1,37 +1,98 @@
-"""Plot loss curves and their ratios to the first one."""
+"""Plot loss curves and their ratios to the first one, of runs or of arms with their intervals."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from analysis.measure.loss import AXES, LossCurve
-from analysis.plot import figure_of, plain, plain_ticks, save
+from analysis.measure.loss import AXES, FEWEST_SEEDS, LossCurve
+from analysis.plot import figure_of, legend, plain, plain_ticks, save
+from analysis.stats.intervals import geometric_mean
 
 # The ratio axis spans at least 1 -+ this, so that differences of rounding look like none.
 _MIN_SPREAD = 0.01
+POINTS = 400
 
 
 def plot_losses(curves: list[LossCurve], path: Any, *, by: str) -> None:
     """Save loss curves and, below them, their ratios to the first; PNG or SVG."""
-    figure, (top, below) = figure_of(rows=2, height=6, ratios=[3, 1], shared=True)
-    first = curves[0]
-    for number, curve in enumerate(curves):
-        colour, name = f"C{number % 10}", plain(curve.log.name)
-        top.plot(curve.x, curve.loss, lw=1.2, color=colour, label=name, alpha=0.85)
-        inside = (curve.x >= first.x[0]) & (curve.x <= first.x[-1])
-        if number and inside.any():
-            x = curve.x[inside]
-            ratio = curve.loss[inside] / np.interp(x, first.x, first.loss)
-            below.plot(x, ratio, lw=1.2, color=colour)
-    if all((curve.loss > 0).all() for curve in curves):
+    names = [curve.log.name for curve in curves]
+    save(losses_figure([[curve] for curve in curves], names, by=by, height=6), path)
+
+
+def losses_figure(
+    arms: Sequence[Sequence[LossCurve]],
+    labels: Sequence[str],
+    *,
+    by: str,
+    height: float,
+    of: str = "loss",
+) -> Figure:
+    """Return the curves `of` labelled arms and, below several, their ratios to the first arm's.
+
+    Of three or more seeds it shows the geometric mean with its 95 % interval, of fewer each curve.
+    """
+    ratios = [3, 1] if len(arms) > 1 else [1]
+    figure, panels = figure_of(rows=len(ratios), height=height, ratios=ratios, shared=True)
+    top, below = panels[0], panels[-1]
+    for number, (arm, label) in enumerate(zip(arms, labels, strict=True)):
+        _series(top, arm, number, plain(label))
+        if number:
+            quotients = [_ratio(curve, arms[0]) for curve in arm]
+            _series(below, [one for one in quotients if len(one.x)], number, None)
+    if all((curve.loss > 0).all() for arm in arms for curve in arm):
         top.set_yscale("log")
         plain_ticks(top)
-    top.set_ylabel("loss")
-    top.legend(frameon=False)
-    below.axhline(1, color="C0", lw=0.8)
-    low, high = below.get_ylim()
-    below.set_ylim(min(low, 1 - _MIN_SPREAD), max(high, 1 + _MIN_SPREAD))
-    below.ticklabel_format(axis="y", useOffset=False)
-    below.set_ylabel("ratio to first")
+    top.set_ylabel(of.replace("_", " "))
+    legend(top)
     below.set_xlabel(AXES[by])
-    save(figure, path)
+    if len(arms) > 1:
+        below.axhline(1, color="C0", lw=0.8)
+        low, high = below.get_ylim()
+        below.set_ylim(min(low, 1 - _MIN_SPREAD), max(high, 1 + _MIN_SPREAD))
+        below.ticklabel_format(axis="y", useOffset=False)
+        below.set_ylabel("ratio to first")
+    return figure
+
+
+def _series(axes: Any, curves: Sequence[LossCurve], number: int, label: str | None) -> None:
+    # Every other line is broken, so that equal losses of two arms are seen.
+    dashes = (0, (4, 1.5)) if number % 2 else "-"
+    style: Any = {"lw": 1.2, "alpha": 0.85, "color": f"C{number % 10}", "ls": dashes}
+    if len(curves) < FEWEST_SEEDS or any((curve.loss <= 0).any() for curve in curves):
+        for place, curve in enumerate(curves):
+            axes.plot(curve.x, curve.loss, label=None if place else label, **style)
+        return
+    first = curves[0].x
+    x = first[(first >= max(c.x[0] for c in curves)) & (first <= min(c.x[-1] for c in curves))]
+    logs = np.log([np.interp(x, curve.x, curve.loss) for curve in curves])
+    found = [geometric_mean(column) for column in logs.T]
+    axes.plot(x, [one.value for one in found], label=label, **style)
+    ends = np.array([(one.low, one.high) for one in found], dtype=float).T
+    axes.fill_between(x, *ends, color=style["color"], alpha=0.2, lw=0)
+
+
+def _ratio(curve: LossCurve, base: Sequence[LossCurve]) -> LossCurve:
+    """Return the ratio to the base's curve of the same seed, else to its first, where both are."""
+    seed = (curve.log.config or {}).get("seed")
+    same = (one for one in base if (one.log.config or {}).get("seed") == seed)
+    other = next(same, base[0])
+    inside = (curve.x >= other.x[0]) & (curve.x <= other.x[-1])
+    x = curve.x[inside]
+    ratio = curve.loss[inside] / np.interp(x, other.x, other.loss)
+    return replace(curve, x=x, loss=ratio, step=curve.step[inside])
+
+
+def thinned(curve: LossCurve) -> LossCurve:
+    """Return the medians of `POINTS` equal stretches if a curve has more points."""
+    if len(curve.x) <= POINTS:
+        return curve
+    parts = np.array_split(np.arange(len(curve.x)), POINTS)
+    return replace(
+        curve,
+        x=np.array([np.median(curve.x[part]) for part in parts]),
+        loss=np.array([np.median(curve.loss[part]) for part in parts]),
+        step=np.array([np.median(curve.step[part]) for part in parts]),
+    )

@@ -2,17 +2,15 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.measure.loss import LossCurve
-from analysis.measure.loss_plot import plot_losses
+from analysis.measure.loss_plot import plot_losses, thinned
 from analysis.plot import figure_of, plain, save
 
-POINTS = 400
 MOST_CURVES = 10
 
 
@@ -68,18 +66,5 @@ def _is_part(name: str) -> bool:
 def loss_plot(curves: Sequence[LossCurve], *, by: str) -> str:
     """Plot loss curves, each thinned to `POINTS`."""
     out = io.StringIO()
-    plot_losses([_thin(curve) for curve in curves[:MOST_CURVES]], out, by=by)
+    plot_losses([thinned(curve) for curve in curves[:MOST_CURVES]], out, by=by)
     return out.getvalue()
-
-
-def _thin(curve: LossCurve) -> LossCurve:
-    """Return the medians of `POINTS` equal stretches if a curve has more points."""
-    if len(curve.x) <= POINTS:
-        return curve
-    parts = np.array_split(np.arange(len(curve.x)), POINTS)
-    return replace(
-        curve,
-        x=np.array([np.median(curve.x[part]) for part in parts]),
-        loss=np.array([np.median(curve.loss[part]) for part in parts]),
-        step=np.array([np.median(curve.step[part]) for part in parts]),
-    )
