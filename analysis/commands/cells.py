@@ -1,10 +1,12 @@
 """`cells`: one row per cell of a study."""
 
 import argparse
+import contextlib
 
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
+from analysis.study.power import power_text
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -26,6 +28,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
     )
+    parser.add_argument(
+        "--difference", type=_share, metavar="SHARE", help="say how many repeats and steps of runs "
+        "like these show this difference, such as 0.02",
+    )  # fmt: skip
+
+
+def _share(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise argparse.ArgumentTypeError("a share between 0 and 1, such as 0.02")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         hardware = hardware_text(logs)
         print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
         args.rows = rows
+    if args.difference:
+        remark(power_text(logs, of=args.of, difference=args.difference))
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)
     return 0
