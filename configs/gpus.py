@@ -1,14 +1,16 @@
-"""The peak rates, memory and bandwidth of GPUs (`configs/gpus.yaml`)."""
+"""The peak rates, memory and bandwidth of GPUs (`configs/gpus.yaml`), and a user's prices."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
-from configs.errors import ConfigError
+from configs.errors import ConfigError, Unreadable
 from configs.load import read_tree
 from configs.schema.key import KeyGroup
+from configs.yaml12 import parse_yaml
 
 FILE = Path(__file__).with_name("gpus.yaml")
 
@@ -98,3 +100,23 @@ def named_gpu(name: str) -> tuple[str, Gpu]:
 def gpu_names() -> list[str]:
     """Return the short names of all known GPUs."""
     return list(_shipped())
+
+
+def read_rates(path: Path) -> dict[str, float]:
+    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name."""
+    try:
+        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"{path}: cannot be read: {error}") from None
+    is_valid = isinstance(tree, dict) and all(
+        type(rate) in (int, float) and rate >= 0 for rate in tree.values()
+    )
+    if not is_valid or not tree:
+        raise Unreadable(f"{path}: expected lines such as `A100: 1.80`, the price of a GPU-hour")
+    return {str(name): float(rate) for name, rate in tree.items()}
+
+
+def rate_of(model: str | None, rates: Mapping[str, float]) -> float | None:
+    """Return the rate of the longest name that is part of the model's name."""
+    fits = [name for name in rates if model and name.lower() in model.lower()]
+    return rates[max(fits, key=len)] if fits else None

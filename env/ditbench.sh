@@ -11,6 +11,7 @@ usage: ditbench COMMAND ...          `ditbench COMMAND --help` describes a comma
 
 launch: jobs on the cluster
   submit             queue a config, resume a run, or run a study
+  when               when would it be done, on which GPUs, and for how much
   status             steps, pace and state of runs; live on a terminal
   tail               follow the output of a run
   why                why did it end, and what to type next

@@ -21,7 +21,7 @@ RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or la
 exit codes: 0 good, 1 no, 2 misuse"""
 
 # Commands that ask Slurm, or look for runs in LOGS.
-_OF_A_SITE = ("submit", "rerun", "preflight", "status", "why", "cancel")
+_OF_A_SITE = ("submit", "when", "rerun", "preflight", "status", "why", "cancel")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -33,7 +33,7 @@ def cancel(path: Path) -> None:
     elif _cancel_jobs([one]):
         print(f"{path}: job {one.job} cancelled; saves, then stops")
     else:
-        print(f"{path}: {'jobs' if one.others else 'job'} {' '.join(one.jobs)} cancelled; stopped")
+        print(f"{path}: job {' and '.join(one.jobs)} cancelled; stopped")
 
 
 def _cancel_study(study: StudyFolder) -> None:

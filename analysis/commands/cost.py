@@ -3,9 +3,10 @@
 import argparse
 from pathlib import Path
 
-from analysis.measure.cost import cost_rows, hours_row, read_rates
+from analysis.measure.cost import cost_rows, hours_row
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
+from configs.gpus import read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 

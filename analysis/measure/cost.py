@@ -1,36 +1,14 @@
 """The cost of runs: GPU-hours, money by a file of rates, and energy if it was recorded."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
-from configs.errors import ConfigError, Unreadable
-from configs.yaml12 import parse_yaml
+from configs.gpus import rate_of
 
 JOULES_PER_KWH = 3.6e6
-
-
-def read_rates(path: Path) -> dict[str, float]:
-    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name."""
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
-    except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"{path}: cannot be read: {error}") from None
-    is_valid = isinstance(tree, dict) and all(
-        type(rate) in (int, float) and rate >= 0 for rate in tree.values()
-    )
-    if not is_valid or not tree:
-        raise Unreadable(f"{path}: expected lines such as `A100: 1.80`, the price of a GPU-hour")
-    return {str(name): float(rate) for name, rate in tree.items()}
-
-
-def rate_of(model: str | None, rates: Mapping[str, float]) -> float | None:
-    """Return the rate of the longest name that is part of the model's name."""
-    fits = [name for name in rates if model and name.lower() in model.lower()]
-    return rates[max(fits, key=len)] if fits else None
 
 
 def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -3,12 +3,22 @@
 import argparse
 from pathlib import Path
 
-from launch.cli import Commands, add_site
+from launch.cli import Commands, add_forms, add_site
 
 
 def add(commands: Commands) -> None:
-    """Add `submit` and `rerun`."""
+    """Add `submit`, `when` and `rerun`."""
     _add_submit(commands)
+    when = commands.add_parser(
+        "when", help="when would a run be done, by shape: start, finish, GPU-hours, money"
+    )
+    when.add_argument("source", type=Path, metavar="CONFIG|RUN", help="config, or run to resume")
+    when.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
+    when.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
+    when.add_argument("--partition", help="ask about this partition")
+    add_site(when)
+    add_forms(when, json="JSON on stdout", csv="CSV on stdout")
+    when.set_defaults(action=_when)
     rerun = commands.add_parser(
         "rerun",
         help="resubmit failed runs of studies, also those out of memory, or failed single runs",
@@ -120,6 +130,16 @@ def _submit(options: argparse.Namespace) -> int:
     if options.into or options.shell or options.json:
         raise ConfigError(f"{source}: --into, --shell and --json are for studies; this is a run")
     return submit(source, overrides, choices=choices, extra=flags)
+
+
+def _when(options: argparse.Namespace) -> int:
+    from launch.slurm.flags import Flags
+    from launch.when import when
+
+    return when(
+        options.source, options.overrides, site_name=options.site, form=options.form,
+        flags=Flags(partition=options.partition) if options.partition else {}, rates=options.rates,
+    )  # fmt: skip
 
 
 def _rerun(options: argparse.Namespace) -> int:

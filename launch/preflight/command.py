@@ -12,6 +12,7 @@ from launch.forecast import ForecastAnswer
 from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm.client import NoSlurm, Refused
+from launch.submit.duration import with_hours
 from launch.submit.plan import overrides_of
 from launch.submit.refusals import Check
 from launch.submit.run import Choices, checks_of, run_request
@@ -40,7 +41,8 @@ def _results(
             request = StudyRequest(source=source, overrides=overrides, flags={}, choices=choices)
             yield from _of_study(study_submission(request), probes)
         else:
-            yield from checks(run_request(source, overrides, site_name=site_name, extra={}), probes)
+            run = run_request(source, overrides, site_name=site_name, extra={})
+            yield from checks(with_hours(run), probes)
     except ConfigError as error:
         yield failure("config", str(error))
 

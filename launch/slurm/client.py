@@ -176,16 +176,16 @@ def _accounted(ids: Collection[str]) -> dict[str, Job]:
 
 
 def sacct(
-    ids: Collection[str], fields: Sequence[str], *, duplicates: bool = False
+    ids: Collection[str], fields: Sequence[str], *flags: str, duplicates: bool = False
 ) -> list[list[str]]:
     """Return the accounting rows of jobs, empty without accounting.
 
-    `duplicates` adds the starts before a requeue.
+    `duplicates` adds the starts before a requeue; `flags` are those of sacct.
     """
-    words = ["-D"] if duplicates else []
+    words = [*flags, *(["-D"] if duplicates else []), *([f"--jobs={','.join(ids)}"] if ids else [])]
     format_ = f"--format={','.join(fields)}"
     try:
-        answer = run("sacct", "-n", "-X", *words, "--parsable2", f"--jobs={','.join(ids)}", format_)
+        answer = run("sacct", "-n", "-X", *words, "--parsable2", format_)
     except (ConfigError, Refused):
         return []
     rows = [line.split("|") for line in answer.stdout.splitlines()]
@@ -218,6 +218,27 @@ def begin_in(job: str, delay_s: int) -> bool:
 def test_only(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Let `sbatch --test-only` judge a batch script."""
     return run("sbatch", "--test-only", *flags, text=text)
+
+
+def expected_start(text: str) -> float | None:
+    """Return when a batch script would start by `sbatch --test-only`, None if it is refused."""
+    found = re.search(r" to start at (\S+)", test_only(text).stderr)
+    return parse_time(found[1]) if found else None
+
+
+def waits_s(gpu: str, partition: str | None) -> list[float]:
+    """Return how long jobs with this type of GPU waited that began in the last 14 days.
+
+    A wait begins when a job may start. It is empty without accounting.
+    """
+    words = ["-a", "-S", "now-14days", *([f"--partition={partition}"] if partition else [])]
+    fields = ("Eligible", "Start", "AllocTRES")
+    times = [
+        (parse_time(eligible), parse_time(start))
+        for eligible, start, resources in sacct((), fields, *words)
+        if f"gres/gpu:{gpu}=".casefold() in resources.casefold()
+    ]
+    return [start - eligible for eligible, start in times if start and eligible]
 
 
 def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:

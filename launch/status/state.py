@@ -1,5 +1,6 @@
 """The state of runs: the last event of the record and, until a run has ended, its Slurm job."""
 
+import math
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -60,8 +61,8 @@ class RunStatus:
     """The state of a run according to its folder.
 
     `last` is its last event, `doing` is "saving", "evaluating" or "sampling", "" while it trains,
-    and `config` has dotted keys; it is empty if it cannot be read. `others` are the jobs beside
-    `job` of which the first to start will have the run.
+    and `config` has dotted keys; it is empty if it cannot be read. `jobs` are all of which the
+    first to start will have the run, `job` is the one that did, or may.
     """
 
     run: RunFolder
@@ -71,12 +72,7 @@ class RunStatus:
     job: str | None
     rate: StepRate
     doing: str
-    others: tuple[str, ...] = ()
-
-    @property
-    def jobs(self) -> tuple[str, ...]:
-        """All jobs that run it, or may start it."""
-        return (*self.others, *([self.job] if self.job else ()))
+    jobs: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int | None:
@@ -127,17 +123,10 @@ def overview(paths: Sequence[Path]) -> Overview:
 
 def _with_first_job(one: RunStatus, jobs: Mapping[str, Job]) -> RunStatus:
     """Return the state with the job that runs, or else is expected to start first, as `job`."""
-
-    def place(job: str) -> tuple[int, float]:
-        known = jobs.get(job)
-        if known is None or known.has_ended:
-            return 2, 0.0
-        return int(known.state == "PENDING"), known.start or float("inf")
-
-    if not one.others:
-        return one
-    first = min(one.jobs, key=place)
-    return replace(one, job=first, others=tuple(job for job in one.jobs if job != first))
+    live = {job: jobs[job] for job in one.jobs if job in jobs and not jobs[job].has_ended}
+    return replace(one, job=min(live, key=lambda job: (
+        live[job].state == "PENDING", live[job].start or math.inf
+    ), default=one.job))  # fmt: skip
 
 
 def _readable_status(run: RunFolder) -> RunStatus:
@@ -180,7 +169,7 @@ def run_status(run: RunFolder) -> RunStatus:
     jobs = awaited_jobs(run) if last.get("event") == "queued" else [started] if started else []
     return RunStatus(
         run=run, last=last, step=step, config=config, job=jobs[-1] if jobs else None, rate=rate,
-        doing=doing, others=tuple(jobs[:-1]),
+        doing=doing, jobs=tuple(jobs),
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
 from launch.status.state import run_status
 from launch.submit import snapshot
-from launch.submit.alternatives import Alternative, alternatives, parse_shapes
+from launch.submit.alternatives import alternatives, parse_shapes
+from launch.submit.duration import with_hours
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
 from launch.submit.site import check_logs_name, check_site, read_site
@@ -54,17 +55,22 @@ def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags
     if request.resumes and request.resumes.is_done(request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
-    found = _alternatives(request, choices)
-    jobs = [one.request for one in found] or [request]
-    checks = checks_of(request)
-    if found:
-        checks = [one for one in checks if one[0] in ("data", "site")]
-        checks += [("shape", partial(_check_shape, one)) for one in found]
+    if choices.first is None:
+        request = with_hours(request)
+        jobs, checks = [request], checks_of(request)
+    else:
+        if choices.how == "local":
+            raise ConfigError("--first is for several jobs of Slurm; leave it out with --local")
+        shapes = parse_shapes(choices.first, request.config)
+        found = alternatives(request, shapes, site_name=choices.site_name)
+        jobs = [with_hours(one) for one in found]
+        checks = [one for one in checks_of(request) if one[0] in ("data", "site")]
+        checks += [("shape", partial(_check_shape, one)) for one in jobs]
         checks += [one for job in jobs for one in checks_of(job) if one[0] == CLUSTER]
     if choices.how == "dry":
         for job in jobs:
             print(executor.sbatch_text(batch_script(job, job.run)))
-        if not found:
+        if choices.first is None:
             print("# Equivalent command, for the checkout instead of a snapshot:")
             print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
         return report([*checks, ("idle", lambda: _check_idle(request, new=choices.new))])
@@ -79,17 +85,7 @@ def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags
     return 0
 
 
-def _alternatives(request: RunRequest, choices: Choices) -> list[Alternative]:
-    """Return the alternatives of `--first`; none without it."""
-    if choices.first is None:
-        return []
-    if choices.how == "local":
-        raise ConfigError("--first is for several jobs of Slurm; leave it out with --local")
-    shapes = parse_shapes(choices.first, request)
-    return alternatives(request, shapes, site_name=choices.site_name)
-
-
-def _check_shape(one: Alternative) -> None:
+def _check_shape(one: RunRequest) -> None:
     if one.refusal:
         raise Refused(one.refusal)
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from configs.run.folder import ROOT, RunFolder, run_name
 from configs.run.jobs import ALTERNATIVE, SUBMISSION
@@ -26,8 +27,9 @@ _PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
 class RunRequest:
     """One run to submit: the request, its config, and where it will go.
 
-    As one of several alternatives, it has a `shape`, such as a40:1x2, and the `follows`: overrides
-    that the run takes only if the job of this shape starts first.
+    As one of several alternatives, it has a `shape`, such as a40:1x2, overrides that the run takes
+    only if this job starts first (`follows`), the forecast for its GPU, and the reason for which it
+    cannot train there.
     """
 
     source: Path
@@ -40,6 +42,8 @@ class RunRequest:
     flags: Flags
     shape: str = ""
     follows: list[str] = field(default_factory=list)
+    forecast: dict[str, Any] | None = None
+    refusal: str | None = None
 
     @property
     def template(self) -> Path:
@@ -160,7 +164,7 @@ def _resource_flags(resources: Resources) -> Flags:
     flags: Flags = {
         "nodes": str(resources.nodes),
         "cpus-per-task": str(resources.cpus_per_gpu * max(resources.gpus_per_node, 1)),
-        "time": client.format_duration(resources.hours * 3600),
+        "time": client.format_duration(float(resources.hours) * 3600),
     }
     return flags | ({"mem": f"{resources.memory_gb}G"} if resources.memory_gb else {})
 

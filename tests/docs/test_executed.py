@@ -88,7 +88,7 @@ SUBMITTED = [
     command
     for command in commands()
     if matching(command, ON_A_CLUSTER | ELSEWHERE)
-    and re.search(r"^(?:sbatch|python).* configs/(?!finetune/|encode/)", command)
+    and re.search(r"^(?:sbatch|python(?! -m launch when)).* configs/(?!finetune/|encode/)", command)
 ]
 Typing = Callable[[str], int]
 

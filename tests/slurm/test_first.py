@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,23 @@ def test_a_requeued_winner_goes_on_and_after_scancel_the_run_is_free(
     _, job = checkout.submit(run, f"train.steps={saved[-1] + 2}")
     cluster.wait(job, "COMPLETED", timeout=180)
     assert events(run)[-3:] == ["started", "saved", "done"]
+
+
+def test_when_and_hours_auto_ask_this_cluster(checkout: Checkout, cluster: Cluster) -> None:
+    for node in ("a40-1", "a40-2"):
+        words = (f"-w{node}", "--exclusive", "--time=90", "--output=/dev/null")
+        cluster.wait(cluster.submit(*words, script="sleep 600"), "RUNNING")
+    config = "configs/pretrain/digits.yaml"
+    steps = ("train.steps=100000", "checkpoint.every=100000")
+    found = checkout.launch("when", config, *steps, "--json")
+    rows = json.loads(found.stdout)
+    assert {row["shape"].partition(":")[0] for row in rows[:3]} == {"a100"}
+    assert {row["shape"] for row in rows} >= {"a40:1x1", "a40:1x2", "a40:2x2", "a100:2x2"}
+    assert abs(rows[0]["start"] - time.time()) < 60
+    assert rows[-1]["start"] - time.time() > 80 * 60
+    assert "--first a100:" in found.stderr
+    words = ("resources.gpu=a100", "resources.hours=auto", "train.steps=100000000")
+    _, job = checkout.submit(config, *words, "--", "--hold")
+    shown = cluster.run("scontrol", "show", "job", job).stdout
+    limit, least = (shown.partition(f"{name}=")[2].split()[0] for name in ("TimeLimit", "TimeMin"))
+    assert (limit, least) == ("2-00:00:00", "00:20:00")

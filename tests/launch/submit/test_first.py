@@ -68,7 +68,7 @@ def test_status_shows_the_job_that_starts_first_and_cancel_ends_both(
     (row,) = json.loads(launch("status", run.path, "--json")[1])
     assert (row["state"], row["job"]) == ("queued", "2")
     assert launch("submit", run.path, *FIRST)[2].startswith(f"{run.name}: its job")
-    assert "jobs 1 2 cancelled; stopped" in launch("cancel", run.path)[1]
+    assert "job 1 and 2 cancelled; stopped" in launch("cancel", run.path)[1]
     assert (tmp_path / "cancelled").read_text() == "1 2\n"
 
 

@@ -1,0 +1,91 @@
+"""How long a run takes by its forecast, and the time limit that follows (`resources.hours: auto`).
+
+Beside the steps, some things are stated, not derived: the start takes 3 minutes, a save half a
+minute if no earlier run of the model measured it, and samples and evaluations 10 % of the steps.
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from configs.errors import ConfigError
+from configs.load import flatten, to_tree
+from launch.preflight.memory import forecast_of
+from launch.preflight.signal_lead import measured_saves
+from launch.slurm import client, limits
+from launch.slurm.client import NoSlurm
+from launch.slurm.flags import Flags
+from launch.submit.script import RunRequest, batch_script
+
+_START_S, _SAVE_S, _SHARE = 180.0, 30.0, 1.1
+# The warning before the limit, and the steps that make a start worth while.
+_LEAD_S, _USEFUL_S = 180.0, 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duration:
+    """Seconds that a run still takes, with the 90 % interval of its steps, and the least useful."""
+
+    value: float
+    low: float
+    high: float
+    least: float
+
+
+def duration(request: RunRequest) -> Duration | None:
+    """Return how long a request with a forecast takes, None if it is not known."""
+    step: dict[str, float] | None = (request.forecast or {}).get("step_s")
+    if not step:
+        return None
+    records = request.resumes.records() if request.resumes else ()
+    done = [one["step"] for one in records if one.get("event") == "saved"]
+    steps = max(0, request.config.last_step() - (done[-1] if done else 0))
+    measured = measured_saves(request)
+    save_s = measured.save_s if measured else _SAVE_S
+    # Every kind of run with a forecast has this key.
+    saves = steps // flatten(to_tree(request.config))["checkpoint.every"] + 1
+    fixed, least = _START_S + saves * save_s, _START_S + _LEAD_S + 2 * save_s + _USEFUL_S
+    ends = {name: fixed + _SHARE * steps * step[name] for name in ("value", "low", "high")}
+    return Duration(**ends, least=least)
+
+
+def with_hours(request: RunRequest) -> RunRequest:
+    """Return the request with a number in place of `resources.hours: auto`.
+
+    It covers the upper end of the interval. A job that is requeued at its limit takes at most what
+    the partition allows, and also less (`--time-min`), down to the least useful time.
+    """
+    resources = request.config.resources
+    if resources.hours != "auto":
+        return request
+    if request.forecast is None and resources.gpu and resources.gpus_per_node:
+        answer = forecast_of(request)
+        request = replace(request, forecast=next(iter(answer.gpus.values()), None))
+    found = duration(request)
+    if found is None:
+        raise ConfigError(
+            request.refusal
+            or "resources.hours: auto needs a forecast of the run on its GPU: name resources.gpu, "
+            "on which it fits, or set a number of hours"
+        )
+    flags: Flags = batch_script(_limited(request, found.high), request.run).flags
+    if "requeue" not in flags or "no-requeue" in flags:
+        return _limited(request, found.high)
+    most = math.inf
+    with suppress(NoSlurm):
+        most = limits.longest_s(flags) or most
+    own: Flags = {"time-min": client.format_duration(_rounded(found.least))}
+    own = own if _rounded(found.least) < min(found.high, most) else {}
+    return replace(_limited(request, min(found.high, most)), flags=own | request.flags)
+
+
+def _rounded(length_s: float) -> int:
+    return math.ceil(length_s / 600) * 600
+
+
+def _limited(request: RunRequest, limit_s: float) -> RunRequest:
+    hours = _rounded(limit_s) / 3600
+    resources = request.config.resources.model_copy(update={"hours": hours})
+    config = request.config.model_copy(update={"resources": resources})
+    follows = [*request.follows, f"resources.hours={hours!r}"] if request.shape else []
+    return replace(request, config=config, follows=follows)

@@ -1,0 +1,94 @@
+"""The time limit by the forecast: `resources.hours: auto`. Slurm is replaced by shell scripts."""
+
+import pytest
+
+from configs.run.folder import find_runs
+from configs.run.records import RecordWriter
+from launch.forecast import ForecastAnswer
+from launch.submit import duration
+from tests.launch.conftest import DIGITS
+
+AUTO = ("resources.gpu=a40", "resources.hours=auto", "train.steps=1000000",
+        "checkpoint.every=100000")  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _slurm(command) -> None:
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 4711")
+    command("squeue", "exit 0")
+    command("sacct", "exit 1")
+
+
+@pytest.fixture
+def step_s(monkeypatch: pytest.MonkeyPatch):
+    """Return a function that sets the upper end of the forecast of a step."""
+
+    def to(high: float) -> None:
+        step = {"value": high / 2, "low": high / 4, "high": high, "source": "card"}
+        answer = ForecastAnswer(gpus={"a40": {"fits": True, "step_s": step}})
+        monkeypatch.setattr(duration, "forecast_of", lambda _: answer)
+
+    return to
+
+
+def flags(out: str) -> dict[str, str]:
+    words = [line.split()[1] for line in out.splitlines() if line.startswith("#SBATCH --time")]
+    return dict(word.removeprefix("--").split("=") for word in words)
+
+
+def test_the_limit_is_the_upper_end_with_start_and_saves_and_less_is_taken(launch, step_s) -> None:
+    step_s(0.02)
+    # 180 s + 11 saves of 30 s + 1.1 x 20,000 s = 22,510 s.
+    code, out, err = launch("submit", DIGITS, *AUTO, "--dry-run")
+    assert (code, flags(out)) == (0, {"time": "06:20:00", "time-min": "00:20:00"}), err
+
+
+def test_more_than_the_partition_allows_is_cut_and_requeued(launch, step_s) -> None:
+    step_s(1.0)
+    code, out, err = launch("submit", DIGITS, *AUTO, "--dry-run")
+    assert (code, flags(out)) == (0, {"time": "48:00:00", "time-min": "00:20:00"}), err
+    code, out, err = launch("submit", DIGITS, *AUTO, "--", "--no-requeue")
+    assert (code, "partition gpu allows 48:00:00, not 305:50:00" in err) == (1, True)
+
+
+def test_a_short_run_or_one_that_cannot_be_requeued_takes_no_less(launch, step_s) -> None:
+    step_s(0.0001)
+    assert flags(launch("submit", DIGITS, *AUTO, "--dry-run")[1]) == {"time": "00:20:00"}
+    step_s(0.02)
+    words = (*AUTO, "--dry-run", "--", "--no-requeue")
+    assert flags(launch("submit", DIGITS, *words)[1]) == {"time": "06:20:00"}
+
+
+def test_a_resumed_run_asks_for_the_steps_that_are_left(launch, step_s, site) -> None:
+    step_s(0.02)
+    launch("submit", DIGITS, *AUTO)
+    (run,) = find_runs(site)
+    assert run.config().resources.hours == pytest.approx(6 + 1 / 3)
+    run.attempt(1).mkdir()
+    writer = RecordWriter(run.path, attempt=1)
+    for event in ("started", "saved", "stopped"):
+        writer.event(event, step=900_000)
+    writer.close()
+    # 180 s + 2 saves + 1.1 x 2,000 s = 2440 s.
+    words = (run.path, "resources.hours=auto", "--dry-run")
+    assert flags(launch("submit", *words)[1]) == {"time": "00:50:00", "time-min": "00:20:00"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resources.hours=auto"], "resources.hours: auto needs a forecast of the run on its GPU"),
+        (["resources.hours=auto", "resources.gpu=a40", "model.family=unet"], "needs a forecast"),
+        (["resources.hours=auto", "train.steps=1,2"], "resources.hours auto is for single runs"),
+        (["resources.hours=0"], "resources.hours 0: expected more than 0, or auto"),
+        (["--first", "a40:1x1", "resources.hours=auto", "model.width=65536", "model.heads=64"],
+         "a40:1x1: does not fit"),
+    ],
+)  # fmt: skip
+def test_without_a_forecast_or_for_a_study_auto_is_refused(
+    launch, words: list[str], message: str
+) -> None:
+    code, out, err = launch("submit", DIGITS, *words)
+    assert (code, out) == (2, "")
+    assert message in err
