@@ -107,12 +107,17 @@ start_program() {
 }
 
 follow_output() {
-  local output=$ATTEMPT/output.log
+  local output=$ATTEMPT/output.log columns='' at_once=()
+  [[ ! -t 1 ]] || columns=$(tput cols 2>/dev/null || echo 80)
   local follow=(tail -n +1 --follow --sleep-interval=0.5 --pid="${AGENTS[0]}" "$output")
   if [[ ${ENVIRONMENT-} == BATCH ]]; then
     # For `tail -f logs/NAME-JOB.out`.
     echo "output: $output"
     "${follow[@]}" | grep -a --line-buffered -E '^(starting|step) ' &
+  elif [[ -n $columns || -n ${THIN-} ]]; then
+    # mawk waits for 4 kB of input unless it is told not to.
+    [[ $(readlink -f "$(command -v awk)") != *mawk ]] || at_once=(-W interactive)
+    "${follow[@]}" | awk "${at_once[@]}" -v live="$columns" -v every="${THIN:-1}" -f "$ROOT/jobs/live.awk" &
   else
     "${follow[@]}" &
   fi

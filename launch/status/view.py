@@ -13,6 +13,7 @@ from configs.run.folder import RunFolder, is_run
 from configs.run.study_folder import StudyFolder, is_study_folder, study_of
 from configs.table import Row, text_table
 from launch.slurm.reasons import in_words
+from launch.status.curve import run_lines
 from launch.status.state import Overview, RunStatus
 
 LIVE = ("running", "started", "starting", "saving", "evaluating", "sampling", "completing")
@@ -35,7 +36,8 @@ Pair = tuple[RunStatus, Row]
 def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) -> list[str]:
     """Return the folder and the time, a row per run that is not done, and when all will be.
 
-    `whole` shows runs that are done, and every column.
+    Below a single run stand its loss and newest sample. `whole` shows runs that are done, and
+    every column.
     """
     base = paths[0].parent if is_run(paths[0]) else paths[0]
     pairs = sorted(zip(now.runs, now.rows, strict=True), key=_place)
@@ -51,6 +53,8 @@ def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) ->
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
     if (left_s := remaining_s(pairs)) is not None:
         lines.append(f"about {clock_text(left_s)} until all are trained")
+    if len(now.runs) == 1 and is_run(paths[0]) and now.runs[0].step is not None:
+        lines += run_lines(now.runs[0].run)
     return lines if now.runs else [f"no run in {base}"]
 
 
