@@ -54,7 +54,6 @@ train: pretraining
   train sample       draw many images
   train fid          Frechet distance of images from a reference
   train export       write the weights of a run
-  train seed         write initial weights
   train gns          gradient noise of checkpoints
   train digits       write the digits as PNG files
   train check-data   check a latent store or image folder

@@ -5,7 +5,6 @@
   sample RUN           draw many images from a run into one .npz, alone or under torchrun
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
-  seed CONFIG FOLDER   write the initial weights of a config's seed, to start any layout from
   forecast CONFIG      estimate memory, time and fit of a run on each GPU before it is queued
   gns CHECKPOINTS      measure the gradient noise at saved checkpoints
   digits FOLDER        write the digits as PNG files, one folder per class
@@ -23,7 +22,6 @@ _COMMANDS = {
     "sample": "train.evaluate.sample_set",
     "fid": "train.evaluate.fid",
     "export": "train.weights.export",
-    "seed": "train.weights.seed",
     "digits": "train.data.digits",
     "check-data": "train.data.check_data",
     "forecast": "train.forecast.command",

@@ -108,7 +108,7 @@ def _check_weights(config: Pretrain) -> None:
     if path.suffix == ".safetensors":
         is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
     else:
-        is_own = is_run(path) or (path / "seed.yaml").is_file()
+        is_own = is_run(path)
     if model.init_from and found and not is_own:
         raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
 

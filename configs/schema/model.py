@@ -99,7 +99,7 @@ class Model(KeyGroup):
     init_from: str | None = key(
         None,
         "initial weights: an official DiT .pt, a diffusers folder, a .safetensors of "
-        "`train export`, a run, or a seed checkpoint; null: random",
+        "`train export`, or a run; null: random",
         "loss",
         path="either",
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.run.folder import is_run
 from configs.schema import Finetune, Pretrain
 from launch import forecast
 from launch.forecast import ForecastAnswer
@@ -64,8 +65,8 @@ def host_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[Check
     if not isinstance(config, Pretrain) or not ranks or forecast.parameters is None:
         return
     source, held = config.model.init_from, 0.0
-    # Of a run or a seed checkpoint each rank reads its part, of other weights all.
-    if source and not any(Path(source, name).is_file() for name in ("config.yaml", "seed.yaml")):
+    # Of a run each rank reads its part, of other weights all.
+    if source and not is_run(Path(source)):
         held = 4.0 * forecast.parameters * ranks
     if config.checkpoint.asynchronous:
         held = max(held, checkpoint_bytes(config, forecast.parameters) / resources.nodes)

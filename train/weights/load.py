@@ -17,16 +17,20 @@ from configs.schema import Pretrain
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
 from train.engine.metrics import log
-from train.engine.unpickler import load_tensors
 from train.weights.published import State, from_diffusers, from_official, is_official
-from train.weights.seed import SEED_CONFIG
 
 
 def load_initial_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load `model.init_from`; of a run or a seed checkpoint each rank reads only its shards."""
+    """Load `model.init_from`; of a run each rank reads only its shards."""
     path = Path(str(config.model.init_from))
-    is_sharded = is_run(path) or (path / SEED_CONFIG).is_file()
-    (load_sharded_weights if is_sharded else load_whole_weights)(network, config)
+    if is_run(path):
+        checkpoints = RunFolder(path).checkpoints
+        name = newest(checkpoints)
+        if name is None:
+            raise ConfigError(f"model.init_from {path}: the run has no checkpoint yet")
+        read_weights(checkpoints / name, network, which=config.model.init_weights)
+    else:
+        load_whole_weights(network, config)
     log.info("loaded weights of %s", path)
 
 
@@ -52,20 +56,6 @@ def copy_shard(parameter: Tensor, whole: Tensor) -> None:
     parameter.copy_(whole)
 
 
-def load_sharded_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load `model.init_from`, a run or a seed checkpoint, into a network of any layout."""
-    path = Path(str(config.model.init_from))
-    if not is_run(path):
-        weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
-        load_tensors({"network": weights}, path)
-        return
-    checkpoints = RunFolder(path).checkpoints
-    name = newest(checkpoints)
-    if name is None:
-        raise ConfigError(f"model.init_from {path}: the run has no checkpoint yet")
-    read_weights(checkpoints / name, network, which=config.model.init_weights)
-
-
 def _read(path: Path, config: Pretrain) -> State:
     heads = config.model.heads
     if path.is_dir():
@@ -85,8 +75,7 @@ def _read_diffusers(path: Path) -> State:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["_class_name"]
     except (OSError, ValueError, KeyError):
         raise ConfigError(
-            f"model.init_from {path}: neither a run, a seed checkpoint nor a diffusers DiT "
-            "(it has no config.json)"
+            f"model.init_from {path}: neither a run nor a diffusers DiT (it has no config.json)"
         ) from None
     if kind not in ("DiTTransformer2DModel", "Transformer2DModel"):
         raise ConfigError(f"model.init_from {path}: a {kind}, not a DiTTransformer2DModel")

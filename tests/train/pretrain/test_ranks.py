@@ -12,7 +12,6 @@ from configs.run.folder import RunFolder
 from tests.real_runs import DIGITS, losses, resumed, trained
 from train.model.build import build_network
 from train.weights.export import export
-from train.weights.seed import write_seed
 
 # One worker, so that the reference runs are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
@@ -205,21 +204,6 @@ def test_a_resume_on_another_number_of_ranks_continues_within_rounding(
     again, whole = losses(resumed(two_ranks, step=20, ranks=ranks, logs=logs)), losses(two_ranks)
     assert list(again) == list(range(21, 25))
     assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [pytest.param([], marks=pytest.mark.long), ["layout.shard=2"], ["layout.tensor=2"]],
-    ids=str,
-)
-def test_every_layout_starts_from_the_weights_of_a_seed_checkpoint(
-    logs: Path, one_rank: RunFolder, layout: list[str], tmp_path: Path
-) -> None:
-    config = one_rank.config()
-    write_seed(config, tmp_path / "seed")
-    keys = ["train.steps=10", *SMALL, f"model.init_from={tmp_path / 'seed'}", *layout]
-    first, second = losses(trained(logs, keys, ranks=2)), losses(one_rank)
-    assert max(abs(first[step] - second[step]) / second[step] for step in first) < 1e-6
 
 
 def test_a_run_starts_from_the_ema_weights_of_another(logs: Path, one_rank: RunFolder) -> None:

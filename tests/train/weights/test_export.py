@@ -57,7 +57,6 @@ def test_a_run_starts_from_exported_weights(
         (["export", "{run}", "{tmp}/w.pt"], "ending in .safetensors"),
         (["export", "{run}", "{tmp}/none/w.safetensors"], "in an existing folder"),
         (["export", "{tmp}", "{tmp}/w.safetensors"], "not a run folder"),
-        (["seed", "configs/pretrain/digits.yaml", "{tmp}"], "exists already"),
     ],
 )
 def test_misuse_is_refused(
