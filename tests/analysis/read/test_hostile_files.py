@@ -23,7 +23,7 @@ HOSTILE = [
 
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
-    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"],
     ["time-to-target", "--target", "loss<=1"], ["profile"],
 ]  # fmt: skip
 
