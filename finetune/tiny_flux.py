@@ -9,7 +9,7 @@ only a few of them.
 import argparse
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,31 +56,20 @@ class FluxShape:
         return sum(self.rope)
 
 
+_TINY = FluxShape(
+    blocks=1,
+    single_blocks=1,
+    heads=2,
+    rope=(4, 6, 6),
+    clip_width=16,
+    t5_width=16,
+    vae_channels=(8, 8, 8, 8),
+    side=64,
+    dtype=torch.float32,
+)
 SHAPES = {
-    "tiny": FluxShape(
-        blocks=1,
-        single_blocks=1,
-        heads=2,
-        rope=(4, 6, 6),
-        clip_width=16,
-        t5_width=16,
-        vae_channels=(8, 8, 8, 8),
-        side=64,
-        dtype=torch.float32,
-    ),
-    "demo": FluxShape(
-        blocks=1,
-        single_blocks=1,
-        heads=8,
-        rope=(4, 6, 6),
-        clip_width=16,
-        t5_width=16,
-        vae_channels=(8, 8, 8, 8),
-        side=64,
-        dtype=torch.float32,
-        text_tokens=48,
-        pretraining_steps=400,
-    ),
+    "tiny": _TINY,
+    "demo": replace(_TINY, heads=8, text_tokens=48, pretraining_steps=400),
     "mid": FluxShape(
         blocks=2,
         single_blocks=4,

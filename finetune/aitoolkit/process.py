@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from configs.checks.aitoolkit import Home
+from configs.disk import read_end
 from configs.run.failures import find_reason
 from finetune.aitoolkit.job_db import JOB_ID
 from train.engine.distributed import TORCHRUN_VARIABLES
@@ -37,7 +38,6 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps(found))
 """
-_TAIL_BYTES = 20_000
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _LIBC = ctypes.CDLL(None)
 
@@ -86,9 +86,7 @@ class Process:
 
     def output_tail(self) -> str:
         """Return the end of its output."""
-        with self._output.open("rb") as file:
-            file.seek(max(0, self._output.stat().st_size - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+        return read_end(self._output)
 
 
 def _prepare() -> None:

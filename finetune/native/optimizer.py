@@ -1,9 +1,8 @@
-"""The optimizers of the matrices of a LoRA, and their gradient all-reduce."""
+"""The optimizers of the matrices of a LoRA."""
 
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from prodigyopt import Prodigy
 from torch import nn
 
@@ -89,15 +88,3 @@ class _Prodigy(Prodigy):  # type: ignore[misc]
         group |= dict(zip(self._NUMBERS, self._numbers.tolist(), strict=True))
         super().step(closure)
         self._numbers.copy_(torch.tensor([group[n] for n in self._NUMBERS], dtype=torch.float64))
-
-
-def sum_gradients(weights: nn.Module) -> None:
-    """Sum the gradients over all ranks in one all-reduce; every rank gets the same bits."""
-    if dist.get_world_size() == 1:
-        return
-    gradients = [p.grad for p in weights.parameters() if p.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    parts = flat.split([gradient.numel() for gradient in gradients])
-    for gradient, part in zip(gradients, parts, strict=True):
-        gradient.copy_(part.view_as(gradient))

@@ -12,10 +12,10 @@ from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses, time_weights
-from finetune.native.optimizer import set_rate, sum_gradients
+from finetune.native.optimizer import set_rate
 from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
-from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
+from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
 
 
 @dataclass(frozen=True, kw_only=True)

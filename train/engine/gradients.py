@@ -1,8 +1,10 @@
-"""The norm of a model's gradients, clipping and scaling, for any layout over ranks."""
+"""The norm of a model's gradients, clipping and scaling for any layout over ranks, and sums."""
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 # Elements that a CPU sums in float32; the partial sums are added in float64.
 _ROW = 1 << 14
@@ -40,6 +42,17 @@ def _row_norms(tensor: Tensor) -> Tensor:
     whole = flat.numel() // _ROW * _ROW
     norms = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), dim=1)
     return torch.cat([norms, torch.linalg.vector_norm(flat[whole:]).view(1)])
+
+
+def sum_gradients(model: nn.Module, *, mean: bool = False) -> None:
+    """Sum the gradients of whole parameters over all ranks in one all-reduce, or average them.
+
+    Every rank gets the same bits. Collective; nothing is done if the step has no gradients.
+    """
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    if gradients and dist.get_world_size() > 1:
+        dist.all_reduce(flat := parameters_to_vector(gradients))
+        vector_to_parameters(flat / dist.get_world_size() if mean else flat, gradients)
 
 
 def scale_gradients(model: nn.Module, factor: Tensor) -> None:

@@ -6,7 +6,6 @@ It is small, whole on every rank, and in no exported weights.
 import itertools
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from configs.schema import Pretrain
@@ -27,15 +26,3 @@ def make_projection(config: Pretrain, device: torch.device) -> nn.Module | None:
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)
     return nn.Sequential(layers[0], nn.SiLU(), layers[1], nn.SiLU(), layers[2]).to(device)
-
-
-def average_gradients(projection: nn.Module) -> None:
-    """Average the gradients over all ranks, if the step has any. Collective."""
-    gradients = [p.grad for p in projection.parameters() if p.grad is not None]
-    if not gradients or dist.get_world_size() == 1:
-        return
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-        gradient.copy_(part.view_as(gradient))

@@ -13,7 +13,7 @@ from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks
 from train.engine.ema import EMA, batch_decay
-from train.engine.gradients import squared_gradient_norm
+from train.engine.gradients import squared_gradient_norm, sum_gradients
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
 from train.model.cuda_graphs import PASSES, check_recorded
@@ -21,7 +21,7 @@ from train.model.flops import patches
 from train.model.parallelize import autocast, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
-from train.pretrain.projection import average_gradients, make_projection
+from train.pretrain.projection import make_projection
 from train.weights.init import InitialNetwork
 
 
@@ -94,7 +94,7 @@ class TrainState:
         with region("optimizer"):
             squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
             if self.projection is not None:
-                average_gradients(self.projection)
+                sum_gradients(self.projection, mean=True)
                 if any(p.grad is not None for p in self.projection.parameters()):
                     squared_norm += squared_gradient_norm(self.projection)
             norm = squared_norm.sqrt().float() / scale
