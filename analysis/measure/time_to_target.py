@@ -106,7 +106,7 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
         return None
     row, began = rows[index], _start_time(log)
     ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
-    if ends and row.get("time", 0) > max(ends):
+    if ends and "step" in row and row.get("time", 0) > max(ends):
         # A checkpoint that was evaluated after the end.
         row["time"] = next(iter(log.column("time")[log.step == row["step"]]), None)
     if row.get("time") is None or row.get("images") is None or began is None:

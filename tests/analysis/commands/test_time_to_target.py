@@ -54,6 +54,18 @@ def test_the_samples_to_the_target_are_those_planted(quality):
     assert group["minutes"] == pytest.approx(expected, rel=0.01)
 
 
+def test_a_run_that_goes_on_after_a_pause_is_measured(quality, tmp_path, capsys):
+    _, whole, _ = quality(truth(64, cv=1e-9))
+    file = tmp_path / "run0" / "metrics.jsonl"
+    *lines, _ = file.read_text().splitlines()
+    early = json.loads(lines[20])
+    lines.insert(21, json.dumps(early | {"event": "paused"}))
+    file.write_text("\n".join([*lines, ""]))
+    assert main(["time-to-target", str(tmp_path), "--target", "loss<=0.25", "--json"]) == 0
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert group["minutes"] == pytest.approx(whole["groups"][0]["minutes"], rel=1e-3)
+
+
 def test_the_runs_of_a_batch_are_a_group(quality):
     _, found, _ = quality(*(truth(batch, seed=s) for batch in (64, 128) for s in range(3)))
     assert [group["runs"] for group in found["groups"]] == [3, 3]
