@@ -64,7 +64,7 @@ def check_folder(folder: Path) -> None:
 
 
 def start_local(script: BatchScript, folder: Path) -> int:
-    """Start the job in the background on this machine and return the pid of its supervisor.
+    """Start the job in the background, here or in this allocation; return its supervisor's pid.
 
     Its output goes to `<pid>_0_log.out` in `folder`. It outlives this process and its terminal.
     """
@@ -73,7 +73,10 @@ def start_local(script: BatchScript, folder: Path) -> int:
     executor = LocalExecutor(folder)
     executor.update_parameters(timeout_min=_YEAR_MIN, stderr_to_stdout=True)
     exports = [f"{name}={value}" for name, value in (script.exports | _visible_gpus()).items()]
-    hidden = [word for name in conflicting_variables() for word in ("-u", name)]
+    # In the session of an allocation (salloc) the job runs on the allocation's nodes.
+    has_nodes = "SLURM_JOB_ID" in os.environ and os.environ.get("ENVIRONMENT") != "BATCH"
+    variables = [] if has_nodes else conflicting_variables()
+    hidden = [word for name in variables for word in ("-u", name)]
     # The site's variables are decided here: ACTIVATED would let env/site.sh decide again.
     command = ["env", "-u", "ACTIVATED", *hidden, *exports, *script.command]
     reader, writer = os.pipe()

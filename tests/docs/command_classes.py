@@ -72,7 +72,11 @@ ON_A_CLUSTER = {
         "tests/slurm/test_command.py::"
         "test_a_study_of_ones_own_script_is_queued_requeued_resumed_and_reported"
     ),
-    r"python -m launch submit (?:configs/studies/\S+|STUDY (?!.*--dry-run).+)": (
+    r"python -m launch submit STUDY --local --yes && ditbench status last --wait": (
+        "tests/slurm/test_salloc.py::"
+        "test_a_study_in_one_allocation_alternates_its_cells_on_one_node"
+    ),
+    r"python -m launch submit (?:configs/studies/\S+|STUDY (?!.*(?:--dry-run|--local --yes)).+)": (
         "tests/slurm/test_studies.py::test_each_shape_is_one_array_and_every_cell_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (

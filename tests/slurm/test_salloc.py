@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from configs.yaml12 import dump_yaml
 from tests.slurm.cluster import SCRIPTS, Cluster
 from tests.slurm.test_launch import SMALLEST, events
 
@@ -111,3 +112,47 @@ def test_misuse_prints_the_usage() -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith("Open a shell with GPUs")
     assert "env/interactive.sh GPU GPUS_PER_NODE [-- SALLOC_FLAGS]\n" in refused.stderr
+
+
+SMALLEST_STUDY = {
+    name: int(value)
+    for name, value in (key.split("=") for key in SMALLEST)
+    if name != "train.global_batch"
+}
+# The whole study in one allocation: no difference between nodes is left in it.
+STUDY = """
+cd "$PYTHONPATH"
+python -m launch submit "$STUDY_FILE" --local --yes
+python -m launch status "$(echo "$LOGS"/ab-*)" --wait
+"""
+
+
+@pytest.mark.long
+def test_a_study_in_one_allocation_alternates_its_cells_on_one_node(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    study = {
+        "kind": "study", "base": str(CONFIG), "repeats": 3, "report": False,
+        "axes": {"train.global_batch": [8, 16]}, "set": SMALLEST_STUDY,
+    }  # fmt: skip
+    (tmp_path / "ab.yaml").write_text(dump_yaml(study))
+    cluster.run(
+        *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--time=00:30:00"),
+        "--cpus-per-task=2",
+        stdin=STUDY,
+        cwd=tmp_path,
+        env={"VENV": sys.prefix, "LOGS": str(tmp_path / "logs"), "SITE": "local",
+             "STUDY_FILE": str(tmp_path / "ab.yaml")},
+        timeout=300,
+    )  # fmt: skip
+    cells = sorted((tmp_path / "logs").glob("ab-*/cells/*"))
+    assert len(cells) == 6
+    assert {events(cell)[-1] for cell in cells} == {"done"}
+    attempts = [json.loads((cell / "manifest.json").read_text())["attempts"][0] for cell in cells]
+    assert len({attempt["slurm"]["job"] for attempt in attempts}) == 1
+    assert len({rank["node"] for attempt in attempts for rank in attempt["placement"]}) == 1
+    # Each pass over both cells ends before the next one begins.
+    began = sorted(cells, key=lambda cell: (cell / "attempts" / "001").stat().st_ctime_ns)
+    passes = [{cell.name.split("_r")[0] for cell in began[n : n + 2]} for n in (0, 2, 4)]
+    assert passes == [passes[0]] * 3
+    assert len(passes[0]) == 2
