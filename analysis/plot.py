@@ -83,10 +83,9 @@ def legend(axes: Any, **inside: Any) -> None:
     """Add a legend, with the options `inside` the axes; on paper above them, to hide nothing."""
     width, (_, labels) = _PAPER_WIDTH.get(), axes.get_legend_handles_labels()
     if width and labels:
-        columns = int((width - 0.5) / (0.35 + 0.05 * max(map(len, labels))))
-        above: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "columnspacing": 1.0}
-        axes.legend(frameon=False, ncols=max(1, columns), **above)
-    elif labels:
+        columns = max(1, int((width - 0.5) / (0.35 + 0.05 * max(map(len, labels)))))
+        inside = {"ncols": columns, "loc": "lower left", "bbox_to_anchor": (0, 1)}
+    if labels:
         axes.legend(frameon=False, **inside)
 
 

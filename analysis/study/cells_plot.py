@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.plot import figure_of, plain
 from analysis.table import interval_text
-
-# The height of a line of a label, in inches.
-_LINE = 0.13
+from configs.table import heading
 
 
 def cells_figure(
@@ -25,33 +23,25 @@ def cells_figure(
     names = ("speedup", "steps_per_s", "units_per_s")
     name = next((name for name in names if any(row[name] for row in rows)), names[-1])
     wrapped = [fill(plain(label), label_chars, break_long_words=False) for label in labels]
-    heights = np.array([(label.count("\n") + 1) * _LINE + 0.06 for label in wrapped])
+    heights = np.array([0.13 * (label.count("\n") + 1) + 0.06 for label in wrapped])
     places = np.cumsum(heights) - heights / 2
     figure, [axes] = figure_of(rows=1, height=float(heights.sum()) + 0.45)
     texts = []
-    for row, y in zip(rows, places, strict=True):
-        is_base = row is rows[0] and name == "speedup"
+    for number, (row, y) in enumerate(zip(rows, places, strict=True)):
         value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-        value = 1.0 if is_base else value
-        if low is not None and high is not None:
-            axes.plot([low, high], [y, y], lw=1.4, color="C0", solid_capstyle="butt")
+        value = 1.0 if name == "speedup" and not number else value
+        same = not number or row["verdict"] == "same loss"
         if value is not None:
-            is_same = row is rows[0] or row["verdict"] == "same loss"
-            axes.plot(value, y, "o", ms=4, mew=0.9, color="C0", mfc="C0" if is_same else "white")
-        known = "no rate" if value is None else f"{value:.3g} {interval_text(low, high, '.3g')}"
-        texts.append(known.strip())
-    axes.set_yticks(places, wrapped)
+            axes.plot(value, y, "o", ms=4, mew=0.9, color="C0", mfc="C0" if same else "white")
+        if low is not None:
+            axes.plot([low, high], [y, y], lw=1.4, color="C0", zorder=1)
+        texts.append(f"{value or np.nan:.3g} {interval_text(low, high, '.3g')}")
     beside = axes.secondary_yaxis("right")
-    beside.set_yticks(places, texts)
     beside.spines["right"].set_visible(False)
-    for side in (axes, beside):
+    for side, shown in ((axes, wrapped), (beside, texts)):
+        side.set_yticks(places, shown)
         side.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(heights.sum(), 0)
-    if name == "speedup":
-        axes.axvline(1, lw=0.8, color="black", zorder=0)
-    is_ratio = name == "speedup"
-    axes.set_xlabel(
-        "speedup over the baseline" if is_ratio else name.replace("_per_s", " per second")
-    )
+    axes.set_xlabel(f"{heading(name)}, first cell = 1" if name == "speedup" else heading(name))
     return figure

@@ -13,38 +13,31 @@ from analysis.measure.loss import AXES, NO_TRAINING, loss_curve, pair_curves
 from analysis.measure.scaling import curves
 from analysis.measure.speed import group_alike, is_repeat, measure_rates
 from analysis.read.find import places, read_logs
-from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, hardware_text
 from analysis.table import remark
 from configs.disk import replace_file
 from configs.errors import Unreadable
-from configs.run.study_folder import study_of
 
 EXAMPLE = "ditbench analysis figure cells logs/layouts-1120 --out cells.pdf --width 3.3in"
 INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 # As many colours are told apart.
 MOST_LINES = 8
+FILLED = "Filled: the same loss as the first within 1 %; open: different or undetermined."
+BANDS = (
+    "Of three seeds or more: geometric mean and its interval; of fewer: a line each, no interval."
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add what to draw, the file, and its width."""
+    out = partial(plot_file, kinds=(".pdf", ".svg"))
     parser.add_argument("of", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument(
-        "--out",
-        type=partial(plot_file, kinds=(".pdf", ".svg")),
-        required=True,
-        metavar="FILE",
-        help=".pdf or .svg; its caption: .txt",
-    )
-    parser.add_argument(
-        "--width", type=_inches, default=3.3, metavar="WIDTH", help="3.3in (default), 84mm, 17cm"
-    )
+    parser.add_argument("--out", type=out, required=True, metavar="FILE", help=".pdf or .svg")
+    parser.add_argument("--width", type=_inches, default=3.3, help="3.3in (default), 84mm, 17cm")
     parser.add_argument("--by", choices=AXES, default="step", help="the axis of loss")
-    parser.add_argument(
-        "--metric", default="loss", metavar="NAME", help="draw this evaluation in place of loss"
-    )
+    parser.add_argument("--metric", default="loss", help="draw this evaluation in place of loss")
 
 
 def _inches(text: str) -> float:
@@ -63,10 +56,12 @@ def run(args: argparse.Namespace) -> int:
     beside = args.out.with_suffix(".txt")
     with on_paper(args.width):
         figure, caption, logs = KINDS[args.of](args)
+        timed = (run.clock for run in measure_rates(logs) if run.steady)
+        clocks = ", ".join(dict.fromkeys(timed)) or "none"
         on = hardware_text(logs) or "hardware that no run recorded"
         with writing(args.out):
             save(figure, args.out)
-            replace_file(beside, f"{caption} Measured on {on}.\n")
+            replace_file(beside, f"{caption} Clock: {clocks}. Measured on {on}.\n")
     print(beside.read_text(encoding="utf-8"), end="")
     remark([f"{args.out}, {beside}"])
     return 0
@@ -77,14 +72,11 @@ def _cells(args: argparse.Namespace) -> Any:
 
     logs, arms = _arms(args)
     rows = cell_rows(logs)
-    if not any(row["steps_per_s"] or row.get("units_per_s") for row in rows):
+    if not any(row["steps_per_s"] or row["units_per_s"] for row in rows):
         raise Unreadable(f"{args.paths[0]}: no run has a rate")
-    labels = [_label(arm[0]) for arm in arms]
     between = "between runs" if len(logs) > len(arms) else "within each run"
-    caption = (
-        f"Speed of cells, 95 % intervals {between}; {_count(arms, 'run')}; clock: {_clocks(logs)}. "
-        f"Baseline: {labels[0]}. Filled: the same loss within 1 %; open: different or undetermined."
-    )
+    caption = f"Speed of cells, 95 % intervals {between}; {_count(arms, 'run')}. {FILLED}"
+    labels = [arm[0].name.replace("_", ", ") for arm in arms]
     return cells_figure(rows, labels, label_chars=int(7 * args.width)), caption, logs
 
 
@@ -92,65 +84,42 @@ def _loss(args: argparse.Namespace) -> Any:
     from analysis.measure.loss_plot import losses_figure, thinned
 
     logs, arms = _arms(args)
-    _refuse_many(arms, "arms")
-    for arm in arms[1:]:
-        pair_curves(logs[0], arm[0], by=args.by, of=args.metric)
     # Repeats of one seed have the same losses.
-    arms = [
-        list({(log.config or {}).get("seed"): log for log in arm[::-1]}.values()) for arm in arms
-    ]
-    labels = [_label(arm[0]) for arm in arms]
+    arms = [list({(r.config or {}).get("seed"): r for r in arm[::-1]}.values()) for arm in arms]
+    for arm in _few(arms)[1:]:
+        pair_curves(logs[0], arm[0], by=args.by, of=args.metric)
     found = [[thinned(loss_curve(log, by=args.by, of=args.metric)) for log in arm] for arm in arms]
-    caption = (
-        f"{args.metric.replace('_', ' ').capitalize()} over {AXES[args.by]}; "
-        f"{_count(arms, 'seed')}; clock: {_clocks(logs)}. Baseline: {labels[0]}. Of three seeds or "
-        "more: geometric mean and its 95 % interval between seeds; of fewer: a line each, no "
-        "interval."
-    )
-    height = 3 + 0.1 * len(arms)
-    figure = losses_figure(found, labels, by=args.by, of=args.metric, height=height)
-    return figure, caption, logs
+    labels = [arm[0].name for arm in arms]
+    figure = losses_figure(found, labels, by=args.by, of=args.metric, height=3 + 0.1 * len(arms))
+    what = args.metric.replace("_", " ").capitalize()
+    seeds = _count(arms, "seed")
+    return figure, f"{what} over {AXES[args.by]}, 95 % intervals; {seeds}. {BANDS}", logs
 
 
 def _scaling(args: argparse.Namespace) -> Any:
     from analysis.study.scaling_plot import scaling_figure
 
-    logs = {log.name: log for log in read_logs(args.paths)}
-    found, _ = curves(list(logs.values()))
+    every = read_logs(args.paths)
+    found, _ = curves(every)
     if not found:
         why = "no two runs differ in the number of ranks only"
         raise Unreadable(f"{args.paths[0]}: {why}, so that there is no scaling to draw")
-    _refuse_many(found, "curves")
-    inside = [log for log in logs.values() if any(log.name in one.names for one in found)]
-    inside.sort(key=lambda log: ranks(log.facts) or 0)
-    firsts = [next(log for log in inside if log.name in one.names) for one in found]
-    labels = [f"{one.kind}: from {_label(log)}" for one, log in zip(found, firsts, strict=True)]
-    laws = [
-        f" Dashed: Amdahl's law, serial fraction {s.value:.3f} [{s.low:.3f}, {s.high:.3f}]."
-        for one in found
-        if (s := one.serial)
-    ]
-    caption = (
-        f"Speedup and efficiency by number of ranks, 95 % intervals; n = {len(inside)} runs; "
-        f"clock: {_clocks(inside)}.{''.join(laws)}"
-    )
-    return scaling_figure(found, labels), caption, inside
+    logs = [log for log in every if any(log.name in one.names for one in found)]
+    caption = f"Speedup and efficiency by ranks, 95 % intervals; n = {len(logs)} runs."
+    return scaling_figure(_few(found)), caption, logs
 
 
 def _noise(args: argparse.Namespace) -> Any:
     from analysis.gradient_noise.plot import noise_figure
 
-    runs = [run for place in places(args.paths) for run in place.ours]
-    _refuse_many(runs, "runs")
+    runs = _few([run for place in places(args.paths) for run in place.ours])
     noises = [read_noise(run, stages=10) for run in runs]
     found = [(noise.name, noise_by_stage(noise)) for noise in noises]
     stages = [stage for _, own in found for stage in own]
     if not any(stage.scale.b_simple for stage in stages):
         raise Unreadable(f"{args.paths[0]}: B_simple is undetermined in every stage")
-    caption = (
-        f"Gradient noise scale, 95 % intervals; n = {_span([len(s.stage.whole) for s in stages])} "
-        "samples per stage; clock: none, steps. Gaps: undetermined."
-    )
+    samples = _count([stage.stage.whole for stage in stages], "sample")
+    caption = f"Gradient noise scale, 95 % intervals; {samples} stage. Gaps: undetermined."
     figure = noise_figure(found, scales=["log"], panel_height=2.2)
     return figure, caption, read_logs(args.paths)
 
@@ -170,24 +139,13 @@ def _arms(args: argparse.Namespace) -> tuple[list[RunLog], list[list[RunLog]]]:
     return trained, group_alike(trained, is_repeat)
 
 
-def _refuse_many(lines: Sequence[Any], what: str) -> None:
+def _few(lines: list[Any]) -> list[Any]:
     if len(lines) > MOST_LINES:
-        raise Unreadable(f"{len(lines)} {what}: more than {MOST_LINES} lines; name fewer runs")
+        raise Unreadable(f"{len(lines)} lines: more than {MOST_LINES}; name fewer runs")
+    return lines
 
 
-def _label(log: RunLog) -> str:
-    """Return a name as in all tables; that of a cell joins its levels by `_`."""
-    return log.name.replace("_", ", ") if study_of(log.path) else log.name
-
-
-def _count(arms: Sequence[Sequence[RunLog]], noun: str) -> str:
-    counts = [len(arm) for arm in arms]
-    return f"n = {_span(counts)} {noun}{'' if max(counts) == 1 else 's'} each"
-
-
-def _span(counts: Sequence[int]) -> str:
-    return " to ".join(str(count) for count in dict.fromkeys([min(counts), max(counts)]))
-
-
-def _clocks(logs: Sequence[RunLog]) -> str:
-    return ", ".join(dict.fromkeys(run.clock for run in measure_rates(logs)))
+def _count(groups: Sequence[Any], noun: str) -> str:
+    counts = sorted({len(group) for group in groups})
+    span = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+    return f"n = {span} {noun}{'' if counts == [1] else 's'} each"

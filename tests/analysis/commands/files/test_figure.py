@@ -56,7 +56,7 @@ def test_each_kind_is_drawn_at_its_width_with_truetype_and_a_caption(figure, kin
     assert b"/FontFile2" in pdf.read_bytes()
     assert b"/Type3" not in pdf.read_bytes()
     assert pdf.with_suffix(".txt").read_text() == caption
-    for said in ("95 %", "n = ", "clock: ", "AMD EPYC"):
+    for said in ("95 %", "n = ", "Clock: ", "AMD EPYC"):
         assert said in caption
 
 
@@ -87,7 +87,7 @@ def test_speedups_and_their_intervals_stand_beside_the_dots(figure, tmp_path, ca
         code, _, caption, _ = figure("cells", logs)
     assert code == 0
     assert drawn[1][:2] == (row["speedup_low"], row["speedup_high"])
-    assert "intervals between runs; n = 3 runs each; clock: train" in caption
+    assert "intervals between runs; n = 3 runs each." in caption
 
 
 def test_repeats_of_one_seed_are_no_interval_of_the_loss(figure):
