@@ -1,4 +1,4 @@
-"""Plot the noise scale over training and over t, on linear and logarithmic axes."""
+"""Plot the noise scale over training and over t."""
 
 from collections.abc import Sequence
 
@@ -15,29 +15,25 @@ _STAGES_SHOWN = 4
 
 
 def noise_figure(
-    runs: Sequence[tuple[str, list[StageNoise]]],
-    *,
-    scales: Sequence[str] = ("linear", "log"),
-    panel_height: float = 3.0,
+    runs: Sequence[tuple[str, list[StageNoise]]], *, panel_height: float = 3.0
 ) -> Figure:
     """Return B_simple of runs with intervals; undetermined scales leave gaps.
 
-    The upper panels, one per scale of the axis, show it over training, with a line per bin if there
-    is one run. The lower panels show the first run over t at some of its stages, if it has bins.
+    The upper panel shows it over training, with a line per bin if there is one run. The lower one
+    shows the first run over t at some of its stages, if it has bins.
     """
-    has_bins = any(stage.bins for stage in runs[0][1])
-    rows = len(scales) * (2 if has_bins else 1)
+    rows = 2 if any(stage.bins for stage in runs[0][1]) else 1
     figure, panels = figure_of(rows=rows, height=panel_height * rows)
-    for axes, scale in zip(panels[: len(scales)], scales, strict=True):
-        for number, (name, stages) in enumerate(runs):
-            points = [(float(stage.step), stage.scale) for stage in stages]
-            _series(axes, points, color="k" if len(runs) == 1 else f"C{number}", label=plain(name))
-        if len(runs) == 1:
-            _bins_over_training(axes, runs[0][1])
-        _finish(axes, scale, "step")
-    for axes, scale in zip(panels[len(scales) :], scales, strict=False):
-        _bins_over_t(axes, runs[0][1])
-        _finish(axes, scale, "t")
+    for number, (name, stages) in enumerate(runs):
+        points = [(float(stage.step), stage.scale) for stage in stages]
+        color = "k" if len(runs) == 1 else f"C{number}"
+        _series(panels[0], points, color=color, label=plain(name))
+    if len(runs) == 1:
+        _bins_over_training(panels[0], runs[0][1])
+    _finish(panels[0], "step")
+    if rows > 1:
+        _bins_over_t(panels[1], runs[0][1])
+        _finish(panels[1], "t")
     return figure
 
 
@@ -82,10 +78,9 @@ def _series(
     axes.vlines([at for at, _ in known], low, high, lw=2, alpha=0.3, color=color)
 
 
-def _finish(axes: Axes, scale: str, xlabel: str) -> None:
-    axes.set_yscale(scale)
-    if scale == "log":
-        plain_ticks(axes)
+def _finish(axes: Axes, xlabel: str) -> None:
+    axes.set_yscale("log")
+    plain_ticks(axes)
     axes.set_xlabel(xlabel)
     axes.set_ylabel("B_simple, images")
     legend(axes, fontsize=6, ncols=2)

@@ -115,7 +115,7 @@ def read_others(place: PathContents) -> ReadLogs:
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield a file, or those under a folder in the order of their names, but no links; and names.
 
-    Run folders are left out.
+    Run folders are left out, and the table beside a report.
     """
     if not path.is_dir():
         yield path, path.name
@@ -124,8 +124,15 @@ def _files(path: Path) -> Iterator[tuple[Path, str]]:
         kept = (name for name in folders if name not in SKIPPED)
         folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in own)
         for file in (Path(here) / name for name in sorted(files)):
-            if file.is_file() and not file.is_symlink():
+            if file.is_file() and not file.is_symlink() and not _is_of_report(file):
                 yield file, _name(file, path)
+
+
+def _is_of_report(file: Path) -> bool:
+    if file.suffix != ".csv" or not file.with_suffix(".html").exists():
+        return False
+    with file.open("rb") as table:
+        return table.read(4) == b"run,"
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -21,7 +21,6 @@ from configs.disk import replace_file
 from configs.errors import Unreadable
 
 EXAMPLE = "ditbench analysis figure cells logs/layouts-1120 --out cells.pdf --width 3.3in"
-INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 # As many colours are told apart.
 MOST_LINES = 8
 FILLED = "Filled: the same loss as the first within 1 %; open: different or undetermined."
@@ -42,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def _inches(text: str) -> float:
     match = re.fullmatch(r"(\d+\.?\d*) ?(in|cm|mm)", text)
-    width = float(match[1]) * INCHES[match[2]] if match else 0.0
+    width = float(match[1]) / {"in": 1.0, "cm": 2.54, "mm": 25.4}[match[2]] if match else 0.0
     if not 2 <= width <= 20:
         raise argparse.ArgumentTypeError(f"{text!r} is no width of 2 to 20 inches: 3.3in, 84mm")
     return width
@@ -91,9 +90,8 @@ def _loss(args: argparse.Namespace) -> Any:
     found = [[thinned(loss_curve(log, by=args.by, of=args.metric)) for log in arm] for arm in arms]
     labels = [arm[0].name for arm in arms]
     figure = losses_figure(found, labels, by=args.by, of=args.metric, height=3 + 0.1 * len(arms))
-    what = args.metric.replace("_", " ").capitalize()
-    seeds = _count(arms, "seed")
-    return figure, f"{what} over {AXES[args.by]}, 95 % intervals; {seeds}. {BANDS}", logs
+    what = f"{args.metric} over {AXES[args.by]}, 95 % intervals; {_count(arms, 'seed')}"
+    return figure, f"{what.replace('_', ' ').capitalize()}. {BANDS}", logs
 
 
 def _scaling(args: argparse.Namespace) -> Any:
@@ -120,8 +118,7 @@ def _noise(args: argparse.Namespace) -> Any:
         raise Unreadable(f"{args.paths[0]}: B_simple is undetermined in every stage")
     samples = _count([stage.stage.whole for stage in stages], "sample")
     caption = f"Gradient noise scale, 95 % intervals; {samples} stage. Gaps: undetermined."
-    figure = noise_figure(found, scales=["log"], panel_height=2.2)
-    return figure, caption, read_logs(args.paths)
+    return noise_figure(found, panel_height=2.2), caption, read_logs(args.paths)
 
 
 # Each returns the figure, the caption and the runs in it.

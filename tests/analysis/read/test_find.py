@@ -36,3 +36,10 @@ def test_only_the_cells_of_a_study_are_read(tmp_path: Path) -> None:
 def test_when_an_attempt_ran_is_no_fact_of_its_machine() -> None:
     facts = {"attempt": 1, "time": 1.0, "began": 2.0, "ended": 3.0, "ranks": 2}
     assert machine(facts) == machine({"ranks": 2})
+
+
+def test_the_table_beside_a_report_is_no_run(tmp_path: Path) -> None:
+    for name, first in (("report", "run,"), ("own", "")):
+        (tmp_path / f"{name}.csv").write_text(f"{first}step,loss\n{first}1,2.0\n{first}2,1.5\n")
+        (tmp_path / f"{name}.html").touch()
+    assert [log.path.name for log in read_all([str(tmp_path)]).logs] == ["own.csv"]
