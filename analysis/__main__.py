@@ -27,6 +27,7 @@ COMMANDS = {
     "fid": "quality of samples by arms: FID at infinity and KID, over redraws and over seeds",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
+    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
     "formats": "the formats of logs that are read, and how the logs under a path are",
     "figure": "a figure for a paper (cells, loss, scaling or noise) as PDF or SVG, and its caption",

@@ -35,7 +35,7 @@ NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
 STYLES = {
     "failed": "bold red", "fail": "bold red", "lost": "red", "cancelled": "red", "timeout": "red",
     "running": "green", "pass": "green", "done": "green", "warn": "yellow", "stopped": "yellow",
-    "slower": "red", "different": "red", "faster": "green",
+    "slower": "red", "different": "red", "disagrees": "bold red", "faster": "green",
 }  # fmt: skip
 
 

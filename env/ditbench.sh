@@ -35,6 +35,7 @@ analysis: tables, plots and verdicts
   cbs                critical batch size
   profile            longest operations of a trace
   report             everything on one HTML page
+  audit              claims, recomputed
   formats            logs of other trainers that are read
   analysis figure    a figure for a paper: PDF or SVG
   archive            pack the records of runs

@@ -23,7 +23,7 @@ HOSTILE = [
 
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
-    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["scaling"], ["cost"], ["ablation"], ["audit"],
     ["time-to-target", "--target", "loss<=1"], ["profile"],
 ]  # fmt: skip
 

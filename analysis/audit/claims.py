@@ -1,0 +1,221 @@
+"""Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.measure.clocks import CLOCKS
+from analysis.measure.loss import pair_curves
+from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speedup, why_not_comparable
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
+from configs.errors import ConfigError, Unreadable
+from configs.yaml12 import parse_yaml
+
+QUANTITIES = {
+    "steps_per_s": 1,
+    "images_per_s": 1,
+    "step_s": 1,
+    "end_to_end_steps_per_s": 1,
+    "loss": 1,
+    "speedup": 2,
+    "loss_ratio": 2,
+}
+KEYS = {"text", "quantity", "runs", "value", "clock"}
+LARGEST_FILE = 1 << 24
+_UNIT_S = {
+    **dict.fromkeys(("", "s", "sec", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minutes"), 60),
+    **dict.fromkeys(("h", "hours"), 3600),
+}
+_NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claimed quantity of one or two runs; `half` is half a unit of its last printed digit."""
+
+    text: str
+    quantity: str
+    runs: tuple[str, ...]
+    value: float
+    half: float
+    clock: str | None = None
+
+
+def judged_row(
+    text: str,
+    claimed: float,
+    found: Estimate | None,
+    why: str,
+    *,
+    half: float = 0.0,
+    verdict: str | None = None,
+) -> dict[str, Any]:
+    """Return a claim beside its recomputed value; `why` names what is missing or wrong.
+
+    `half` is half a unit of the last digit of the claimed value.
+    """
+    return {
+        "text": text,
+        "claimed": claimed,
+        "recomputed": found.value if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "verdict": verdict or compare(found, value=claimed, half=half),
+        "why": why,
+    }
+
+
+def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
+    """Return the claimed number and half a unit of its last digit; `17 %` of a speedup is 1.17."""
+    match = _NUMBER.fullmatch(str(value).strip())
+    if match is None or isinstance(value, bool):
+        raise Unreadable(f"{value!r} is not a number; expected one such as 1.8, 1.8x or 17 %")
+    digits = match[1].replace(",", "")
+    mantissa, _, exponent = digits.lower().partition("e")
+    half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    number = float(digits)
+    if match[2] == "%":
+        number, half = number / 100, half / 100
+        number += 1 if quantity in ("speedup", "loss_ratio") else 0
+    return number, half
+
+
+def parse_seconds(text: str) -> tuple[float, float]:
+    """Parse `1013 s`, `16.9 min` or `1:27:16`; return seconds and half a unit of the last digit."""
+    if re.fullmatch(r"\d+(:\d\d){1,2}", text):
+        total = 0
+        for part in text.split(":"):
+            total = total * 60 + int(part)
+        return float(total), 0.5
+    match = re.fullmatch(r"([\d.,]+) *([a-z]*)", text.strip())
+    if match is None or match[2] not in _UNIT_S:
+        raise Unreadable(f"{text!r}: expected a time such as 1744s, 29min, 0.5h or 1:27:16")
+    value, half = parse_value(match[1], quantity="seconds")
+    return value * _UNIT_S[match[2]], half * _UNIT_S[match[2]]
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Read claims from YAML: a list, or a mapping with `claims`; runs are relative to the file."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise Unreadable(f"{path}: too large for a file of claims")
+        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"{path}: cannot be read: {error}") from None
+    listed = tree.get("claims") if isinstance(tree, dict) else tree
+    if not isinstance(listed, list) or not listed:
+        raise Unreadable(f"{path}: expected a list of claims (text, quantity, runs, value)")
+    return [_claim(item, path, number) for number, item in enumerate(listed, start=1)]
+
+
+def _claim(item: Any, path: Path, number: int) -> Claim:
+    where = f"{path}, claim {number}"
+    if not isinstance(item, dict) or not {"quantity", "runs", "value"} <= set(item) <= KEYS:
+        raise Unreadable(f"{where}: expected text, quantity, runs, value and optionally clock")
+    quantity, runs, clock = item["quantity"], item["runs"], item.get("clock")
+    if quantity not in QUANTITIES:
+        raise Unreadable(f"{where}: quantity {quantity!r} is none of {', '.join(QUANTITIES)}")
+    if clock is not None and clock not in CLOCKS:
+        raise Unreadable(f"{where}: clock {clock!r} is none of {', '.join(CLOCKS)}")
+    listed = [runs] if isinstance(runs, str) else runs
+    if not isinstance(listed, list) or len(listed) != QUANTITIES[quantity]:
+        raise Unreadable(f"{where}: {quantity} takes {QUANTITIES[quantity]} runs")
+    try:
+        value, half = parse_value(item["value"], quantity=quantity)
+    except Unreadable as error:
+        raise Unreadable(f"{where}: value {error}") from None
+    return Claim(
+        text=str(item.get("text") or f"{quantity} of {', '.join(map(str, listed))}"),
+        quantity=quantity,
+        runs=tuple(str(path.parent / str(run)) for run in listed),
+        value=value,
+        half=half,
+        clock=clock,
+    )
+
+
+def judge(claim: Claim) -> dict[str, Any]:
+    """Compare a claim with its runs."""
+    try:
+        found, why = _recompute(claim)
+    except Unreadable as error:
+        found, why = None, str(error)
+    return judged_row(claim.text, claim.value, found, why, half=claim.half)
+
+
+def compare(found: Estimate | None, *, value: float, half: float) -> str:
+    """Return whether a rounded number lies in an interval; without one it is undecidable."""
+    if found is None or found.low is None or found.high is None:
+        return "undecidable"
+    slack = half * (1 + 1e-9)
+    return "agrees" if found.low - slack <= value <= found.high + slack else "disagrees"
+
+
+def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
+    logs = [log for run in claim.runs for log in _one(run)]
+    if claim.quantity == "loss":
+        return _final_loss(logs[0].column("loss"))
+    if claim.quantity == "loss_ratio":
+        found = pair_curves(*logs)
+        base = float(found.loss_a.mean())
+        ratio = None if found.ratio is None else found.difference
+        moved = None if ratio is None or base <= 0 else ratio.map(lambda gap: gap / base + 1)
+        return moved, "the mean losses on the common steps"
+    runs = measure_rates(logs, clock=claim.clock)
+    why = f"{runs[0].clock} clock"
+    if claim.quantity == "speedup":
+        arms = [Arm(runs=(run,)) for run in runs]
+        found_ratio = speedup(*arms)
+        refusal = why_not_comparable(*arms)
+        why = refusal or f"{why}, configs {_known(logs)}"
+        return found_ratio, _needed(found_ratio, why)
+    return _of_one(claim.quantity, runs[0], why)
+
+
+def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
+    rate = run.rate if quantity == "images_per_s" else run.steps_per_s
+    if quantity == "end_to_end_steps_per_s":
+        whole = run.breakdown.steps_per_s if run.breakdown else None
+        exact = None if whole is None else Estimate(value=whole, low=whole, high=whole)
+        return exact, "wall time from the first start to the last record"
+    if rate is None:
+        return None, f"{why}: no steady rate"
+    if quantity == "images_per_s":
+        per_unit = run.images_per_unit
+        return (scaled(rate, per_unit), why) if per_unit else (None, "images are not recorded")
+    if quantity == "step_s":
+        seconds = run.steady.seconds if run.steady else None
+        return seconds, _needed(seconds, why)
+    return rate, _needed(rate, why)
+
+
+def _one(run: str) -> Sequence[RunLog]:
+    logs = read_logs([run])
+    if len(logs) != 1:
+        raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each run")
+    return logs
+
+
+def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
+    """Return the mean loss of the last quarter of the records."""
+    known = loss[~np.isnan(loss)]
+    if not len(known):
+        return None, "no loss is recorded"
+    found = mean_interval(known[-max(1, len(known) // 4) :])
+    return found, _needed(found, "mean over the last quarter of the records")
+
+
+def _known(logs: Sequence[RunLog]) -> str:
+    return "known" if all(log.config is not None for log in logs) else "unknown"
+
+
+def _needed(found: Estimate | None, why: str) -> str:
+    undetermined = found is None or not found.is_determined
+    return f"{why}; too few intervals for an interval of the rate" if undetermined else why

@@ -1,0 +1,128 @@
+"""`audit` recomputes claims: it agrees, disagrees, or says what it would need."""
+
+import json
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.audit.claims import parse_value
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+STUDY_B = """The A100 is about 1.8x faster.
+
+| GPU | Steps | Runtime | Steps per second |
+|---|---|---|---|
+| A100 | 500 | 1013 s | 0.4936 |
+| A100 | 2000 | 5236 s | 0.3820 |
+| A40 | 500 | 1744 s | 0.2866 |
+| A40 | 2000 | 9017 s | 0.2218 |
+"""
+
+
+@pytest.fixture
+def audit(tmp_path, capsys):
+    """The exit code and claims of `audit --json` on a file of this text."""
+
+    def run(text: str, *, name: str = "claims.yaml"):
+        (tmp_path / name).write_text(text)
+        code = main(["audit", str(tmp_path / name), "--json"])
+        return code, json.loads(capsys.readouterr().out)["claims"]
+
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path):
+    generate_run(tmp_path / "eager", SyntheticRun())
+    generate_run(tmp_path / "compiled", SyntheticRun(steps_per_s=4.56, seed=1))
+    generate_run(tmp_path / "short", SyntheticRun(intervals=5))
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize(
+    ("value", "verdict"), [("14 %", "agrees"), ("1.14", "agrees"), ("17 %", "disagrees")]
+)
+def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
+    code, [found] = audit(
+        f"- text: faster\n  quantity: speedup\n  runs: [eager, compiled]\n  value: {value}\n"
+    )
+    assert found["verdict"] == verdict
+    assert found["recomputed"] == pytest.approx(1.14, abs=0.01)
+    assert found["low"] <= found["recomputed"] <= found["high"]
+    assert code == (1 if verdict == "disagrees" else 0)
+
+
+@pytest.mark.usefixtures("runs")
+def test_too_few_intervals_decide_nothing_and_say_so(audit):
+    code, [found] = audit("- {quantity: speedup, runs: [eager, short], value: 2}")
+    assert (code, found["verdict"]) == (0, "undecidable")
+    assert "too few intervals" in found["why"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_each_quantity_of_a_run_is_recomputed(audit):
+    claims = [
+        "{quantity: steps_per_s, runs: eager, value: 4.0}",
+        "{quantity: images_per_s, runs: eager, value: 256, clock: train}",
+        "{quantity: step_s, runs: eager, value: 0.25}",
+        "{quantity: end_to_end_steps_per_s, runs: eager, value: 3.9}",
+        "{quantity: loss, runs: eager, value: 0.286}",
+        "{quantity: loss_ratio, runs: [eager, compiled], value: 1.0}",
+    ]
+    _, found = audit("\n".join(f"- {claim}" for claim in claims))
+    assert [one["verdict"] for one in found] == ["agrees"] * 6
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_claim_about_a_missing_run_is_undecidable(audit):
+    _, [found] = audit("claims:\n - {quantity: loss, runs: nowhere, value: 1}")
+    assert found["verdict"] == "undecidable"
+    assert "no such file" in found["why"]
+
+
+def test_the_table_of_study_b_mixes_two_clocks(audit):
+    code, found = audit(STUDY_B, name="table.md")
+    rates, clocks, speedups = found[:4], found[4:6], found[6:]
+    assert code == 1
+    assert [one["verdict"] for one in rates] == ["agrees"] * 4
+    assert all("two clocks" in one["why"] for one in clocks)
+    assert [one["verdict"] for one in speedups] == ["disagrees"] * 2
+    assert speedups[0]["recomputed"] == pytest.approx(1.72, abs=0.005)
+
+
+def test_a_table_on_one_clock_passes(audit):
+    table = """Twice as fast: 2.0x.
+| device | iterations | time |
+|---|---|---|
+| a | 100 | 1:40 |
+| b | 100 | 200 s |
+"""
+    code, [found] = audit(table, name="t.md")
+    assert (code, found["verdict"], found["recomputed"]) == (0, "agrees", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "half"),
+    [("1.8x", 1.8, 0.05), ("17 %", 1.17, 0.005), ("1,710", 1710, 0.5), ("1e-4", 1e-4, 5e-5)],
+)
+def test_half_of_the_last_printed_digit_is_left_open(text, value, half):
+    found = parse_value(text, quantity="speedup")
+    assert found == (pytest.approx(value), pytest.approx(half))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "[1]", "- {quantity: x, runs: a, value: 1}", "- {quantity: loss, runs: a, value: z}",
+     "- {quantity: speedup, runs: a, value: 1}", "- {quantity: loss, runs: a}", ": : :",
+     "- {quantity: loss, runs: a, value: true}", "- {quantity: loss, runs: a, value: 1, clock: x}"],
+)  # fmt: skip
+def test_a_file_that_holds_no_claims_is_misuse(text, tmp_path, capsys):
+    (tmp_path / "claims.yaml").write_text(text)
+    assert main(["audit", str(tmp_path / "claims.yaml")]) == 2
+    assert capsys.readouterr().err.startswith("analysis audit: ")
+
+
+def test_markdown_without_a_table_is_misuse(tmp_path, capsys):
+    (tmp_path / "x.md").write_text("| a | b |\n|---|---|\n| 1 | 2 |\n")
+    assert main(["audit", str(tmp_path / "x.md")]) == 2
+    assert "no table" in capsys.readouterr().err
