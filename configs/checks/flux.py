@@ -69,8 +69,8 @@ def shards(index: Path) -> list[str]:
     return sorted({str(name) for name in _json(index).get("weight_map", {}).values()})
 
 
-def check_flux(folder: Path, *, variant: str) -> None:
-    """Raise `ConfigError` if the folder is no complete Flux of `variant`."""
+def check_flux(folder: Path, *, variant: str | None) -> None:
+    """Raise `ConfigError` if the folder is no complete Flux of `variant`; None allows either."""
     _check_model(folder)
     lacks = missing(folder)
     single = sorted(file for file in folder.iterdir() if file.suffix in WEIGHTS_SUFFIXES)
@@ -84,7 +84,7 @@ def check_flux(folder: Path, *, variant: str) -> None:
     transformer = _json(folder / "transformer" / "config.json")
     takes_guidance = bool(transformer.get("guidance_embeds", False))
     found = "dev" if takes_guidance else "schnell"
-    if found != variant:
+    if variant and found != variant:
         raise ConfigError(
             f"{folder}: its transformer {'takes' if takes_guidance else 'takes no'} guidance, as "
             f"{found} does; set the variant to {found}, or name a folder of {variant}"
