@@ -30,8 +30,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from benchmarks.fake_gpu import gpu_autocast
-from benchmarks.memory_tracker import StorageTracker
 from configs.schema.finetune import Lora, LoraOptimizer
 from finetune.native.base_model import quantise_blocks
 from finetune.native.lora import (
@@ -46,6 +44,8 @@ from finetune.native.loss import LatentBatch, losses
 from finetune.native.optimizer import make_optimizer
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
+from train.forecast.fake_gpu import gpu_autocast
+from train.forecast.memory_tracker import StorageTracker
 
 aten = torch.ops.aten
 GIB = 2**30
@@ -204,7 +204,7 @@ def _batch(setting: Setting) -> LatentBatch:
 class _OperationCounter(TorchDispatchMode):
     """Counts bytes and FLOPs of operations; views and allocations are free.
 
-    `empty_like` stands for the fused RMS norm (`benchmarks/fake_gpu.py`).
+    `empty_like` stands for the fused RMS norm (`train/forecast/fake_gpu.py`).
     """
 
     _FREE = (

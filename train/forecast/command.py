@@ -11,13 +11,16 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.schema import Finetune
 from train.forecast.estimate import forecast
 from train.forecast.lora import forecast_lora
+from train.forecast.memory import GIB
 from train.forecast.query import ForecastQuery, make_query, read_queries
 
 
@@ -29,8 +32,7 @@ def main(arguments: list[str]) -> int:
         try:
             if isinstance(query, ConfigError):
                 raise query
-            is_lora = isinstance(query.config, Finetune)
-            found = forecast_lora(query) if is_lora else forecast(query).to_json()
+            found = _forecast(query, exact=options.exact)
         except ConfigError as error:
             if not options.cells:
                 raise
@@ -64,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gpus-per-node", type=_positive, help="default: from the config")
     parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="also count the memory in a dry run on fake tensors (10-30 s)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print JSON; a list for several configs"
     )
     return parser
@@ -90,6 +97,26 @@ def _queries(options: argparse.Namespace) -> Iterator[ForecastQuery | ConfigErro
             nodes=options.nodes,
             gpus_per_node=options.gpus_per_node,
         )
+
+
+def _forecast(query: ForecastQuery, *, exact: bool) -> dict[str, Any]:
+    """Return the forecast as plain values; `exact` adds the dry run as `exact_gib` of each GPU."""
+    if isinstance(query.config, Finetune):
+        return forecast_lora(query)
+    if not exact:
+        return forecast(query).to_json()
+    # Imported here: torch takes seconds to import.
+    from train.forecast.dry_run import dry_run, forecast_unet
+
+    found = forecast(query) if query.config.model.family == "dit" else forecast_unet(query)
+    plain, runs = found.to_json(), {}
+    for name, estimate in found.gpus.items():
+        layout = divide(query.config, world=query.world, tuned=estimate.micro_batch)
+        if layout not in runs:
+            memory = asdict(dry_run(query.config, layout))
+            runs[layout] = {kind: size / GIB for kind, size in memory.items()}
+        plain["gpus"][name]["exact_gib"] = runs[layout]
+    return plain
 
 
 def _text(found: dict[str, Any]) -> str:
@@ -128,4 +155,7 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         step = gpu["step_s"]
         interval = f"{step['low']:.2g} to {step['high']:.2g}"
         lines.insert(1, f"    s/step {step['value']:.2g}, 90 % {interval} ({step['source']})")
+    if "exact_gib" in gpu:
+        exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items() if size)
+        lines.append(f"    GiB in a dry run  {exact}")
     return "\n".join(lines)

@@ -1,14 +1,14 @@
 """Estimate memory, the largest micro batch and images per second on each GPU, and what fits."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from configs.checks.batch import BatchLayout, divide, micro_batches
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
-from configs.schema import Run
+from configs.schema import Pretrain, Run
 from train.forecast.memory import GIB, Memory, dit_memory
 from train.forecast.parameters import dit_parameters
 from train.forecast.query import ForecastQuery
@@ -16,6 +16,7 @@ from train.forecast.roofline import StepTime, step_time
 from train.model.flops import dit_macs
 
 Kind = TypeVar("Kind", bound=Run)
+MemoryOf = Callable[[Pretrain, BatchLayout], Memory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +61,25 @@ def forecast(query: ForecastQuery) -> Forecast:
     if query.config.model.family != "dit":
         raise ConfigError(
             f"{query.source}: model.family {query.config.model.family}: the memory of a U-Net has "
-            "no closed form; `python -m benchmarks.dry_run` counts it"
+            "no closed form; add --exact"
         )
+    parameters, macs = dit_parameters(query.config), dit_macs(query.config)
+    return forecast_with(query, parameters=parameters, macs=macs, memory_of=dit_memory)
+
+
+def forecast_with(
+    query: ForecastQuery, *, parameters: int, macs: dict[str, int], memory_of: MemoryOf
+) -> Forecast:
+    """Return the forecast for a network whose memory on one rank is `memory_of(config, layout)`."""
     return Forecast(
         config=query.source,
         world=query.world,
-        parameters=dit_parameters(query.config),
-        macs=dit_macs(query.config),
-        gpus={name: estimate_gpu(query, gpu) for name, gpu in query.gpus.items()},
+        parameters=parameters,
+        macs=macs,
+        gpus={
+            name: estimate_gpu(query, gpu, macs=macs, memory_of=memory_of)
+            for name, gpu in query.gpus.items()
+        },
     )
 
 
@@ -76,14 +88,16 @@ def capacity_bytes(gpu: Gpu) -> float:
     return gpu.memory_gb * 1e9
 
 
-def estimate_gpu(query: ForecastQuery, gpu: Gpu) -> GpuEstimate:
+def estimate_gpu(
+    query: ForecastQuery, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
+) -> GpuEstimate:
     """Return the estimate for one GPU. Raise `ConfigError` if the batch does not divide."""
-    largest = _largest_divisor(query, gpu)
+    largest = _largest_divisor(query, gpu, memory_of)
     layout = divide(query.config, world=query.world, tuned=largest or query.config.objective.group)
-    memory = dit_memory(query.config, layout)
+    memory = memory_of(query.config, layout)
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
-    step = step_time(query.config, layout, memory=memory, gpu=gpu)
+    step = step_time(query.config, layout, memory=memory, gpu=gpu, macs=macs)
     if fits and step is None:
         fits = False
         reason = f"it has no arithmetic for train.precision {query.config.train.precision}"
@@ -92,7 +106,7 @@ def estimate_gpu(query: ForecastQuery, gpu: Gpu) -> GpuEstimate:
         gib={name: size / GIB for name, size in [*asdict(memory).items(), ("total", memory.total)]},
         capacity_gib=capacity_bytes(gpu) / GIB,
         micro_batch=layout.micro_batch,
-        max_micro_batch=largest_micro_batch(query, gpu),
+        max_micro_batch=largest_micro_batch(query, gpu, memory_of),
         images_per_s=query.config.train.global_batch / step.value if fits and step else None,
         step_s=step if fits else None,
         fits=fits,
@@ -101,7 +115,7 @@ def estimate_gpu(query: ForecastQuery, gpu: Gpu) -> GpuEstimate:
     )
 
 
-def largest_micro_batch(query: ForecastQuery, gpu: Gpu) -> int:
+def largest_micro_batch(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf = dit_memory) -> int:
     """Return the largest micro batch that fits, by bisection; 0 if not even 1 does.
 
     The size need not divide the global batch; the accumulation stays that of the config.
@@ -110,7 +124,7 @@ def largest_micro_batch(query: ForecastQuery, gpu: Gpu) -> int:
 
     def fits(size: int) -> bool:
         candidate = dataclasses.replace(layout, micro_batch=size)
-        return dit_memory(query.config, candidate).total <= capacity_bytes(gpu)
+        return memory_of(query.config, candidate).total <= capacity_bytes(gpu)
 
     low, high = 0, 1
     while fits(high) and high < 2**20:
@@ -121,13 +135,13 @@ def largest_micro_batch(query: ForecastQuery, gpu: Gpu) -> int:
     return low
 
 
-def _largest_divisor(query: ForecastQuery, gpu: Gpu) -> int | None:
+def _largest_divisor(query: ForecastQuery, gpu: Gpu, memory_of: MemoryOf) -> int | None:
     """Return the largest micro batch that fits and divides the images of a data rank."""
     config = changed(query.config, {"train.micro_batch": "auto"})
     images = divide(config, world=query.world).micro_batch
     for size in reversed(micro_batches(config, images)):
         layout = divide(config, world=query.world, tuned=size)
-        if dit_memory(config, layout).total <= capacity_bytes(gpu):
+        if memory_of(config, layout).total <= capacity_bytes(gpu):
             return size
     return None
 
@@ -146,6 +160,8 @@ def _reason_and_fix(
         f"not even one image fits into {capacity}: parameters, gradients, optimizer state and EMA "
         f"take {constant / GIB:.0f} GiB on every rank"
     )
+    if query.config.model.family != "dit":
+        return reason, "layout.shard, a smaller model, or a GPU with more memory"
     return reason, _fix(query, gpu)
 
 

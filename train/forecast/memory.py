@@ -1,6 +1,6 @@
 """The memory of one rank that trains a DiT, by kind, and its peak, in closed form without torch.
 
-Tests compare it with `benchmarks/dry_run.py`, which follows every storage through a step.
+Tests compare it with `train/forecast/dry_run.py`, which follows every storage through a step.
 """
 
 from dataclasses import dataclass

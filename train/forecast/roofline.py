@@ -28,6 +28,7 @@ COPY_EFFICIENCY = 0.87
 # pass. Counted by `benchmarks.block_traffic` for a block of DiT-XL/2 in bf16: 550 of 60.3 bytes per
 # token and channel eager, 168 of 38.2 compiled (docs/measurements/block-traffic.md). With SwiGLU
 # they are within 10 % of the count; without RoPE and QK norm 9 % above it compiled, 40 % eager.
+# A U-Net is not counted, but taken to be the same.
 _EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
 # Bytes per parameter and step: AdamW reads four numbers and writes three; clipping and the EMA each
 # read two and write one.
@@ -55,7 +56,7 @@ def sheet_step(seconds: float) -> StepTime:
 
 
 def step_time(
-    config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu
+    config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
 ) -> StepTime | None:
     """Return the predicted seconds of a step on all ranks together.
 
@@ -66,13 +67,15 @@ def step_time(
         return None
     matmul_flops_s = tflops * 1e12 * gpu.matmul_share
     bandwidth = gpu.bandwidth_gb_s * 1e9 * COPY_EFFICIENCY
-    macs = training_macs(config)
-    timed = macs | {"attention": round(ATTENTION_SLOWDOWN * macs["attention"])}
+    is_dit = config.model.family == "dit"
+    macs = training_macs(config) if is_dit else macs
+    timed = macs | {"attention": round(ATTENTION_SLOWDOWN * macs.get("attention", 0))}
     flops = training_flops(timed | extra_macs(config)) + 2 * recomputed_macs(config)
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s
+    written = dit_written(config, layout) if is_dit else memory.activations
     passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
-    traffic_s = layout.accumulation * passes * dit_written(config, layout) / bandwidth
+    traffic_s = layout.accumulation * passes * written / bandwidth
     ema_bytes = _EMA_BYTES * config.averages()
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth

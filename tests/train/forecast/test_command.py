@@ -98,9 +98,29 @@ def test_a_gpu_without_the_precision_is_no_fit(capsys: pytest.CaptureFixture[str
         ([], "expected a CONFIG"),
         ([CIFAR10, "--cells", "x"], "expected a CONFIG"),
         (["--cells", "nowhere.jsonl"], "cannot be read"),
-        ([CIFAR10, "model.family=unet"], "benchmarks.dry_run"),
+        ([CIFAR10, "model.family=unet"], "add --exact"),
     ],
 )
 def test_misuse_is_refused_with_the_fix(words: list[str], fix: str) -> None:
     with pytest.raises(ConfigError, match=fix):
         main(words)
+
+
+def test_exact_adds_a_dry_run_to_the_closed_form(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [CIFAR10, "model.depth=2", "train.compile=false", "train.global_batch=16"]
+    assert main([*words, "--gpu", "a40", "--exact", "--json"]) == 0
+    a40 = json.loads(capsys.readouterr().out)["gpus"]["a40"]
+    assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.05)
+
+
+def test_a_unet_is_forecast_by_dry_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ("model.unet.width=32", "model.unet.layers=1")
+    words = [CIFAR10, "model.family=unet", *small, "train.compile=false"]
+    assert main([*words, "train.global_batch=16", "--gpu", "a40", "--exact", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["macs"].keys() == {"convolutions", "rest"}
+    a40 = found["gpus"]["a40"]
+    assert a40["fits"]
+    assert a40["max_micro_batch"] > 16
+    # The line through two dry runs, compared with a third at 16 images.
+    assert a40["exact_gib"]["peak"] == pytest.approx(a40["gib"]["peak"], rel=0.03)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from benchmarks.dry_run import dry_run
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.gpus import gpu_names, named_gpu
@@ -18,6 +17,7 @@ from configs.load import resolve
 from configs.schema import Pretrain
 from tests.train.model.test_dit import FLAVOURS, RECIPES, SIZES
 from train.forecast.activations import block_kept, compiled_kept, edges_kept
+from train.forecast.dry_run import dry_run
 from train.forecast.estimate import capacity_bytes, forecast, largest_micro_batch
 from train.forecast.memory import GIB, dit_memory, overhead
 from train.forecast.parameters import block_count, dit_parameters, edge_count

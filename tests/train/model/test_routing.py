@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.dry_run import dry_run
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import resolve
@@ -22,6 +21,7 @@ from tests.train.model.test_dit import config_of, inputs, perturbed
 from tests.train.model.test_recipes import wave
 from train.diffusion.rng import kept_patches
 from train.engine.distributed import read_ranks
+from train.forecast.dry_run import dry_run
 from train.forecast.memory import dit_memory
 from train.forecast.parameters import dit_parameters
 from train.model.build import build_network

@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from benchmarks.memory_tracker import StorageTracker
 from configs.checks.batch import divide
 from configs.load import expect, load
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks
+from train.forecast.memory_tracker import StorageTracker
 from train.model.build import build_network
 from train.model.parallelize import parallelize
 from train.weights.init import InitialNetwork

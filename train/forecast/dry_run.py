@@ -1,20 +1,12 @@
 """Count the memory of a rank by running training steps on fake tensors, which hold no data.
 
-    python -m benchmarks.dry_run CONFIG [key=value ...]
-
-Prints GiB by kind on a rank of the config's resources, and beside it the closed form of
-`train forecast`, which a U-Net does not have. A DiT of 0.5 B parameters takes 12 s of CPU.
-
 Network, layout, optimizer and EMA are those of a run, on a process group that sends nothing. No
 GPU is needed. The steps run eagerly: the memory that `train.compile` saves is not included.
 """
 
-import argparse
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from unittest import mock
 
 import torch
@@ -25,40 +17,22 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from benchmarks.fake_gpu import gpu_autocast, gpu_kernels
-from benchmarks.memory_tracker import StorageTracker
-from configs.checks.batch import BatchLayout, divide
-from configs.load import expect, load
+from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA, batch_decay
-from train.forecast.memory import GIB, Memory, dit_memory, overhead
-from train.model.build import build_network
+from train.forecast.estimate import Forecast, forecast_with
+from train.forecast.fake_gpu import gpu_autocast, gpu_kernels
+from train.forecast.memory import Memory, overhead
+from train.forecast.memory_tracker import StorageTracker
+from train.forecast.query import ForecastQuery
+from train.model.build import build_network, network_macs
 from train.model.parallelize import autocast, is_sharded, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
 
 _DEVICE = torch.device("cpu")
-
-
-def main(arguments: list[str]) -> int:
-    """Print the memory of a rank by both ways."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("config", type=Path, metavar="CONFIG")
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
-    options = parser.parse_args(arguments)
-    config = expect(load(options.config, options.overrides), Pretrain, source=options.config)
-    layout = divide(config, world=config.resources.world)
-    found = {"dry run": dry_run(config, layout)}
-    if config.model.family == "dit":
-        found["closed form"] = dit_memory(config, layout)
-    for name, memory in found.items():
-        sizes = (f"{kind} {size / GIB:.3g}" for kind, size in vars(memory).items() if size)
-        print(f"{name:11}  GiB  {'  '.join(sizes)}")
-    return 0
 
 
 def dry_run(config: Pretrain, layout: BatchLayout) -> Memory:
@@ -167,5 +141,42 @@ def _fake_ranks(layout: BatchLayout) -> Iterator[DeviceMesh | None]:
         dist.destroy_process_group()
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def forecast_unet(query: ForecastQuery) -> Forecast:
+    """Return the forecast for a U-Net, whose memory has no closed form, by dry runs."""
+    with torch.device("meta"):
+        network = build_network(query.config)
+    return forecast_with(
+        query,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        macs=network_macs(query.config),
+        memory_of=_UNetMemory().memory,
+    )
+
+
+class _UNetMemory:
+    """Memory as a linear function of the micro batch, from dry runs of 4 and 8 images.
+
+    Micro batches below 4 have a dry run of their own.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[int, bool], Memory] = {}
+
+    def memory(self, config: Pretrain, layout: BatchLayout) -> Memory:
+        """Return the memory of one rank, like `dit_memory`."""
+        images = layout.micro_batch
+        if images < 4:
+            return self._run(config, layout, images)
+        few, many = (self._run(config, layout, size) for size in (4, 8))
+        along = (images - 4) / 4
+        peak = few.peak + along * (many.peak - few.peak)
+        kept = few.activations + along * (many.activations - few.activations)
+        outside = overhead(layout, peak=peak)
+        return dataclasses.replace(many, peak=peak, activations=kept, overhead=outside)
+
+    def _run(self, config: Pretrain, layout: BatchLayout, images: int) -> Memory:
+        key = images, layout.accumulation > 1
+        if key not in self._runs:
+            smaller = dataclasses.replace(layout, micro_batch=images)
+            self._runs[key] = dry_run(config, smaller)
+        return self._runs[key]
