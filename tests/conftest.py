@@ -11,11 +11,12 @@ import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_environment() -> Iterator[None]:
-    """Keep xdist's terminal out of tables."""
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the caches of commands out of the home folder, and xdist's terminal out of tables."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COLUMNS", "LINES"):
             patch.delenv(name, raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

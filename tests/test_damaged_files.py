@@ -62,6 +62,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DITBENCH_TRACEBACK")
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("SITE", "local")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Without Slurm.
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     write_run(opened(DIGITS, ["train.steps=20", "train.global_batch=8"]).path)
