@@ -8,6 +8,7 @@ import shlex
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from launch.slurm import client
 from launch.slurm.executor import sbatch_text
 from launch.slurm.flags import Flags
 from launch.submit.alternatives import alternatives
-from launch.submit.duration import duration, with_hours
+from launch.submit.duration import Duration, duration, with_hours
 from launch.submit.run import run_request
 from launch.submit.script import RunRequest, batch_script
 
 _MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
+_TIMES = ("start", "finish", "finish_low", "finish_high")
 
 
 def when(
@@ -35,23 +37,28 @@ def when(
     if is_study_folder(source) or is_study(source, overrides):
         raise ConfigError(f"{source}: a study compares GPUs; name the config of one run")
     request = run_request(source, overrides, site_name=site_name, extra=flags)
+    partition = str((request.site.flags | request.flags).get("partition", "")) or None
     shapes = [
         f"{gpu}:{nodes}x{count}"
-        for gpu, (has, most) in client.gpus(str(flags.get("partition", "")) or None).items()
+        for gpu, (has, most) in client.gpus(partition).items()
         for nodes in range(1, min(has, _MOST_NODES) + 1)
         for count in ([2**n for n in range(most.bit_length())] if nodes == 1 else [most])
         if gpu
     ]
-    found = alternatives(request, shapes, site_name=site_name) if shapes else []
-    prices = read_rates(rates) if rates else {}
-    rows = [row for one in found if (row := _row(one, prices))]
-    rows.sort(key=lambda row: row["finish"] or float("inf"))
-    times = ("start", "finish", "finish_low", "finish_high")
-    words = [{**row, **{name: _clock(row[name]) for name in times}} for row in rows]
-    show(rows if form == "json" else words, form)
-    for one in found:
-        if one.refusal or not duration(one):
+    prices, waits = read_rates(rates) if rates else {}, client.waits_s(partition)
+    rows = []
+    for one in alternatives(request, shapes, site_name=site_name):
+        found = None if one.refusal else duration(one)
+        if found is None:
             print(one.refusal or f"{one.shape}: has no forecast", file=sys.stderr)
+        else:
+            rows.append(_row(one, found, waits.get(str(one.config.resources.gpu), []), prices))
+    rows.sort(key=lambda row: row["finish"] or float("inf"))
+    words = [
+        {name: _clock(value) if name in _TIMES else value for name, value in row.items()}
+        for row in rows
+    ]
+    show(rows if form == "json" else words, form)
     if not rows or rows[0]["finish"] is None:
         print("on no shape of this cluster a finish can be forecast", file=sys.stderr)
         return 1
@@ -59,20 +66,15 @@ def when(
     return 0
 
 
-def _row(one: RunRequest, prices: dict[str, float]) -> Row | None:
+def _row(
+    one: RunRequest, found: Duration, waits: Sequence[float], prices: Mapping[str, float]
+) -> Row:
     """Return the row of a shape on which the run fits; times are in seconds since 1970."""
-    found, gpu = duration(one), one.forecast
-    if one.refusal or found is None or gpu is None:
-        return None
-    script, resources = batch_script(with_hours(one), one.run), one.config.resources
-    start = client.expected_start(sbatch_text(script))
-    waits = client.waits_s(str(resources.gpu), str(script.flags.get("partition", "")) or None)
-    late = (
-        statistics.quantiles(waits, n=10, method="inclusive")[-1]
-        if len(waits) >= _FEWEST_WAITS
-        else None
-    )
-    latest = max(start, time.time() + late) if start and late else start
+    gpu, resources, median_s, late_s = one.forecast or {}, one.config.resources, None, 0.0
+    if len(waits) >= _FEWEST_WAITS:
+        median_s = statistics.median(waits)
+        late_s = statistics.quantiles(waits, n=10, method="inclusive")[-1]
+    start = client.expected_start(sbatch_text(batch_script(with_hours(one), one.run)))
     hours = resources.nodes * resources.gpus_per_node * found.value / 3600
     rate = rate_of(gpu["type"], prices)
     return {
@@ -80,19 +82,19 @@ def _row(one: RunRequest, prices: dict[str, float]) -> Row | None:
         "step_s": gpu["step_s"]["value"],
         "run_hours": found.value / 3600,
         "start": start,
-        "waits": f"{statistics.median(waits) / 60:.0f}, 90 % {late / 60:.0f} min"
-        if late is not None else "no history",
+        "wait_min": "no history" if median_s is None else median_s / 60,
+        "wait_90_min": None if median_s is None else late_s / 60,
         "finish": start and start + found.value,
         "finish_low": start and start + found.low,
-        "finish_high": latest and latest + found.high,
+        "finish_high": start and max(start, time.time() + late_s) + found.high,
         "gpu_hours": hours,
         "money": None if rate is None else rate * hours,
         "by": gpu["step_s"]["source"],
-    }  # fmt: skip
+    }
 
 
 def _clock(moment: float | None) -> str | None:
-    return None if moment is None else f"{datetime.fromtimestamp(moment):%a %H:%M}"
+    return None if moment is None else f"{datetime.fromtimestamp(moment):%d %b %H:%M}"
 
 
 def _advice(request: RunRequest, rows: list[Row]) -> str:

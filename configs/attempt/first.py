@@ -8,7 +8,7 @@ read again, since the answer to a link that succeeded can be lost.
 
 import os
 import secrets
-import time
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from configs.run.folder import RunFolder
 from configs.run.jobs import ALTERNATIVE, SUBMISSION, claim_file, claimant
 from configs.run.slurm_env import job_facts
 
-# NFS may show a new file to other nodes this much later (acdirmax).
-_VISIBLE_S = 60.0
+_LOST = "{}: another job started first and has it; nothing to do"
 
 
 def alternative() -> str | None:
@@ -28,8 +27,11 @@ def alternative() -> str | None:
 
 
 def is_lost(run: RunFolder) -> bool:
-    """Return whether another job of the same submission has claimed the run."""
-    return alternative() is not None and _claimant(run) not in (None, _own_job())
+    """Return, and say, whether another job of the same submission has claimed the run."""
+    if alternative() is None or _claimant(run) in (None, _own_job()):
+        return False
+    print(_LOST.format(run.path), file=sys.stderr)
+    return True
 
 
 def may_be_lost(run: RunFolder) -> bool:
@@ -47,17 +49,16 @@ def claim_run(run: RunFolder) -> bool:
     file = claim_file(run, os.environ[SUBMISSION])
     try:
         _link(f"{_own_job()}\n", file)
-        deadline = time.monotonic() + _VISIBLE_S
-        while (found := _claimant(run)) is None and time.monotonic() < deadline:
-            time.sleep(0.5)
+        # Without an exception the file exists: on NFS another job's may only become visible later.
+        is_won = _claimant(run) == _own_job()
     except OSError as error:
         raise ConfigError(
             f"{file}: the run cannot be claimed: {error.strerror}; make room there, or if the file "
             "system has no hard links, submit without --first"
         ) from None
-    if found is None:
-        raise ConfigError(f"{file}: was made, but cannot be seen; submit without --first")
-    return found == _own_job()
+    if not is_won:
+        print(_LOST.format(run.path), file=sys.stderr)
+    return is_won
 
 
 def _claimant(run: RunFolder) -> str | None:
@@ -73,6 +74,7 @@ def _own_job() -> str:
 
 def _link(content: str, file: Path) -> None:
     """Make a file with this content, unless it exists."""
+    file.parent.mkdir(exist_ok=True)
     own = file.with_name(f".{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
     try:
         with own.open("xb") as partial:

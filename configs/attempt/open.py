@@ -52,7 +52,7 @@ def open_attempt(
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
-    if found and (_is_skipped(found) or _is_another_jobs(found)):
+    if found and (_is_skipped(found) or is_lost(found)):
         return None
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
@@ -82,7 +82,6 @@ def open_attempt(
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     if not claim_run(run):
-        _is_another_jobs(run)
         return None
     try:
         return _claim(run, config, source=str(source), command=command, began=began)
@@ -113,14 +112,6 @@ def _began_in_this_job(run: RunFolder) -> bool:
     """Return whether Slurm requeued this very job after an attempt at the run began in it."""
     jobs = [entry.get("slurm", {}).get("job") for entry in run.entries()]
     return is_restarted() and job_facts().get("job") in jobs
-
-
-def _is_another_jobs(run: RunFolder) -> bool:
-    """Return whether another job of `submit --first` has the run."""
-    if not is_lost(run):
-        return False
-    print(f"{run.path}: another job started first and has it; nothing to do", file=sys.stderr)
-    return True
 
 
 def _is_skipped(run: RunFolder) -> bool:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -226,19 +227,18 @@ def expected_start(text: str) -> float | None:
     return parse_time(found[1]) if found else None
 
 
-def waits_s(gpu: str, partition: str | None) -> list[float]:
-    """Return how long jobs with this type of GPU waited that began in the last 14 days.
+def waits_s(partition: str | None) -> dict[str, list[float]]:
+    """Return, by type of GPU, how long jobs waited that began in the last 14 days.
 
     A wait begins when a job may start. It is empty without accounting.
     """
     words = ["-a", "-S", "now-14days", *([f"--partition={partition}"] if partition else [])]
-    fields = ("Eligible", "Start", "AllocTRES")
-    times = [
-        (parse_time(eligible), parse_time(start))
-        for eligible, start, resources in sacct((), fields, *words)
-        if f"gres/gpu:{gpu}=".casefold() in resources.casefold()
-    ]
-    return [start - eligible for eligible, start in times if start and eligible]
+    found = defaultdict[str, list[float]](list)
+    for eligible, start, resources in sacct((), ("Eligible", "Start", "AllocTRES"), *words):
+        times = parse_time(eligible), parse_time(start)
+        for gpu in re.findall(r"gres/gpu:([^=]+)=", resources) if all(times) else ():
+            found[gpu].append((times[1] or 0) - (times[0] or 0))
+    return found
 
 
 def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:

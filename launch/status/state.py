@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -222,6 +223,7 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
     if state in ("running", "started") and one.doing:
         state = one.doing
     is_training = state in ("running", "started")
+    eta_s = one.rate.eta_s(step=one.step, steps=one.steps) if is_training else None
     is_waiting = known is not None and known.state == "PENDING"
     progress = "" if one.step is None else f"{one.step}/{one.steps or '?'}"
     return {
@@ -229,7 +231,8 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
         "state": state,
         "steps": progress or None,
         "steps_per_s": one.rate.steps_per_s if is_training else None,
-        "eta_s": one.rate.eta_s(step=one.step, steps=one.steps) if is_training else None,
+        "eta_s": eta_s,
+        "finish": None if eta_s is None else round(time.time() + eta_s),
         "left_s": known.left_s if known and not is_waiting and not known.has_ended else None,
         "start": known.start if known and is_waiting else None,
         "attempts": len(one.run.attempts()),

@@ -111,15 +111,21 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
 
 def _why(one: RunStatus, row: Row) -> str | None:
     """Return the reason of a state in words, and when a waiting job may start."""
+    if row["finish"] is not None:
+        return f"done ~{_moment(row['finish'])}"
     if row["state"] not in _WAITING or one.job is None:
         return row["why"]
     reason, start = str(row["why"] or ""), row["start"]
     if start is not None:
-        form = "%H:%M" if start - time.time() < 12 * 3600 else "%a %d %b %H:%M"
-        return f"starts about {time.strftime(form, time.localtime(start))}"
+        return f"starts about {_moment(start)}"
     limit = throttle(study.path) if (study := study_of(one.run.path)) else None
     is_throttled = reason == "JobArrayTaskLimit" and limit
     return f"throttle: {limit} at once" if is_throttled else in_words(reason)
+
+
+def _moment(when: float) -> str:
+    form = "%H:%M" if when - time.time() < 12 * 3600 else "%a %d %b %H:%M"
+    return time.strftime(form, time.localtime(when))
 
 
 @cache

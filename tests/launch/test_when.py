@@ -63,7 +63,7 @@ def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path
     assert best["finish_high"] - best["start"] == pytest.approx(180 + 60 + 3960)
     assert best["gpu_hours"] == pytest.approx(4 * 2220 / 3600)
     assert best["money"] == pytest.approx(2 * best["gpu_hours"])
-    assert (best["by"], best["waits"]) == ("data sheet", "no history")
+    assert (best["by"], best["wait_min"]) == ("data sheet", "no history")
     assert "money" not in rows[3]
 
 
@@ -73,7 +73,7 @@ def test_one_line_names_the_best_and_the_types_that_may_be_as_early(launch) -> N
     assert err.startswith("first done: a40:2x2, about ")
     # The A100 cannot be as early: it starts when the A40 are done at the latest.
     assert err.endswith(f"ditbench submit {DIGITS} {' '.join(WORDS)} --first a40:2x2\n")
-    err = launch("when", DIGITS, "train.steps=36000", "checkpoint.every=3600")[2]
+    err = launch("when", DIGITS, "train.steps=36000", "resources.hours=auto")[2]
     assert err.endswith("--first a40:2x2,a100:1x2\n")
 
 
@@ -85,10 +85,10 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
         echo "2036-01-01T10:00:00|2036-01-03T10:00:00|cpu=1,gres/gpu:a100=2" """,
     )
     rows = json.loads(launch("when", DIGITS, *WORDS, "--json")[1])
-    assert rows[0]["waits"] == "300, 90 % 492 min"
+    assert (rows[0]["wait_min"], rows[0]["wait_90_min"]) == (300, 492)
     late = rows[0]["finish_high"] - (180 + 60 + 3960)
     assert late == pytest.approx(time.time() + 8.2 * 3600, abs=120)
-    assert rows[3]["waits"] == "no history"
+    assert rows[3]["wait_min"] == "no history"
 
 
 def test_shapes_that_sbatch_refuses_come_last_and_a_study_is_refused(launch, command) -> None:

@@ -40,6 +40,12 @@ def occupy(cluster: Cluster, *nodes: str) -> list[str]:
     return jobs
 
 
+def steps(run: Path, *, attempt: int) -> list[int]:
+    """Return the steps that an attempt recorded."""
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [one["step"] for one in records if one["attempt"] == attempt and "loss" in one]
+
+
 def test_the_job_on_the_free_nodes_trains_and_the_waiting_one_is_cancelled(
     checkout: Checkout, cluster: Cluster
 ) -> None:
@@ -78,19 +84,14 @@ def test_a_requeued_winner_goes_on_and_after_scancel_the_run_is_free(
     wait_until(lambda: "started" in events(run), timeout=180, what="the run to start")
     cluster.warn(a40)
     cluster.end_requeue_hold(a40)
-    wait_until(lambda: events(run).count("started") == 2, timeout=180, what="a second start")
+    wait_until(lambda: steps(run, attempt=2), timeout=180, what="a step of the second start")
     assert cluster.state(a100) == "CANCELLED"
     cluster.cancel(a40)
     cluster.wait(a40)
     assert events(run) == ["queued", "started", "saved", "paused", "started", "saved", "stopped"]
     attempts = json.loads((run / "manifest.json").read_text())["attempts"]
     assert [one["slurm"]["job"] for one in attempts] == [a40, a40]
-    saved = [
-        record["step"]
-        for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-        if record.get("event") == "saved"
-    ]
-    _, job = checkout.submit(run, f"train.steps={saved[-1] + 2}")
+    _, job = checkout.submit(run, f"train.steps={steps(run, attempt=2)[-1] + 2}")
     cluster.wait(job, "COMPLETED", timeout=180)
     assert events(run)[-3:] == ["started", "saved", "done"]
 

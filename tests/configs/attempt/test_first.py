@@ -146,13 +146,14 @@ def test_a_claim_whose_answer_was_lost_on_the_network_is_a_claim(
     assert claim_run(run)
 
 
-def test_a_claim_that_is_not_visible_yet_is_waited_for(run: RunFolder, monkeypatch) -> None:
+def test_a_claim_of_another_job_that_is_not_visible_yet_is_respected(
+    run: RunFolder, monkeypatch
+) -> None:
     claim_file(run, "1122-1").write_text("8\n")
-    seen, read = [None, None], first.claimant
-    monkeypatch.setattr(first, "claimant", lambda *words: seen.pop() if seen else read(*words))
-    monkeypatch.setattr(first.time, "sleep", lambda _: None)
+    monkeypatch.setattr(first, "claimant", lambda *_: None)
     be_job(monkeypatch, "7")
-    assert not claim_run(run)
+    assert open_attempt(run.path, []) is None
+    assert run.attempts() == []
 
 
 def test_a_damaged_claim_is_an_error_and_no_job_trains(run: RunFolder, monkeypatch) -> None:

@@ -45,6 +45,7 @@ def test_a_running_run_shows_its_step_rate_and_eta(launch, command) -> None:
     add_steps(run, (100.0, 100), (110.0, 120))
     one = row(launch, run)
     assert (one["steps"], one["steps_per_s"], one["eta_s"]) == ("120/600", 2.0, 240)
+    assert one["finish"] == pytest.approx(time.time() + 240, abs=30)
     _, out, _ = launch("status", run.path)
     assert out.splitlines()[1].split()[2:5] == ["steps", "eta", "steps/s"]
     assert out.splitlines()[2].split()[3:5] == ["00:04:00", "2"]
