@@ -32,6 +32,15 @@ start_gpu_sampler() { # start_gpu_sampler RANKS
   python -m configs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
 }
 
+# Keep Slurm's own count of the energy of the ranks' step, on sites that measure that of their nodes.
+keep_slurm_energy() {
+  local joules
+  [[ ${ENVIRONMENT-} == BATCH && $KIND != command ]] || return 0
+  joules=$(timeout 5 sacct -nP -j "$SLURM_JOB_ID.0" -o ConsumedEnergyRaw 2>/dev/null) || return 0
+  # Without a plugin it is 0; a number of 20 digits means unknown.
+  [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || echo "$joules" >"$ATTEMPT/slurm-energy-j"
+}
+
 # Print the address of a node, as the other nodes reach it.
 node_address() { # node_address NODE
   scontrol show node -o "$1" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return

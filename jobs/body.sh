@@ -78,6 +78,7 @@ code=0
 verdict=$(trap '' INT && python -m configs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
+keep_slurm_energy
 STUDY=${RUN%/cells/*}
 if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.

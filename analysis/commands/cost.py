@@ -1,28 +1,43 @@
-"""`cost`: GPU-hours, money and energy of runs."""
+"""`cost`: GPU-hours, money, energy and carbon dioxide of runs."""
 
 import argparse
 from pathlib import Path
 
-from analysis.measure.cost import cost_rows, hours_row
+from analysis.gpus.energy import energy_row
+from analysis.measure.cost import CARBON, cost_rows, hours_row
+from analysis.measure.time_to_target import parse_target
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
 from configs.gpus import read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 
+# Samplers begin and end with the ranks, some seconds after and before the job.
+LEAST_SHARE = 0.95
+
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the file of rates."""
+    """Add the file of rates, and the target."""
     parser.add_argument(
-        "--rates", type=Path, metavar="FILE", help="YAML: money per hour of each GPU"
+        "--rates",
+        type=Path,
+        metavar="FILE",
+        help=f"YAML: money per hour of each GPU; a line `{CARBON}: 35` gives carbon dioxide, too",
+    )
+    parser.add_argument(
+        "--target",
+        metavar='"NAME<=VALUE"',
+        help="the energy until a metric of the records reaches a value, <= or >=",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a row per run, then the ledger of hours."""
     rates = read_rates(args.rates) if args.rates else {}
+    carbon, target = rates.pop(CARBON, None), parse_target(args.target) if args.target else None
     logs = read_logs(args.paths)
-    rows = cost_rows(logs, rates)
+    spent = [energy_row(log, target=target, g_co2_per_kwh=carbon) for log in logs]
+    rows = [row | more for row, more in zip(cost_rows(logs, rates), spent, strict=True)]
     ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"
@@ -31,5 +46,10 @@ def run(args: argparse.Namespace) -> int:
         f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
         for row in rows
         if rates and row["money"] is None
+    )
+    remark(
+        f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"
+        for row in rows
+        if (row.get("energy_share") or 1) < LEAST_SHARE
     )
     return 0

@@ -22,10 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the groups; return 1 if no run reached the target."""
-    try:
-        target = parse_target(args.target)
-    except ValueError as error:
-        raise Unreadable(f"--target {error}") from None
+    target = parse_target(args.target)
     logs, left = [], []
     for log in read_logs(args.paths):
         try:

@@ -1,4 +1,4 @@
-"""The cost of runs: GPU-hours, money by a file of rates, and energy if it was recorded."""
+"""The cost of runs: GPU-hours, and money by a file of rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
 from configs.gpus import rate_of
 
-JOULES_PER_KWH = 3.6e6
+# The line of a file of rates that is no price.
+CARBON = "g_co2_per_kwh"
 
 
 def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -25,7 +26,7 @@ def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[s
 
 def _row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
-    rate, images, joules = rate_of(model, rates), log.last("images"), log.last("energy_j")
+    rate, images = rate_of(model, rates), log.last("images")
     # GPUs times the hours for which the run had them.
     hours = count * breakdown.allocated_s / 3600 if breakdown and count else None
     money = rate * hours if rate and hours else None
@@ -37,7 +38,6 @@ def _row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
         "gpu_hours": hours,
         "money": money,
         "money_per_million_images": money / images * 1e6 if money and images else None,
-        "energy_kwh": None if joules is None else joules / JOULES_PER_KWH,
     }
 
 

@@ -28,7 +28,7 @@ GAINS = {
 }
 # "no faster" excludes a larger speedup than this.
 NO_FASTER = 1.1
-_TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
+_TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +86,11 @@ class TargetGroup:
 
 
 def parse_target(text: str) -> Target:
-    """Parse `loss<=0.25` or `eval_accuracy>=0.7`. Raise ValueError for anything else."""
+    """Parse `loss<=0.25` or `eval_accuracy>=0.7`. Raise `Unreadable` for anything else."""
     match = _TARGET.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r}: expected NAME<=VALUE or NAME>=VALUE, such as loss<=0.25")
+        form = "expected NAME<=VALUE or NAME>=VALUE, such as loss<=0.25"
+        raise Unreadable(f"--target {text!r}: {form}")
     sense: Literal["<=", ">="] = "<=" if match[2] == "<=" else ">="
     return Target(name=match[1], sense=sense, value=float(match[3]))
 
@@ -270,10 +271,7 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
 
 
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
-    try:
-        if not re.fullmatch(r"\w+", text):
-            return parse_target(text)
-        lowest = [float(_metric(log, text)[1].min()) for log in logs]
-        return Target(name=text, sense="<=", value=max(lowest))
-    except ValueError as error:
-        raise Unreadable(f"--target {error}") from None
+    if not re.fullmatch(r"\w+", text):
+        return parse_target(text)
+    lowest = [float(_metric(log, text)[1].min()) for log in logs]
+    return Target(name=text, sense="<=", value=max(lowest))

@@ -22,7 +22,8 @@ class SyntheticRun:
 
     Times are in seconds. `warmup` and `outliers` are shares of the intervals, `data` is the share
     of training time spent waiting for data, `cv` and `rho` are the coefficient of variation and the
-    autocorrelation of intervals.
+    autocorrelation of intervals. With `gpu_facts` each rank has a GPU, and rows of ten seconds with
+    `gpu_readings`, scattered by 1 % if they are no shares; `power_w` is counted as energy.
     """
 
     steps_per_s: float = 4.0
@@ -50,6 +51,9 @@ class SyntheticRun:
     facts: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     seed: int = 0
+    gpu_facts: dict[str, float] | None = None
+    gpu_readings: dict[str, float] = field(default_factory=dict)
+    host_bound: float | None = None
 
 
 def ar1_noise(rng: np.random.Generator, n: int, *, rho: float) -> Floats:
@@ -91,9 +95,36 @@ def generate_run(folder: Path, truth: SyntheticRun) -> Path:
     facts |= truth.facts
     manifest = {"run": folder.name, "attempts": [{"attempt": a, **facts} for a in attempts]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    lines = (json.dumps(record) for record in _records(truth))
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    records = _records(truth)
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+    if truth.gpu_facts is not None:
+        for attempt in attempts:
+            own = [record["time"] for record in records if record["attempt"] == attempt]
+            write_gpu_log(folder, truth, attempt=attempt, begin=own[0], end=own[-1])
     return folder
+
+
+def write_gpu_log(
+    folder: Path, truth: SyntheticRun, *, attempt: int, begin: float, end: float
+) -> None:
+    """Write the readings of a GPU per rank; the counter begins at 5 kJ."""
+    rng = np.random.default_rng([truth.seed, attempt])
+    facts = {"energy_j": 5000.0, **(truth.gpu_facts or {})}
+    lines: list[dict[str, Any]] = [{"time": begin, "gpus": [facts] * truth.ranks}]
+    counters = [5000.0] * truth.ranks
+    for start in np.arange(begin, end, 10.0):
+        span = min(10.0, end - start)
+        for gpu in range(truth.ranks):
+            row = {
+                name: value * (1 + 0.01 * rng.standard_normal() * (value > 1))
+                for name, value in truth.gpu_readings.items()
+            }
+            counters[gpu] += row.get("power_w", 0.0) * span
+            at = {"time": float(start + span), "span_s": float(span), "gpu": gpu}
+            lines.append(at | row | {"energy_j": counters[gpu]})
+    path = folder / "attempts" / f"{attempt:03d}" / "gpu" / "n1.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def losses(truth: SyntheticRun) -> Floats:
@@ -155,7 +186,8 @@ class _Recorder:
         self.spent["data_s"] += seconds * truth.data
         clocks = {name: round(value, 6) for name, value in self.spent.items()}
         loss = float(self.losses[index])
-        self.write(step=step, images=step * truth.global_batch, loss=loss, **clocks)
+        bound = {} if truth.host_bound is None else {"host_bound": truth.host_bound}
+        self.write(step=step, images=step * truth.global_batch, loss=loss, **clocks, **bound)
         if truth.save_every and (index + 1) % truth.save_every == 0:
             self.now += truth.save_s
             self.spent["save_s"] += truth.save_s

@@ -1,6 +1,7 @@
 """`cost` counts GPU-hours and money, and marks the front."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,12 +13,11 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 def cost(tmp_path, capsys):
     """Plants runs and a file of rates; the rows of `cost --json` by run, and the remarks."""
 
-    def run(rates: str | None, **truths: SyntheticRun):
+    def run(rates: str | None, *flags: str, **truths: SyntheticRun):
         folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
-        flags = []
         if rates is not None:
             (tmp_path / "rates.yaml").write_text(rates)
-            flags = ["--rates", str(tmp_path / "rates.yaml")]
+            flags += ("--rates", str(tmp_path / "rates.yaml"))
         assert main(["cost", *folders, "--json", *flags]) == 0
         output = capsys.readouterr()
         return {row["run"]: row for row in json.loads(output.out)["runs"]}, output.err
@@ -61,3 +61,106 @@ def test_rates_that_are_none_are_misuse(text, tmp_path, capsys):
     (tmp_path / "rates.yaml").write_text(text)
     run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert main(["cost", run, "--rates", str(tmp_path / "rates.yaml")]) == 2
+
+
+POWERED = SyntheticRun(gpu_facts={}, gpu_readings={"power_w": 360.0}, ranks=2)
+# Two GPUs of 360 W for the 520 s of the ranks.
+KWH = 2 * 360 * 520 / 3.6e6
+
+
+def rewrite(run, change, *, attempt: int = 1) -> None:
+    """Change the rows of a run's GPUs."""
+    path = run / "attempts" / f"{attempt:03d}" / "gpu" / "n1.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(change(line)) + "\n" for line in lines))
+
+
+def rows_of(*folders, capsys, flags=()):
+    assert main(["cost", *map(str, folders), "--json", *flags]) == 0
+    output = capsys.readouterr()
+    return json.loads(output.out)["runs"], output.err
+
+
+def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):
+    found, err = cost(None, a=POWERED)
+    row = found["a"]
+    assert row["energy_kwh"] == pytest.approx(KWH, rel=0.01)
+    assert row["energy_by"] == "NVML counter"
+    assert row["energy_share"] == pytest.approx(1, abs=0.02)
+    assert row["kwh_per_million_images"] == pytest.approx(KWH / (2000 * 64) * 1e6, rel=0.01)
+    assert not {"co2_kg", "slurm_kwh", "kwh_to_target"} & row.keys()
+    assert "cover" not in err
+
+
+def test_energy_adds_up_over_attempts_with_what_was_lost(cost):
+    once, _ = cost(None, a=POWERED)
+    twice, _ = cost(None, b=replace(POWERED, resume_at=100, lost_intervals=40))
+    # 40 intervals of 2.5 s were done twice, and there is a second set-up of 20 s.
+    more = 2 * 360 * (100 + 20) / 3.6e6
+    assert twice["b"]["energy_kwh"] - once["a"]["energy_kwh"] == pytest.approx(more, rel=0.05)
+
+
+def test_a_counter_that_begins_again_or_is_missing_is_bridged_by_power(tmp_path, capsys):
+    again = generate_run(tmp_path / "again", POWERED)
+    rewrite(again, lambda row: row | (
+        {"energy_j": row["energy_j"] - 90_000} if row.get("energy_j", 0) > 90_000 else {}
+    ))  # fmt: skip
+    without = generate_run(tmp_path / "without", POWERED)
+    rewrite(without, lambda row: {n: v for n, v in row.items() if n not in ("energy_j", "gpus")} | (
+        {"gpus": [{}, {}]} if "gpus" in row else {}
+    ))  # fmt: skip
+    rows, _ = rows_of(again, without, capsys=capsys)
+    assert [row["energy_kwh"] for row in rows] == pytest.approx([KWH, KWH], rel=0.01)
+    assert [row["energy_by"] for row in rows] == ["NVML counter and power", "NVML power"]
+
+
+def test_a_part_or_a_shared_card_is_said_to_be_whole(tmp_path, capsys):
+    part = replace(POWERED, gpu_facts={"mig": 1})
+    shared = replace(POWERED, gpu_readings={"power_w": 360.0, "others": 1})
+    folders = [generate_run(tmp_path / n, truth) for n, truth in (("a", part), ("b", shared))]
+    rows, _ = rows_of(*folders, capsys=capsys)
+    assert [row["energy_by"] for row in rows] == [
+        "NVML counter of whole cards (MIG)", "NVML counter of whole cards (shared)",
+    ]  # fmt: skip
+
+
+def test_readings_that_end_early_are_named(tmp_path, capsys):
+    run = generate_run(tmp_path / "a", replace(POWERED, resume_at=100))
+    (run / "attempts" / "002" / "gpu" / "n1.jsonl").unlink()
+    (row,), err = rows_of(run, capsys=capsys)
+    assert 0.4 < row["energy_share"] < 0.7
+    assert f"a: readings of its GPUs cover {row['energy_share']:.0%} of their time" in err
+
+
+def test_without_readings_there_is_no_energy(cost):
+    found, _ = cost("A40: 1\ng_co2_per_kwh: 400\n", a=SyntheticRun())
+    assert not [name for name in found["a"] if "kwh" in name or "energy" in name or "co2" in name]
+
+
+def test_carbon_needs_a_factor_and_is_no_price(cost):
+    found, err = cost("g_co2_per_kwh: 400\n", a=POWERED)
+    assert found["a"]["co2_kg"] == pytest.approx(KWH * 0.4, rel=0.01)
+    assert "money" not in found["a"]
+    assert err.count("no rate") == 0
+
+
+def test_energy_to_a_target_ends_when_it_is_reached(cost):
+    # The loss is 0.25 at step 5100, of 8000.
+    truth = replace(POWERED, intervals=800, loss_noise=1e-6)
+    found, _ = cost(None, "--target", "loss<=0.25", a=truth)
+    row = found["a"]
+    share = (20 + 20 * (16**2 - 1) / 4) / (20 + 2000)
+    assert row["kwh_to_target"] / row["energy_kwh"] == pytest.approx(share, rel=0.02)
+    never, _ = cost(None, "--target", "loss<=0.01", b=POWERED)
+    assert "kwh_to_target" not in never["b"]
+
+
+def test_slurms_own_count_stands_beside_if_every_attempt_has_it(tmp_path, capsys):
+    run = generate_run(tmp_path / "a", replace(POWERED, resume_at=100))
+    for number, joules in ((1, "1800000\n"), (2, "3600000\n")):
+        (row,), _ = rows_of(run, capsys=capsys)
+        assert "slurm_kwh" not in row
+        (run / "attempts" / f"{number:03d}" / "slurm-energy-j").write_text(joules)
+    (row,), _ = rows_of(run, capsys=capsys)
+    assert row["slurm_kwh"] == pytest.approx(1.5)
+    assert row["energy_kwh"] < 1

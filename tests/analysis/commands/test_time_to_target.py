@@ -8,6 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.measure.time_to_target import parse_target
 from analysis.stats.critical_batch import fit_critical_batch
+from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
@@ -188,11 +189,11 @@ def test_an_evaluation_after_the_end_counts_at_the_time_of_its_step(tmp_path, ca
     assert group["minutes"] == pytest.approx((20 + 100 / 4) / 60, rel=1e-3)
 
 
-@pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", ""])
+@pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", "loss<=e", ""])
 def test_a_target_that_is_none_is_misuse(text, tmp_path, capsys):
     run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert main(["time-to-target", run, "--target", text]) == 2
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(Unreadable, match="expected NAME<=VALUE"):
         parse_target(text)
 
 

@@ -1,0 +1,84 @@
+"""The energy of a run's GPUs, from the readings of the sampler of each node."""
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.measure.time_breakdown import time_breakdown
+from analysis.measure.time_to_target import Target, time_to_target
+from analysis.read.machine import ranks
+from analysis.read.run_log import RunLog
+from configs.run.folder import RunFolder
+from configs.run.gpu_log import read_gpu_logs
+
+JOULES_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """Energy of all GPUs and attempts, who measured it, and the GPU-seconds it covers."""
+
+    kwh: float
+    measured_by: str
+    covered_s: float
+
+
+def energy(log: RunLog, *, until: float = math.inf) -> Energy | None:
+    """Return the energy up to a time in seconds since 1970, or None without readings.
+
+    It is the increase of the driver's counter. Power times time stands for it in a row in which
+    the GPU has no counter, or in which the counter began again.
+    """
+    run = RunFolder(log.path)
+    joules, covered_s, by, cards = 0.0, 0.0, set[str](), set[str]()
+    for gpu in [one for number in run.attempts() for one in read_gpu_logs(run.attempt(number))]:
+        before = gpu.facts.get("energy_j")
+        for row in (row for row in gpu.rows if row["time"] <= until):
+            after, power_w = row.get("energy_j"), row.get("power_w")
+            if before is not None and after is not None and after >= before:
+                joules += after - before
+                by.add("counter")
+            elif power_w is not None:
+                joules += power_w * row["span_s"]
+                by.add("power")
+            before = after
+            covered_s += row["span_s"] if after is not None or power_w is not None else 0.0
+        cards |= {f" of whole cards ({gpu.whole_card})"} if gpu.whole_card else set()
+    if not by:
+        return None
+    words = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
+    return Energy(kwh=joules / JOULES_PER_KWH, measured_by=words, covered_s=covered_s)
+
+
+def energy_row(
+    log: RunLog, *, target: Target | None, g_co2_per_kwh: float | None
+) -> dict[str, Any]:
+    """Return the energy of a run, per image and up to a target; unknown values are None.
+
+    `share` is that of the run's GPU time which the readings cover.
+    """
+    found, breakdown, count = energy(log), time_breakdown(log), ranks(log.facts)
+    if found is None or breakdown is None:
+        return {"slurm_kwh": slurm_kwh(log)}
+    allocated_s, images = breakdown.allocated_s * (count or 0), log.last("images")
+    reached = time_to_target(log, target) if target else None
+    before = energy(log, until=breakdown.began + reached.seconds) if reached else None
+    return {
+        "energy_kwh": found.kwh,
+        "energy_by": found.measured_by,
+        "energy_share": min(1.0, found.covered_s / allocated_s) if allocated_s else None,
+        "kwh_per_million_images": found.kwh / images * 1e6 if images else None,
+        "kwh_to_target": before.kwh if before else None,
+        "slurm_kwh": slurm_kwh(log),
+        "co2_kg": None if g_co2_per_kwh is None else found.kwh * g_co2_per_kwh / 1e3,
+    }
+
+
+def slurm_kwh(log: RunLog) -> float | None:
+    """Return the energy of whole nodes as Slurm counted it; None unless for every attempt."""
+    run, joules = RunFolder(log.path), list[float]()
+    for number in run.attempts():
+        with contextlib.suppress(OSError, ValueError):
+            joules.append(float((run.attempt(number) / "slurm-energy-j").read_text()))
+    return sum(joules) / JOULES_PER_KWH if joules and len(joules) == len(run.attempts()) else None
