@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 
 from analysis.gpus.energy import energy_row
-from analysis.measure.cost import CARBON, cost_rows, hours_row
+from analysis.measure.cost import cost_rows, hours_row
 from analysis.measure.time_to_target import parse_target
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
-from configs.gpus import read_rates
+from configs.gpus import CARBON, read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 

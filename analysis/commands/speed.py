@@ -1,7 +1,9 @@
 """`speed`: steady rates, and their ratios to the first run's."""
 
 import argparse
+from typing import Any
 
+from analysis.gpus.load import explained, load_row, steady_load
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import (
@@ -41,24 +43,28 @@ def run(args: argparse.Namespace) -> int:
     measured = measure_rates(logs, clock=args.clock)
     grouped = group_arms(measured)
     compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
-    found = speed_rows(compared)
+    loads = [load_row(steady_load(arm.runs[0])) for arm in compared]
+    found = [row | load for row, load in zip(speed_rows(compared), loads, strict=True)]
     if args.json or args.csv:
         put(found, args)
     else:
-        print(_text(compared, whole=args.all))
+        print(_text(compared, loads, whole=args.all))
     args.rows = found
-    remark(line for run in measured for line in run.remarks)
+    remark(line for run in measured for line in (*run.remarks, *explained(run)))
     if not args.arms and len(measured) > len(grouped) > 1:
         remark(["some of these differ only in their seed: --arms pools them as repeats"])
     return 0
 
 
-def _text(compared: list[Arm], *, whole: bool) -> str:
-    """Return the rates, the time by purpose, and what else differs, as text."""
+def _text(compared: list[Arm], loads: list[dict[str, Any]], *, whole: bool) -> str:
+    """Return the rates, the time by purpose, the load, and what else differs, as text."""
     base = compared[0]
     parts = [text_table([display_row(row) for row in speed_rows(compared)], whole=whole)]
     if spent := time_rows(compared):
         parts.append("time by purpose, in seconds\n" + text_table(spent, whole=whole))
+    if any("sm_ghz" in load for load in loads):
+        rows = [{"run": arm.name, **load} for arm, load in zip(compared, loads, strict=True)]
+        parts.append("the GPUs in the steady state\n" + text_table(rows, whole=whole))
     for arm in compared[1:]:
         head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")
         differing = difference_rows(base, arm)

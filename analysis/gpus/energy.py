@@ -1,6 +1,5 @@
 """The energy of a run's GPUs, from the readings of the sampler of each node."""
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -77,8 +76,9 @@ def energy_row(
 
 def slurm_kwh(log: RunLog) -> float | None:
     """Return the energy of whole nodes as Slurm counted it; None unless for every attempt."""
-    run, joules = RunFolder(log.path), list[float]()
-    for number in run.attempts():
-        with contextlib.suppress(OSError, ValueError):
-            joules.append(float((run.attempt(number) / "slurm-energy-j").read_text()))
-    return sum(joules) / JOULES_PER_KWH if joules and len(joules) == len(run.attempts()) else None
+    run = RunFolder(log.path)
+    try:
+        files = [run.attempt(number) / "slurm-energy-j" for number in run.attempts()]
+        return sum(float(file.read_text()) for file in files) / JOULES_PER_KWH or None
+    except (OSError, ValueError):
+        return None

@@ -30,10 +30,11 @@ class Intervals:
     """`m` intervals between successive records of one attempt, in order.
 
     `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
-    `row` [m] are those of the record that ends an interval. `left_out` counts the intervals with a
-    pause or with a clock that stood still. If a log prints only tokens per second and device,
-    `unit` is `token/device` and replaces the step. `rounding_s` is what averaging does not remove:
-    half a unit of the last digit of printed rates, half a second of the end of each bar.
+    `row` [m] are those of the record that ends an interval, `start` [m] is the row of the record
+    before it. `left_out` counts the intervals with a pause or with a clock that stood still. If a
+    log prints only tokens per second and device, `unit` is `token/device` and replaces the step.
+    `rounding_s` is what averaging does not remove: half a unit of the last digit of printed rates,
+    half a second of the end of each bar.
     """
 
     clock: str
@@ -42,6 +43,7 @@ class Intervals:
     images: Floats
     attempt: Ints
     row: Ints
+    start: Ints
     left_out: int
     rounding_s: float = 0.0
 
@@ -86,6 +88,7 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         images=images[kept],
         attempt=log.attempt[end][kept],
         row=end[kept],
+        start=start[kept],
         left_out=int((~kept).sum()),
         rounding_s=_cut_s(log, rows) if clock == "bar" else 0.0,
     )
@@ -169,6 +172,7 @@ def _printed(log: RunLog) -> Intervals:
         images=images[kept],
         attempt=log.attempt[kept],
         row=np.flatnonzero(kept),
+        start=np.flatnonzero(kept),
         left_out=int((~kept).sum()),
         rounding_s=_rounding_s(log, seconds[kept]) if kept.any() else 0.0,
     )

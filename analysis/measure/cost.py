@@ -8,9 +8,6 @@ from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
 from configs.gpus import rate_of
 
-# The line of a file of rates that is no price.
-CARBON = "g_co2_per_kwh"
-
 
 def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return a row per run; unknown values are None.

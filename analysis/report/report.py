@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis.detect.detectors import detect, finding_row
+from analysis.gpus.load import explained
 from analysis.measure.loss import (
     AXES,
     NO_TRAINING,
@@ -120,7 +121,7 @@ def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
             "loss": _loss(firsts, pairs, by=by, margin=margin),
             "differences": _differences(compared),
         },
-        remarks=[remark for run in measured for remark in run.remarks],
+        remarks=[line for run in measured for line in (*run.remarks, *explained(run))],
     )
 
 

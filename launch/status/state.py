@@ -1,6 +1,7 @@
 """The state of runs: the last event of the record and, until a run has ended, its Slurm job."""
 
 import math
+import statistics
 import sys
 import time
 from collections import deque
@@ -12,8 +13,10 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.load import flatten
 from configs.run.folder import RunFolder, find_runs
+from configs.run.gpu_log import GpuLog, read_gpu_logs
 from configs.run.jobs import CANCELLED, awaited_jobs, started_job, submitted_jobs
-from configs.run.records import STATES, Record
+from configs.run.records import STATES, Record, is_number
+from configs.run.slowdown import Load, gpu_load, slowdowns
 from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Job, Refused
@@ -24,6 +27,10 @@ UNFINISHED = ("queued", "started", "paused")
 UNREADABLE = "unreadable"
 # The step rate is measured over this many of the newest records.
 RECENT_RECORDS = 32
+# The present load is that of GPUs in so many seconds, and of records over so many at least.
+RECENT_S, MIN_TRAIN_S = 60.0, 10.0
+# Further nodes would not fit.
+_MOST_NODES = 4
 
 
 @dataclass(kw_only=True)
@@ -31,7 +38,7 @@ class StepRate:
     """Steps per wall second over an attempt's newest records, saves and samples included."""
 
     _attempt: int | None = None
-    _points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
+    _points: deque[Record] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
 
     def add(self, record: Record) -> None:
         """Take the next record of the run."""
@@ -40,15 +47,29 @@ class StepRate:
             self._attempt = record.get("attempt")
             self._points.clear()
         if "event" not in record and isinstance(record.get("step"), int):
-            self._points.append((float(record["time"]), int(record["step"])))
+            self._points.append(record)
 
     @property
     def steps_per_s(self) -> float | None:
         """Steps per second of wall time; None before there are two records."""
         if len(self._points) < 2:
             return None
-        (begin, first), (end, last) = self._points[0], self._points[-1]
-        return (last - first) / (end - begin) if end > begin and last > first else None
+        first, last = self._points[0], self._points[-1]
+        steps, seconds = last["step"] - first["step"], last["time"] - first["time"]
+        return steps / seconds if seconds > 0 and steps > 0 else None
+
+    def load(self, gpus: Sequence[GpuLog]) -> Load:
+        """Return the load of these records, and of the last minute of `gpus`."""
+        known: dict[str, float] = {}
+        clocks = ("train_s", "data_s")
+        timed = [one for one in self._points if all(is_number(one.get(n)) for n in clocks)]
+        train_s, data_s = (timed[-1][n] - timed[0][n] if timed else 0.0 for n in clocks)
+        if train_s >= MIN_TRAIN_S:
+            known["data"] = data_s / train_s
+            bound = [one["host_bound"] for one in timed[1:] if is_number(one.get("host_bound"))]
+            known |= {"host_bound": statistics.fmean(bound)} if bound else {}
+        since = time.time() - RECENT_S
+        return gpu_load(gpus, lambda row: row["span_s"] * (row["time"] > since), **known)
 
     def eta_s(self, *, step: int | None, steps: int | None) -> int | None:
         """Return the seconds until `steps` at this rate."""
@@ -224,6 +245,10 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
         state = one.doing
     is_training = state in ("running", "started")
     eta_s = one.rate.eta_s(step=one.step, steps=one.steps) if is_training else None
+    load, gpus = _load(one) if is_training or state == one.doing else (Load(), None)
+    if is_training and not why:
+        # `speed` also names what can be changed.
+        why = "; ".join(cause.partition(";")[0] for cause in slowdowns(load, one.config))
     is_waiting = known is not None and known.state == "PENDING"
     progress = "" if one.step is None else f"{one.step}/{one.steps or '?'}"
     return {
@@ -233,6 +258,9 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
         "steps_per_s": one.rate.steps_per_s if is_training else None,
         "eta_s": eta_s,
         "finish": None if eta_s is None else round(time.time() + eta_s),
+        "gpu_busy": load.busy,
+        "power_w": load.power_w,
+        "gpus": gpus,
         "left_s": known.left_s if known and not is_waiting and not known.has_ended else None,
         "start": known.start if known and is_waiting else None,
         "attempts": len(one.run.attempts()),
@@ -240,6 +268,19 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
         "nodes": (known.nodes if known else None) or (_nodes(one.run) if is_readable else None),
         "why": why or None,
     }
+
+
+def _load(one: RunStatus) -> tuple[Load, str | None]:
+    """Return the present load of a run, and how busy the GPUs of each node are."""
+    logs = read_gpu_logs(one.run.attempt(max(one.run.attempts(), default=1)), recent=True)
+    texts = []
+    for node in dict.fromkeys(log.node for log in logs):
+        of = one.rate.load([log for log in logs if log.node == node])
+        busy = "" if of.busy is None else f" {of.busy:.0%}"
+        power = "" if of.power_w is None else f" {of.power_w:.0f} W"
+        texts += [node + busy + power] if of.readings else []
+    more = [f"+{len(texts) - _MOST_NODES} nodes"] if len(texts) > _MOST_NODES else []
+    return one.rate.load(logs), ", ".join(texts[:_MOST_NODES] + more) or None
 
 
 def _with_slurm(one: RunStatus, job: Job | None) -> tuple[str, str]:

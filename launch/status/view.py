@@ -24,7 +24,7 @@ _WAITING, _STOPPED, _ENDED = (
     ("done", "skipped"),
 )
 # The columns to leave out first on a narrow terminal.
-DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "differs", "eta")
+DROP = ("nodes", "gpus", "attempts", "steps_per_s", "job", "left", "differs", "eta")
 # The id at the end of a run's name.
 _ID = r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$"
 # Further differing keys would not fit.
@@ -102,6 +102,7 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
         "left": None if row["left_s"] is None else clock_text(row["left_s"]),
         "differs": differing or None,
         "steps_per_s": row["steps_per_s"],
+        "gpus": row["gpus"],
         "job": row["job"],
         "attempts": row["attempts"] or None,
         "nodes": row["nodes"] or None,
@@ -110,9 +111,12 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
 
 
 def _why(one: RunStatus, row: Row) -> str | None:
-    """Return the reason of a state in words, and when a waiting job may start."""
+    """Return the reason of a state in words, and when a waiting job may start.
+
+    Of a run that trains, return when it is done, and why not earlier.
+    """
     if row["finish"] is not None:
-        return f"done ~{_moment(row['finish'])}"
+        return "; ".join([f"done ~{_moment(row['finish'])}", *filter(None, [row["why"]])])
     if row["state"] not in _WAITING or one.job is None:
         return row["why"]
     reason, start = str(row["why"] or ""), row["start"]

@@ -13,7 +13,7 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {
     "run", "clock", "unit", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
-    "speedup", "speedup_low", "speedup_high", "verdict",
+    "speedup", "speedup_low", "speedup_high", "verdict", "data_share",
 }  # fmt: skip
 
 
@@ -139,7 +139,9 @@ def test_csv_holds_the_same_rows(speed):
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
     units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
-    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n", "host_bound"}
+    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n", "host_bound"} | {
+        "gpu_busy", "power_w",
+    }  # fmt: skip
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):

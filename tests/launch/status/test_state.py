@@ -1,6 +1,8 @@
 """The state of runs: from the record, and from Slurm if it has no end. Slurm is a shell script."""
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -226,3 +228,90 @@ def test_a_damaged_run_is_a_row_and_hides_no_other(launch, command) -> None:
     assert "manifest.json" in rows[str(bad.path)]["why"]
     code, out, _ = launch("status", good.path.parent, "--once")
     assert "unreadable" in out
+
+
+def training_run(
+    *, data: float, nodes: int = 1, age_s: float = 0.0, attempt: int = 1, **readings: float
+) -> RunFolder:
+    """Make a run that trains now; its GPUs, two a node, were read up to `age_s` seconds ago."""
+    run, now = sample_run("started"), time.time()
+    lines = [
+        {"step": n, "loss": 1.0, "time": now - 100 + n, "train_s": float(n), "data_s": data * n}
+        | {"attempt": 1, "host_bound": 0.9}
+        for n in range(100)
+    ]
+    with run.metrics_file.open("a") as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+    (run.attempt(attempt) / "gpu").mkdir(parents=True)
+    for node in range(1, nodes + 1):
+        rows = [
+            {"time": now - age_s - 10 * n, "span_s": 10.0, "gpu": gpu} | readings
+            for n in range(3)
+            for gpu in range(2)
+        ]
+        logs = [{"gpus": [{"max_sm_mhz": 1410.0}] * 2}, *rows]
+        (run.attempt(attempt) / "gpu" / f"n{node}.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in logs)
+        )
+    return run
+
+
+RUNNING = "echo '7|RUNNING|n1|||None'"
+
+
+def test_a_run_that_trains_shows_how_busy_its_nodes_are(launch, command) -> None:
+    command("squeue", RUNNING)
+    one = row(launch, training_run(data=0.01, nodes=6, busy=0.97, power_w=310.0, sm_mhz=1400.0))
+    assert one["gpus"] == "n1 97% 620 W, n2 97% 620 W, n3 97% 620 W, n4 97% 620 W, +2 nodes"
+    assert one["gpu_busy"] == pytest.approx(0.97)
+    assert one["power_w"] == pytest.approx(12 * 310)
+    assert "why" not in one
+    _, out, _ = launch("status", "--all")
+    assert "n4 97% 620 W, +2 nodes" in out
+
+
+@pytest.mark.parametrize(
+    ("readings", "why"),
+    [
+        (
+            {"busy": 0.6, "data": 0.31},
+            "input-bound: the loader waits 31% of the step, GPU idle 40% of the time",
+        ),
+        (
+            {"busy": 0.6, "data": 0.01},
+            "host-bound: the GPU waits for the launch of 90% of the steps, GPU idle 40% of the "
+            "time",
+        ),
+        ({"busy": 0.99, "data": 0.0, "sm_mhz": 1100.0}, "clocks at 1.10 of 1.41 GHz"),
+    ],
+)
+def test_a_run_that_is_slower_than_it_should_be_says_why(
+    readings: dict[str, float], why: str, launch, command
+) -> None:
+    command("squeue", RUNNING)
+    assert row(launch, training_run(**{"sm_mhz": 1400.0} | readings))["why"] == why
+    _, out, _ = launch("status", "--all")
+    assert re.search(rf"done ~\d\d:\d\d; {why}$", out, re.M)
+
+
+def test_readings_of_the_past_are_not_shown_as_those_of_now(launch, command) -> None:
+    command("squeue", RUNNING)
+    one = row(launch, training_run(data=0.01, age_s=3600.0, busy=0.1, sm_mhz=300.0))
+    assert not {"gpus", "gpu_busy", "power_w"} & one.keys()
+    assert one["why"].startswith("host-bound")
+
+
+def test_odd_values_in_records_hide_nothing(launch, command) -> None:
+    command("squeue", RUNNING)
+    run = training_run(data=0.01, busy=0.97)
+    text = run.metrics_file.read_text()
+    odd = text.replace('"data_s": 0.9', '"data_s": "x", "y": 0').replace("0.9}", "[]}")
+    run.metrics_file.write_text(odd)
+    assert odd != text
+    assert row(launch, run)["gpus"] == "n1 97%"
+
+
+def test_a_run_that_has_ended_has_no_present_load(launch) -> None:
+    run = training_run(data=0.5, busy=0.1)
+    run.record_event(1, "done", step=600)
+    assert not {"gpus", "why"} & row(launch, run).keys()

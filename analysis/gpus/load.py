@@ -1,0 +1,58 @@
+"""The load of a run in the steady state: its waits for data and for the host, and its GPUs."""
+
+from typing import Any
+
+import numpy as np
+
+from analysis.measure.clocks import intervals
+from analysis.measure.speed import MeasuredRate
+from configs.run.folder import RunFolder
+from configs.run.gpu_log import read_gpu_logs
+from configs.run.slowdown import Load, Means, gpu_load, slowdowns
+
+# A row of readings counts if this share of its time is steady training.
+MIN_STEADY = 0.8
+
+
+def steady_load(run: MeasuredRate) -> Load:
+    """Return the load over the intervals that the steady rate is taken from."""
+    log, found = run.log, intervals(run.log, clock=run.clock)
+    if run.steady is None or run.clock == "printed":
+        return Load()
+    last, first = found.row[run.steady.kept], found.start[run.steady.kept]
+    of = {name: log.column(name) for name in ("train_s", "data_s", "host_bound", "time")}
+    train_s, data_s = (
+        float((of[name][last] - of[name][first]).sum()) for name in ("train_s", "data_s")
+    )
+    bound = of["host_bound"][last][of["host_bound"][last] >= 0]
+    # The seconds of steady training up to each of these times; saves lie before an interval's own.
+    seconds = found.seconds[run.steady.kept] * (log.step[last] - log.step[first])
+    spans = np.stack([of["time"][last] - seconds, of["time"][last]], axis=1)
+    times = np.maximum.accumulate(spans.ravel())
+    sums = np.stack([np.cumsum(seconds) - seconds, np.cumsum(seconds)], axis=1).ravel()
+
+    def steady_s(row: Means) -> float:
+        begin, end = np.interp([row["time"] - row["span_s"], row["time"]], times, sums)
+        return float(end - begin) if end - begin >= MIN_STEADY * row["span_s"] else 0.0
+
+    attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.steady.kept]).tolist())
+    return gpu_load(
+        [gpu for attempt in attempts for gpu in read_gpu_logs(attempt)],
+        steady_s,
+        data=data_s / train_s if train_s > 0 and data_s >= 0 else None,
+        host_bound=float(bound.mean()) if len(bound) else None,
+    )
+
+
+def load_row(load: Load) -> dict[str, Any]:
+    """Return a load as fields of a row; the clock is that of the slowest GPU, in GHz."""
+    of = load.readings
+    clocks = {f"{n}sm_ghz": of[f"{n}sm_mhz"] / 1e3 for n in ("", "max_") if f"{n}sm_mhz" in of}
+    throttled = {n: share for n, share in of.items() if n.startswith("throttled_")}
+    known = {"data_share": load.data, "gpu_busy": load.busy, "power_w": load.power_w}
+    return known | clocks | dict(sorted(throttled.items()))
+
+
+def explained(run: MeasuredRate) -> list[str]:
+    """Return why a run is slower than its GPUs allow, with its name before each cause."""
+    return [f"{run.log.name}: {why}" for why in slowdowns(steady_load(run), run.log.config or {})]
