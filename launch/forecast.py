@@ -26,6 +26,11 @@ class ForecastAnswer:
     gpus: dict[str, dict[str, Any]] = field(default_factory=dict)
     remark: str = ""
 
+    def gpu(self) -> dict[str, Any] | None:
+        """Return the forecast of the first GPU, with the `parameters`; None without any."""
+        found = next(iter(self.gpus.values()), None)
+        return found and found | {"parameters": self.parameters}
+
     def too_large(self) -> str | None:
         """Return the reason if the config clearly fits on none of its GPUs."""
         reasons = [

@@ -86,7 +86,7 @@ def _settings(config: Run, shape: str) -> Iterator[dict[str, Any]]:
 def _alternative(
     request: RunRequest, shape: str, changes: dict[str, Any], answer: ForecastAnswer
 ) -> RunRequest:
-    config, refusal, gpu = request.config, None, next(iter(answer.gpus.values()), None)
+    config, refusal, gpu = request.config, None, answer.gpu()
     if gpu is not None and changes.get("train.micro_batch") == "auto":
         # The search of `auto` would take minutes of the job.
         changes = changes | {"train.micro_batch": gpu["micro_batch"]}

@@ -1,7 +1,8 @@
 """How long a run takes by its forecast, and the time limit that follows (`resources.hours: auto`).
 
-Beside the steps, some things are stated, not derived: the start takes 3 minutes, a save half a
-minute if no earlier run of the model measured it, and samples and evaluations 10 % of the steps.
+Beside the steps, some things are stated, not derived: the start takes 3 minutes, a save 5 s and its
+bytes at 0.3 GB/s if no earlier run of the model measured it, samples and evaluations 10 % of the
+steps.
 """
 
 import math
@@ -17,7 +18,9 @@ from launch.slurm.client import NoSlurm
 from launch.slurm.flags import Flags
 from launch.submit.script import RunRequest, batch_script
 
-_START_S, _SAVE_S, _SHARE = 180.0, 30.0, 1.1
+_START_S, _SAVE_S, _SHARE = 180.0, 5.0, 1.1
+# Of a parameter: the weight, its average and two moments; on a shared file system under load.
+_SAVED_BYTES, _BYTES_PER_S = 16, 0.3e9
 # The warning before the limit, and the steps that make a start worth while.
 _LEAD_S, _USEFUL_S = 180.0, 300.0
 
@@ -34,14 +37,16 @@ class Duration:
 
 def duration(request: RunRequest) -> Duration | None:
     """Return how long a request with a forecast takes, None if it is not known."""
-    step: dict[str, float] | None = (request.forecast or {}).get("step_s")
+    gpu = request.forecast or {}
+    step: dict[str, float] | None = gpu.get("step_s")
     if not step:
         return None
     records = request.resumes.records() if request.resumes else ()
     done = [one["step"] for one in records if one.get("event") == "saved"]
     steps = max(0, request.config.last_step() - (done[-1] if done else 0))
     measured = measured_saves(request)
-    save_s = measured.save_s if measured else _SAVE_S
+    save_s = _SAVE_S + (gpu.get("parameters") or 0) * _SAVED_BYTES / _BYTES_PER_S
+    save_s = measured.save_s if measured else save_s
     # Every kind of run with a forecast has this key.
     saves = steps // flatten(to_tree(request.config))["checkpoint.every"] + 1
     fixed, least = _START_S + saves * save_s, _START_S + _LEAD_S + 2 * save_s + _USEFUL_S
@@ -59,8 +64,7 @@ def with_hours(request: RunRequest) -> RunRequest:
     if resources.hours != "auto":
         return request
     if request.forecast is None and resources.gpu and resources.gpus_per_node:
-        answer = forecast_of(request)
-        request = replace(request, forecast=next(iter(answer.gpus.values()), None))
+        request = replace(request, forecast=forecast_of(request).gpu())
     found = duration(request)
     if found is None:
         raise ConfigError(

@@ -57,11 +57,11 @@ def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path
         "a40:2x2", "a40:1x2", "a40:1x1", "a100:1x2", "a100:1x1",
     ]  # fmt: skip
     best = rows[0]
-    # 180 s + 2 saves of 30 s + 1.1 x 3600 steps of 0.5 s (0.25 to 1 s).
-    assert best["finish"] - best["start"] == pytest.approx(180 + 60 + 1980)
-    assert best["finish_low"] - best["start"] == pytest.approx(180 + 60 + 990)
-    assert best["finish_high"] - best["start"] == pytest.approx(180 + 60 + 3960)
-    assert best["gpu_hours"] == pytest.approx(4 * 2220 / 3600)
+    # 180 s + 2 saves of 5 s + 1.1 x 3600 steps of 0.5 s (0.25 to 1 s).
+    assert best["finish"] - best["start"] == pytest.approx(180 + 10 + 1980)
+    assert best["finish_low"] - best["start"] == pytest.approx(180 + 10 + 990)
+    assert best["finish_high"] - best["start"] == pytest.approx(180 + 10 + 3960)
+    assert best["gpu_hours"] == pytest.approx(4 * 2170 / 3600)
     assert best["money"] == pytest.approx(2 * best["gpu_hours"])
     assert (best["by"], best["wait_min"]) == ("data sheet", "no history")
     assert "money" not in rows[3]
@@ -86,7 +86,7 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
     )
     rows = json.loads(launch("when", DIGITS, *WORDS, "--json")[1])
     assert (rows[0]["wait_min"], rows[0]["wait_90_min"]) == (300, 492)
-    late = rows[0]["finish_high"] - (180 + 60 + 3960)
+    late = rows[0]["finish_high"] - (180 + 10 + 3960)
     assert late == pytest.approx(time.time() + 8.2 * 3600, abs=120)
     assert rows[3]["wait_min"] == "no history"
 

@@ -24,9 +24,9 @@ def _slurm(command) -> None:
 def step_s(monkeypatch: pytest.MonkeyPatch):
     """Return a function that sets the upper end of the forecast of a step."""
 
-    def to(high: float) -> None:
+    def to(high: float, parameters: int | None = None) -> None:
         step = {"value": high / 2, "low": high / 4, "high": high, "source": "card"}
-        answer = ForecastAnswer(gpus={"a40": {"fits": True, "step_s": step}})
+        answer = ForecastAnswer(parameters=parameters, gpus={"a40": {"fits": True, "step_s": step}})
         monkeypatch.setattr(duration, "forecast_of", lambda _: answer)
 
     return to
@@ -39,9 +39,16 @@ def flags(out: str) -> dict[str, str]:
 
 def test_the_limit_is_the_upper_end_with_start_and_saves_and_less_is_taken(launch, step_s) -> None:
     step_s(0.02)
-    # 180 s + 11 saves of 30 s + 1.1 x 20,000 s = 22,510 s.
+    # 180 s + 11 saves of 5 s + 1.1 x 20,000 s = 22,235 s.
     code, out, err = launch("submit", DIGITS, *AUTO, "--dry-run")
     assert (code, flags(out)) == (0, {"time": "06:20:00", "time-min": "00:20:00"}), err
+
+
+def test_a_large_checkpoint_takes_longer_to_save(launch, step_s) -> None:
+    step_s(0.02, parameters=1_875_000_000)
+    # 11 saves of 30 GB take 105 s each; the least has two of them.
+    found = flags(launch("submit", DIGITS, *AUTO, "--dry-run")[1])
+    assert found == {"time": "06:30:00", "time-min": "00:20:00"}
 
 
 def test_more_than_the_partition_allows_is_cut_and_requeued(launch, step_s) -> None:
@@ -49,12 +56,12 @@ def test_more_than_the_partition_allows_is_cut_and_requeued(launch, step_s) -> N
     code, out, err = launch("submit", DIGITS, *AUTO, "--dry-run")
     assert (code, flags(out)) == (0, {"time": "48:00:00", "time-min": "00:20:00"}), err
     code, out, err = launch("submit", DIGITS, *AUTO, "--", "--no-requeue")
-    assert (code, "partition gpu allows 48:00:00, not 305:50:00" in err) == (1, True)
+    assert (code, "partition gpu allows 48:00:00, not 305:40:00" in err) == (1, True)
 
 
 def test_a_short_run_or_one_that_cannot_be_requeued_takes_no_less(launch, step_s) -> None:
     step_s(0.0001)
-    assert flags(launch("submit", DIGITS, *AUTO, "--dry-run")[1]) == {"time": "00:20:00"}
+    assert flags(launch("submit", DIGITS, *AUTO, "--dry-run")[1]) == {"time": "00:10:00"}
     step_s(0.02)
     words = (*AUTO, "--dry-run", "--", "--no-requeue")
     assert flags(launch("submit", DIGITS, *words)[1]) == {"time": "06:20:00"}
@@ -70,9 +77,9 @@ def test_a_resumed_run_asks_for_the_steps_that_are_left(launch, step_s, site) ->
     for event in ("started", "saved", "stopped"):
         writer.event(event, step=900_000)
     writer.close()
-    # 180 s + 2 saves + 1.1 x 2,000 s = 2440 s.
+    # 180 s + 2 saves + 1.1 x 2,000 s = 2390 s.
     words = (run.path, "resources.hours=auto", "--dry-run")
-    assert flags(launch("submit", *words)[1]) == {"time": "00:50:00", "time-min": "00:20:00"}
+    assert flags(launch("submit", *words)[1]) == {"time": "00:40:00", "time-min": "00:20:00"}
 
 
 @pytest.mark.parametrize(
