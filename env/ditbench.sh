@@ -19,6 +19,7 @@ launch: jobs on the cluster
   rerun              resubmit failed runs
   preflight          probe what a run needs, or check any batch script
   doctor             measure this cluster, and write its site file
+  card               measure each kind of GPU, for forecasts
 
 analysis: tables, plots and verdicts
   runs               one row per run
@@ -49,6 +50,7 @@ configs: the YAML files
   configs open, run, close, ended: attempts at runs, for jobs
 
 train: pretraining
+  train card         measure this device, or fit forecasts to runs
   train forecast     memory, time and fit, before queueing
   train score        score the samples of a run on digits
   train sample       draw many images

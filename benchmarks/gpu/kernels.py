@@ -14,7 +14,8 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.benchmark import Timer
+
+from train.engine.clocks import time_calls
 
 ON_GPU = "cuda" in sys.argv
 # A CPU may only emulate bf16.
@@ -30,8 +31,7 @@ def put(name: str, **values: object) -> None:
 
 def seconds(step: Callable[[], object]) -> float:
     """Return the median seconds of a call with the device's work, after a warm-up."""
-    timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
-    return timer.blocked_autorange(min_run_time=0.5 if ON_GPU else 0.01).median
+    return time_calls(step, device=torch.device(DEVICE), least_s=0.5 if ON_GPU else 0.01)[0]
 
 
 def measure_machine() -> None:

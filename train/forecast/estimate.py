@@ -9,6 +9,7 @@ from configs.checks.batch import BatchLayout, divide, micro_batches
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain, Run
+from train.forecast.measured import card_step
 from train.forecast.memory import GIB, Memory, dit_memory
 from train.forecast.parameters import dit_parameters
 from train.forecast.query import ForecastQuery
@@ -77,8 +78,7 @@ def forecast_with(
         parameters=parameters,
         macs=macs,
         gpus={
-            name: estimate_gpu(query, gpu, macs=macs, memory_of=memory_of)
-            for name, gpu in query.gpus.items()
+            name: estimate_gpu(query, name, macs=macs, memory_of=memory_of) for name in query.gpus
         },
     )
 
@@ -89,15 +89,19 @@ def capacity_bytes(gpu: Gpu) -> float:
 
 
 def estimate_gpu(
-    query: ForecastQuery, gpu: Gpu, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
+    query: ForecastQuery, name: str, *, macs: dict[str, int], memory_of: MemoryOf = dit_memory
 ) -> GpuEstimate:
     """Return the estimate for one GPU. Raise `ConfigError` if the batch does not divide."""
+    gpu = query.gpus[name]
     largest = _largest_divisor(query, gpu, memory_of)
     layout = divide(query.config, world=query.world, tuned=largest or query.config.objective.group)
     memory = memory_of(query.config, layout)
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
     step = step_time(query.config, layout, memory=memory, gpu=gpu, macs=macs)
+    if step and query.config.model.family == "dit":
+        device = named_gpu(name)[0]
+        step = card_step(query.config, layout, device=device, nodes=query.nodes) or step
     if fits and step is None:
         fits = False
         reason = f"it has no arithmetic for train.precision {query.config.train.precision}"

@@ -29,7 +29,7 @@ COPY_EFFICIENCY = 0.87
 # token and channel eager, 168 of 38.2 compiled (docs/measurements/block-traffic.md). With SwiGLU
 # they are within 10 % of the count; without RoPE and QK norm 9 % above it compiled, 40 % eager.
 # A U-Net is not counted, but taken to be the same.
-_EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
+EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
 # Bytes per parameter and step: AdamW reads four numbers and writes three; clipping and the EMA each
 # read two and write one.
 _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
@@ -74,7 +74,7 @@ def step_time(
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s
     written = dit_written(config, layout) if is_dit else memory.activations
-    passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
+    passes = _COMPILED_PASSES if config.train.compile else EAGER_PASSES
     traffic_s = layout.accumulation * passes * written / bandwidth
     ema_bytes = _EMA_BYTES * config.averages()
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes

@@ -1,0 +1,241 @@
+"""Cards: a real one of this CPU, forecasts by them, their fit, and which of them do not hold."""
+
+import json
+import math
+import random
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from configs import cards
+from configs.cards import Card, Fit, card_key, find_card, find_fit
+from configs.checks.batch import divide
+from configs.errors import ConfigError
+from configs.load import load, to_tree
+from configs.run.folder import make_run
+from configs.run.records import RecordWriter
+from train.forecast import card as measurement
+from train.forecast.command import main as forecast
+from train.forecast.fit import fit_ratios, fit_runs
+from train.forecast.measured import CardModel, interval, step_config
+
+CIFAR10 = "configs/pretrain/cifar10.yaml"
+SIZES = [(384, 256, 8), (384, 256, 64)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site's folder of cards, empty."""
+    (folder := tmp_path / "cards").mkdir()
+    monkeypatch.setenv("CARDS", str(folder))
+    find_card.cache_clear()
+    find_fit.cache_clear()
+    return folder
+
+
+def planted(**changes: Any) -> str:
+    """A card of an A40 with 50 TFLOP/s, whose networks take twice the time of their products."""
+    of: dict[str, Any] = {"precision": "bf16", "spread": 0.01}
+    measured = [
+        {"name": "update", "shape": [10_000_000], "value": 2e-3, "spread": 0.01},
+        {"name": "all_reduce", "shape": [26_214_400, 2, 1], "value": 4e-3, "spread": 0.01},
+    ]
+    for d, t, b in SIZES:
+        layers = [[b * t, n * d, k * d] for n, k in ((3, 1), (1, 1), (4, 1), (1, 4))]
+        taken = [6 * math.prod(shape) / 5e13 for shape in layers]
+        shapes = [*layers, [b, 6 * d, d]]
+        block = 2 * sum(taken)
+        measured += [
+            {"name": "product", "shape": shape, "value": 6 * math.prod(shape) / 5e13} | of
+            for shape in shapes
+        ]
+        shape = [b, d // 64, t, 64]
+        measured.append({"name": "attention", "shape": shape, "value": block / 8} | of)
+        for depth, compiled in ((1, False), (4, False), (1, True), (4, True)):
+            step = {"name": "step", "shape": [d, t, b, depth], "compiled": compiled}
+            measured.append(step | {"value": depth * block + 1e-3} | of)
+    versions = {"torch": cards._torch(), "driver": "580.65"}
+    tree = {"device": "NVIDIA A40", "time": 1.0, "versions": versions, "facts": {}}
+    return json.dumps(tree | {"measured": measured} | changes)
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[dict[str, Any], str]:
+    forecast([CIFAR10, *words, "--gpu", "a40", "--json"])
+    found = capsys.readouterr()
+    return json.loads(found.out)["gpus"]["a40"]["step_s"], found.err
+
+
+def test_this_cpu_is_measured_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "_CPU_STEPS", [(64, 16, 2)])
+    monkeypatch.setattr(measurement, "_CPU_TOKENS", (32,))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert measurement.main(["--out", str(tmp_path / "card.json"), "--least", "0"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    card = Card.model_validate_json((tmp_path / "card.json").read_text())
+    names = {m.name for m in card.measured}
+    assert names == {"product", "attention", "step", "update", "copy", "storage", "launch"}
+    assert card.facts == {"threads": 1}
+    assert card.versions["torch"] == torch.__version__
+    for precision in ("bf16", "fp32"):
+        one, deep = (card.of("step", precision)[n].value for n in (-2, -1))
+        config = step_config([64, 16, 2, 4], precision=precision, compiled=False)
+        model = CardModel(card, precision=precision, compiled=False)
+        assert 0.2 * one < model.parts(config, divide(config, world=1)).total < 20 * deep
+
+
+def test_a_network_that_was_measured_is_predicted_as_measured() -> None:
+    card = Card.model_validate_json(planted())
+    model = CardModel(card, precision="bf16", compiled=False)
+    for measured in card.of("step", "bf16"):
+        config = step_config(measured.shape, precision="bf16", compiled=False)
+        parts = model.parts(config, divide(config, world=1))
+        assert parts.total - parts.update == pytest.approx(measured.value, rel=0.01)
+
+
+def test_a_card_replaces_the_rates_of_the_data_sheet(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet, _ = asked(capsys)
+    (folder / "a40.json").write_text(planted())
+    find_card.cache_clear()
+    find_fit.cache_clear()
+    (folder / "fit.json").write_text(Fit(factor=1.5, spread=0.02, runs=20).model_dump_json())
+    fitted, _ = asked(capsys)
+    (folder / "fit.json").unlink()
+    find_fit.cache_clear()
+    plain, remarks = asked(capsys)
+    assert (sheet["source"], plain["source"]) == ("data sheet", "card")
+    assert fitted["source"] == "card, fitted on 20 runs"
+    assert fitted["value"] == pytest.approx(1.5 * plain["value"])
+    width = [math.log(one["high"] / one["low"]) for one in (fitted, plain, sheet)]
+    assert width == sorted(width)
+    assert remarks == ""
+    # 256 images with 6 x 5.4 GMACs in the blocks at 25 TFLOP/s, half of that of their products.
+    assert plain["value"] == pytest.approx(256 * 6 * 5.44e9 * 2 / 2.5e13, rel=0.5)
+
+
+def test_ranks_add_the_sums_that_no_backward_pass_hides(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a40.json").write_text(planted())
+    one, _ = asked(capsys, "train.global_batch=64")
+    two, _ = asked(capsys, "train.global_batch=128", "--gpus-per-node", "2")
+    # The last bucket of DDP.
+    assert two["value"] - one["value"] == pytest.approx(4e-3, rel=0.01)
+    far, _ = asked(capsys, "train.global_batch=128", "--nodes", "2")
+    assert far["source"] == "data sheet"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (planted(versions={"torch": "1.9"}), "was made with torch 1.9"),
+        (planted(device="NVIDIA A30"), "is of another device, NVIDIA A30"),
+        (planted()[:300], "Invalid JSON"),
+        (planted(measured=[]), "measured: "),
+        (planted(schema_version=2), "schema_version: "),
+        (planted().replace('"update", "shape": [', '"update", "shape": [7, '), "not a shape of it"),
+    ],
+    ids=["torch", "device", "cut", "empty", "newer", "shape"],
+)
+def test_a_card_that_does_not_hold_is_ignored_with_a_remark(
+    folder: Path, text: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a40.json").write_text(text)
+    step, remarks = asked(capsys)
+    assert step["source"] == "data sheet"
+    assert remarks.startswith("ignored: ")
+    assert why in remarks
+    assert "make it again" in remarks
+
+
+def test_a_card_of_another_driver_is_ignored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cards, "nvidia_driver", lambda: "580.65.06")
+    (folder / "a40.json").write_text(planted(versions={"driver": "535.1"}))
+    assert "was made with driver 535.1, here is 580.65.06" in asked(capsys)[1]
+
+
+def test_a_card_without_the_precision_leaves_the_data_sheet(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a40.json").write_text(planted())
+    assert asked(capsys, "train.precision=fp32")[0]["source"] == "data sheet"
+
+
+def test_a_host_that_launches_slower_than_the_gpu_computes_sets_the_pace(folder: Path) -> None:
+    tree = json.loads(planted())
+    for depth in (1, 4):
+        tree["measured"].append(
+            {"name": "step", "shape": [64, 16, 1, depth], "value": 1e-3 * (depth + 1),
+             "precision": "bf16", "spread": 0.01}
+        )  # fmt: skip
+    model = CardModel(Card.model_validate(tree), precision="bf16", compiled=False)
+    config = step_config([64, 16, 1, 12], precision="bf16", compiled=False)
+    parts = model.parts(config, divide(config, world=1))
+    assert parts.host == pytest.approx(13e-3)
+    assert parts.total == pytest.approx(13e-3 + parts.update)
+
+
+def test_the_fit_is_the_geometric_mean_of_the_ratios() -> None:
+    fit = fit_ratios([1.0, 2.0, 4.0])
+    assert fit.factor == pytest.approx(2.0)
+    assert fit.spread == pytest.approx(math.log(2))
+    assert fit.runs == 3
+
+
+def test_an_interval_holds_nine_of_ten_unseen_runs() -> None:
+    rng, inside, tries = random.Random(7), 0, 4000
+    for _ in range(tries):
+        fit = fit_ratios([math.exp(rng.gauss(0.1, 0.05)) for _ in range(6)])
+        unseen = math.exp(rng.gauss(0.1, 0.05)) / fit.factor
+        inside += 1 / interval(0.0, fit) <= unseen <= interval(0.0, fit)
+    assert 0.885 < inside / tries < 0.915
+
+
+def finished_run(logs: Path, number: int, *, seconds: float, records: int = 8) -> None:
+    """A run on an A40 that took `seconds` per step."""
+    config = to_tree(load(Path(CIFAR10), ["train.compile=false", "train.global_batch=64"]))
+    run = make_run(f"run-{number}", config, identity=str(number))
+    (run.path / "attempts" / "001").mkdir()
+    layout = {"replicate": 1, "shard": 1, "tensor": 1, "micro_batch": 64, "accumulation": 1}
+    run.note(1, placement=[{"node": "n1", "gpu": "NVIDIA A40"}], compile=False, **layout)
+    with closing(RecordWriter(run.path, attempt=1)) as writer:
+        for step in range(1, records + 1):
+            writer.write(step=10 * step, images=0, loss=1.0, train_s=9.0 + 10 * step * seconds)
+        writer.event("done", step=10 * records)
+
+
+def test_finished_runs_are_compared_with_their_forecasts(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    (folder / "a40.json").write_text(planted())
+    predicted = asked(capsys, "train.compile=false", "train.global_batch=64")[0]["value"]
+    for number, ratio in enumerate((1.1, 1.2, 1.3)):
+        finished_run(tmp_path / "logs", number, seconds=ratio * predicted)
+    finished_run(tmp_path / "logs", 8, seconds=9.0, records=3)
+    with pytest.raises(ConfigError, match="3 finished runs of a DiT"):
+        fit_runs(tmp_path / "logs")
+    finished_run(tmp_path / "logs", 9, seconds=1.2 * predicted)
+    assert measurement.main(["--fit", str(tmp_path / "logs")]) == 0
+    assert "4 runs took 1.19" in capsys.readouterr().out
+    find_fit.cache_clear()
+    fitted = asked(capsys, "train.compile=false", "train.global_batch=64")[0]
+    assert fitted["value"] == pytest.approx(1.198 * predicted, rel=1e-3)
+    assert fitted["source"] == "card, fitted on 4 runs"
+
+
+def test_a_device_without_a_data_sheet_has_a_file_of_its_own() -> None:
+    assert card_key("NVIDIA A100-SXM4-80GB") == "a100-80gb-sxm"
+    assert card_key("AMD EPYC 7763 64-Core") == "amd-epyc-7763-64-core"

@@ -1,0 +1,78 @@
+"""Fit one factor to the steps of finished runs on GPUs with a card, and keep it with the cards."""
+
+import itertools
+import math
+import statistics
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from configs.cards import Card, Fit, card_key, cards_folder, find_card
+from configs.checks.batch import BatchLayout
+from configs.disk import replace_file
+from configs.errors import ConfigError
+from configs.run.folder import RunFolder, find_runs
+from configs.run.records import state
+from configs.schema import Pretrain
+from train.forecast.measured import CardModel
+
+_MOST_RUNS, _FEWEST_RUNS, _FEWEST_INTERVALS = 50, 4, 5
+
+
+def fit_runs(logs: Path) -> Fit:
+    """Fit the newest finished runs below a folder, and replace the site's fit.
+
+    Raise `ConfigError` for fewer than four: their spread would say nothing.
+    """
+    newest = sorted(find_runs(logs), key=lambda run: run.path.stat().st_mtime, reverse=True)
+    ratios = list(itertools.islice(filter(None, map(_ratio, newest)), _MOST_RUNS))
+    if len(ratios) < _FEWEST_RUNS:
+        raise ConfigError(
+            f"{logs}: {len(ratios)} finished runs of a DiT with {_FEWEST_INTERVALS} records after "
+            f"the first, on a GPU with a card in {cards_folder()}; a fit needs {_FEWEST_RUNS}"
+        )
+    fit = fit_ratios(ratios)
+    replace_file(cards_folder() / "fit.json", fit.model_dump_json(indent=1) + "\n")
+    return fit
+
+
+def fit_ratios(ratios: list[float]) -> Fit:
+    """Return the geometric mean of measured over predicted seconds, and the spread of its log."""
+    logs = [math.log(ratio) for ratio in ratios]
+    factor, spread = math.exp(statistics.fmean(logs)), statistics.stdev(logs)
+    return Fit(factor=factor, spread=spread, runs=len(logs))
+
+
+def _ratio(run: RunFolder) -> float | None:
+    """Return measured over predicted seconds of a run; None if either is unknown."""
+    try:
+        config, entries, last = run.config(), run.entries(), state(run.records())
+        if not isinstance(config, Pretrain) or config.model.family != "dit" or config.train.float8:
+            return None
+        seconds = _seconds(run) if last is not None and last["event"] == "done" else None
+        if seconds is None:
+            return None
+        entry: dict[str, Any] = dict(entries[-1])
+        card = find_card(card_key(entry["placement"][0]["gpu"]))
+        return seconds / _predicted(config, entry, card) if card else None
+    except (ConfigError, KeyError, ValueError):
+        return None
+
+
+def _predicted(config: Pretrain, entry: dict[str, Any], card: Card) -> float:
+    layout = BatchLayout(**{each.name: entry[each.name] for each in fields(BatchLayout)})
+    train = config.train.model_copy(update={"compile": entry["compile"]})
+    config = config.model_copy(update={"train": train})
+    model = CardModel(card, precision=train.precision, compiled=bool(train.compile))
+    nodes = len({place["node"] for place in entry["placement"]})
+    return model.parts(config, layout, nodes=nodes).total
+
+
+def _seconds(run: RunFolder) -> float | None:
+    """Return the median seconds per step of the newest attempt, between records after the first."""
+    steps = [r for r in run.records() if "loss" in r and r["attempt"] == run.attempts()[-1]]
+    taken = [
+        (b["train_s"] - a["train_s"]) / (b["step"] - a["step"])
+        for a, b in itertools.pairwise(steps[1:])
+    ]
+    return statistics.median(taken) if len(taken) >= _FEWEST_INTERVALS else None
