@@ -103,8 +103,7 @@ ELSEWHERE = {
         "tests/launch/doctor/test_card.py::test_a_card_of_this_machine_is_kept_and_shown"
     ),
     r"python -m launch card --fit": (
-        "tests/train/forecast/test_card.py::"
-        "test_finished_runs_are_compared_with_their_forecasts"
+        "tests/train/forecast/test_card.py::test_finished_runs_are_compared_with_their_forecasts"
     ),
     r"LOCAL_NODES=2 bash jobs/pretrain\.sbatch \S+": (
         "tests/jobs/test_body.py::test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder"
