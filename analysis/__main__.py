@@ -31,6 +31,7 @@ COMMANDS = {
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
     "formats": "the formats of logs that are read, and how the logs under a path are",
     "figure": "a figure for a paper (cells, loss, scaling or noise) as PDF or SVG, and its caption",
+    "export": "send runs to wandb, trackio or MLflow, each step once, or write them as one table",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
     "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
@@ -91,7 +92,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    folder = "files." if name in ("archive", "figure", "render") else ""
+    folder = "files." if name in ("archive", "export", "figure", "render") else ""
     module = importlib.import_module(f"analysis.commands.{folder}{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):

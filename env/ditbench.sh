@@ -39,6 +39,7 @@ analysis: tables, plots and verdicts
   audit              claims, recomputed
   formats            logs of other trainers that are read
   analysis figure    a figure for a paper: PDF or SVG
+  analysis export    runs to wandb, trackio, MLflow or one table
   archive            pack the records of runs
   render             update tables in Markdown pages
   analysis finetune  fine-tuning runs by device and steps

@@ -1,0 +1,57 @@
+"""`export`: the records of runs for an experiment tracker, or as one table."""
+
+import argparse
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.commands import writing
+from analysis.measure.loss import NO_TRAINING
+from analysis.read.find import read_logs
+from analysis.study.cells import started_runs
+from analysis.study.cells_table import cell_rows, display_cell
+from analysis.trackers import TRACKERS, is_unfinished, tracked
+from configs.errors import Unreadable
+
+EXAMPLE = "ditbench analysis export logs/layouts-1120 --to mlflow --follow"
+INTERVAL_S = 30.0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the tracker, its project, and following."""
+    parser.add_argument("--to", required=True, choices=("csv", "parquet", *TRACKERS))
+    parser.add_argument("--project", default="ditbench", help="of the tracker (default: ditbench)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the table of csv or parquet")
+    parser.add_argument("--follow", action="store_true", help="go on until all runs have ended")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send what is new, or write the table; with `--follow` until all runs have ended."""
+    if (args.to in TRACKERS) == bool(args.out):
+        raise Unreadable(f"--to {args.to} {'takes no' if args.out else 'needs'} --out")
+    while True:
+        logs = read_logs(args.paths)
+        trained = [r for r in started_runs(logs) if (r.config or {}).get("kind") not in NO_TRAINING]
+        verdicts = [display_cell(row) for row in cell_rows(trained)] if len(trained) > 1 else []
+        runs = [tracked(log, verdicts) for log in logs]
+        if len({one.name for one in runs}) < len(runs):
+            raise Unreadable("two of these runs have the same name: export them into two projects")
+        try:
+            if args.to in TRACKERS:
+                sent = [(one.name, TRACKERS[args.to](one, args.project)) for one in runs]
+                print("\n".join(f"{name}: {count} new steps" for name, count in sent), flush=True)
+            else:
+                table = pd.DataFrame(
+                    [{"run": r.name} | dict(o) for r in runs for o in r.rows.values()]
+                )
+                with writing(args.out):
+                    table.to_csv(args.out, index=False) if args.to == "csv" else table.to_parquet(
+                        args.out
+                    )
+        except ImportError as error:
+            package = "pyarrow" if args.to == "parquet" else args.to
+            raise Unreadable(f"--to {args.to}: {error}; first: pip install {package}") from None
+        if not args.follow or not any(map(is_unfinished, logs)):
+            return 0
+        time.sleep(INTERVAL_S)

@@ -1,0 +1,137 @@
+"""Send runs to a tracker: only the steps that it lacks.
+
+A run folder is one run of the tracker, found again by its name; its metric `step` says how far the
+tracker has it. wandb keeps an offline run in several folders, which `wandb sync` joins.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.read.run_log import RunLog
+from configs.run.folder import RunFolder
+from configs.run.records import is_number
+from configs.run.study_folder import study_of
+from configs.table import csv_text
+
+# Says how far an offline run of wandb is, beside its files.
+_SENT = "ditbench-step.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """A run as trackers get it: metrics by step, samples by step, and the table of verdicts."""
+
+    name: str
+    config: Mapping[str, Any]
+    rows: Mapping[int, Mapping[str, float]]
+    samples: Mapping[int, Path]
+    verdicts: Sequence[Mapping[str, Any]]
+
+    def after(self, last: float | None) -> list[int]:
+        """Return the steps beyond the newest one that a tracker has."""
+        return [step for step in self.rows if last is None or step > last]
+
+
+def is_unfinished(log: RunLog) -> bool:
+    """Whether a run may still go on."""
+    return (log.state or {}).get("event") in ("queued", "started", "paused")
+
+
+def tracked(log: RunLog, verdicts: Sequence[Mapping[str, Any]]) -> TrackedRun:
+    """Return a run with its attempts joined and its evaluations in the rows of their steps.
+
+    The newest step of an unfinished run waits, since its evaluations may follow.
+    """
+    rows: dict[int, dict[str, float]] = {}
+    for place, step in enumerate(log.step.tolist()):
+        row = {name: float(column[place]) for name, column in log.values.items()}
+        rows[step] = {"step": step} | {name: v for name, v in row.items() if is_number(v)}
+    for record in log.evaluations:
+        known = {name: v for name, v in record.items() if is_number(v) and name != "line"}
+        rows.setdefault(record["step"], {}).update(known)
+    study, images = study_of(log.path), RunFolder(log.path).samples.rglob("step-*.png")
+    name = f"{study.path.name}.{log.path.name}" if study else log.path.name
+    return TrackedRun(
+        name=re.sub(r"[^\w.-]", "-", name),
+        config=log.config or {},
+        rows={step: rows[step] for step in sorted(rows)[: -1 if is_unfinished(log) else None]},
+        samples={int(path.stem.split("-")[1]): path for path in images},
+        verdicts=verdicts,
+    )
+
+
+def _to_mlflow(run: TrackedRun, project: str) -> int:
+    import mlflow
+
+    mlflow.set_experiment(project)
+    ours = f"tags.ditbench = '{run.name}'"
+    found = mlflow.search_runs(filter_string=ours, output_format="list")
+    steps = run.after(found[0].data.metrics.get("step") if found else None)
+    numbers = [
+        mlflow.entities.Metric(key, value, int(1e3 * run.rows[step].get("time", 0)), step)
+        for step in steps
+        for key, value in run.rows[step].items()
+    ]
+    known = found[0].info.run_id if found else None
+    with mlflow.start_run(known, run_name=run.name, tags={"ditbench": run.name}) as live:
+        if not found:
+            mlflow.log_params(dict(run.config))
+        for at in range(0, len(numbers), 1000):
+            mlflow.MlflowClient().log_batch(live.info.run_id, numbers[at : at + 1000])
+        for step in steps:
+            if step in run.samples:
+                mlflow.log_artifact(str(run.samples[step]), "samples")
+        if run.verdicts:
+            mlflow.log_text(csv_text(run.verdicts), "verdicts.csv")
+    return len(steps)
+
+
+def _to_trackio(run: TrackedRun, project: str) -> int:
+    import pandas as pd
+    import trackio
+    from trackio.sqlite_storage import SQLiteStorage
+
+    steps = run.after(SQLiteStorage.get_max_step_for_run(project, run.name))
+    if steps:
+        trackio.init(project, name=run.name, config=dict(run.config), resume="allow", embed=False)
+        for step in steps:
+            # Columns of its own have these names.
+            own = ("step", "time")
+            row: dict[str, Any] = {n: v for n, v in run.rows[step].items() if n not in own}
+            row |= {"sample": trackio.Image(run.samples[step])} if step in run.samples else {}
+            if step == steps[-1] and run.verdicts:
+                row["verdicts"] = trackio.Table(dataframe=pd.DataFrame(run.verdicts))
+            trackio.log(row, step=step)
+        trackio.finish()
+    return len(steps)
+
+
+def _to_wandb(run: TrackedRun, project: str) -> int:
+    import pandas as pd
+    import wandb
+
+    folder = Path(os.environ.get("WANDB_DIR", "."), "wandb")
+    sent = [int(path.read_text()) for path in folder.glob(f"*run-*-{run.name}/files/{_SENT}")]
+    if not run.after(max(sent, default=None)):
+        return 0
+    config = dict(run.config)
+    with wandb.init(project=project, id=run.name, config=config, resume="allow") as live:
+        live.define_metric("*", step_metric="step")
+        steps = run.after(live.summary.get("step", max(sent, default=None)))
+        for step in steps:
+            row: dict[str, Any] = dict(run.rows[step])
+            row |= {"sample": wandb.Image(str(run.samples[step]))} if step in run.samples else {}
+            if step == steps[-1] and run.verdicts:
+                row["verdicts"] = wandb.Table(dataframe=pd.DataFrame(run.verdicts).astype(str))
+            live.log(row)
+        if steps:
+            Path(live.dir, _SENT).write_text(str(steps[-1]))
+    return len(steps)
+
+
+# Each sends a run to a project, and returns the number of steps that were new.
+TRACKERS = {"mlflow": _to_mlflow, "trackio": _to_trackio, "wandb": _to_wandb}

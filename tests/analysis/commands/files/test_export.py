@@ -1,0 +1,183 @@
+"""Runs are sent to a tracker once, step by step, and written as one table."""
+
+import csv
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from analysis.__main__ import main
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+Read = Callable[[str], list[int]]
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs, the first of them resumed and with a sample at step 100; trackers write beside."""
+    monkeypatch.chdir(tmp_path)
+    for rate in (4, 8):
+        truth = SyntheticRun(steps_per_s=rate, intervals=30, resume_at=12 if rate == 4 else None,
+                             lost_intervals=3, overrides=(f"data.workers={rate}",))  # fmt: skip
+        generate_run(tmp_path / "logs" / f"r{rate}", truth)
+    samples = tmp_path / "logs" / "r4" / "samples"
+    samples.mkdir()
+    Image.new("RGB", (8, 8), "red").save(samples / "step-000000100.png")
+    return tmp_path / "logs"
+
+
+def _mlflow(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
+    mlflow = pytest.importorskip("mlflow", reason="pip install mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address := f"sqlite:///{folder}/mlflow.db")
+    mlflow.set_tracking_uri(address)
+
+    def read(name: str) -> list[int]:
+        client = mlflow.MlflowClient()
+        [experiment] = [e for e in client.search_experiments() if e.name == "mine"]
+        [run] = client.search_runs([experiment.experiment_id], f"tags.ditbench = '{name}'")
+        assert run.data.params["train.global_batch"] == "64"
+        assert {file.path for file in client.list_artifacts(run.info.run_id)} >= {"verdicts.csv"}
+        kept = list(folder.rglob("samples/step-000000100.png"))
+        assert len(kept) == 2  # that of the run, and the tracker's
+        return [one.step for one in client.get_metric_history(run.info.run_id, "loss")]
+
+    return read
+
+
+def _trackio(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
+    monkeypatch.setenv("TRACKIO_DIR", str(folder / "trackio"))
+    pytest.importorskip("trackio", reason="pip install trackio")
+    from trackio.sqlite_storage import SQLiteStorage
+
+    def read(name: str) -> list[int]:
+        rows = SQLiteStorage.get_logs("mine", name)
+        assert any("verdicts" in row for row in rows)
+        assert [row["step"] for row in rows if "sample" in row] == ([100] if name == "r4" else [])
+        return [row["step"] for row in rows if "loss" in row]
+
+    return read
+
+
+def _framed(log: bytes) -> Iterator[bytes]:
+    """Yield the records of a .wandb file: parts of a checksum, a length and a kind, in blocks."""
+    place, record = 7, b""
+    while place + 7 <= len(log):
+        left = -place % 32768
+        if left and left < 7:
+            place += left
+            continue
+        length, kind = struct.unpack_from("<HB", log, place + 4)
+        record += log[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield record
+            record = b""
+
+
+def _wandb(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
+    pytest.importorskip("wandb", reason="pip install wandb")
+    for variable, value in (("MODE", "offline"), ("DIR", str(folder)), ("SILENT", "true")):
+        monkeypatch.setenv(f"WANDB_{variable}", value)
+    from wandb.proto import wandb_internal_pb2
+
+    def read(name: str) -> list[int]:
+        rows = []
+        for path in sorted(folder.glob(f"wandb/offline-run-*-{name}/*.wandb")):
+            for data in _framed(path.read_bytes()):
+                items = wandb_internal_pb2.Record.FromString(data).history.item
+                rows.append({i.key or i.nested_key[0]: json.loads(i.value_json) for i in items})
+        assert any("verdicts" in row for row in rows)
+        assert [row["step"] for row in rows if "sample" in row] == ([100] if name == "r4" else [])
+        return [row["step"] for row in rows if "loss" in row]
+
+    return read
+
+
+@pytest.mark.filterwarnings("default")  # of the trackers
+@pytest.mark.parametrize("tracker", [_mlflow, _trackio, _wandb])
+def test_a_tracker_gets_every_step_once(
+    tracker: Callable[[pytest.MonkeyPatch, Path], Read],
+    logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read = tracker(monkeypatch, logs.parent)
+    command = ["export", str(logs), "--to", tracker.__name__[1:], "--project", "mine"]
+
+    def new_steps() -> dict[str, int]:
+        assert main(command) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if "new steps" in line]
+        return {line.partition(":")[0]: int(line.split()[1]) for line in lines}
+
+    records = logs / "r4" / "metrics.jsonl"
+    whole = records.read_text()
+    # As it was while the first attempt had done 14 of its 15 intervals; the 14th waits.
+    records.write_text("".join(whole.splitlines(keepends=True)[: 2 + 14]))
+    assert new_steps() == {"r4": 13, "r8": 30}
+    records.write_text(whole)
+    assert new_steps() == {"r4": 17, "r8": 0}
+    assert new_steps() == {"r4": 0, "r8": 0}
+    assert read("r4") == read("r8") == list(range(10, 310, 10))
+
+
+def test_a_table_holds_the_steps_of_all_runs_with_attempts_joined(logs, capsys):
+    out = logs.parent / "all.csv"
+    for _ in range(2):
+        assert main(["export", str(logs), "--to", "csv", "--out", str(out)]) == 0
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+        found = [int(row["step"]) for row in rows if row["run"] == "r4"]
+        assert found == list(range(10, 310, 10))
+        assert len(rows) == 60
+        assert float(rows[0]["images"]) == 640
+        assert float(rows[0]["train_s"]) > 0
+
+
+def test_following_ends_with_the_last_run(logs, monkeypatch):
+    from analysis.commands.files import export
+
+    records = logs / "r4" / "metrics.jsonl"
+    whole = records.read_text()
+    records.write_text("".join(whole.splitlines(keepends=True)[:10]))
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        records.write_text(whole)
+
+    monkeypatch.setattr(export.time, "sleep", wait)
+    out = logs.parent / "all.csv"
+    assert main(["export", str(logs), "--to", "csv", "--out", str(out), "--follow"]) == 0
+    assert waits == [30]
+    assert out.read_text().count("\n") == 61
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--to", "csv"], "--to csv needs --out"),
+        (["--to", "wandb", "--out", "x"], "--to wandb takes no --out"),
+        (["--to", "mlflow"], "first: pip install mlflow"),
+        (["--to", "wandb"], "first: pip install wandb"),
+        (["--to", "trackio"], "first: pip install trackio"),
+    ],
+)
+def test_what_is_missing_is_one_line(flags, why, logs, monkeypatch, capsys):
+    for package in ("mlflow", "trackio", "wandb"):
+        monkeypatch.setitem(sys.modules, package, None)
+    assert main(["export", str(logs), *flags]) == 2
+    err = capsys.readouterr().err
+    assert why in err
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_tracker_and_two_runs_of_one_name_are_refused(logs, capsys):
+    with pytest.raises(SystemExit):
+        main(["export", str(logs), "--to", "neptune"])
+    assert "invalid choice: 'neptune'" in capsys.readouterr().err
+    generate_run(logs / "again" / "r4", SyntheticRun(intervals=20))
+    assert main(["export", str(logs), "--to", "csv", "--out", "x.csv"]) == 2
+    assert "two of these runs have the same name" in capsys.readouterr().err
