@@ -121,6 +121,7 @@ def test_a_host_that_waits_beside_a_gpu_with_work_is_no_limit(tmp_path: Path) ->
     assert explained(measured(tmp_path / "a", busy)) == []
     # Its queue was empty for less time than one would notice.
     assert explained(measured(tmp_path / "b", replace(CLEAN, host_bound=0.9))) == []
+    assert explained(measured(tmp_path / "c", replace(CLEAN, host_bound=0.9, data=0.4))) == []
 
 
 def test_an_idle_gpu_may_lower_its_clock(tmp_path: Path) -> None:
