@@ -10,7 +10,7 @@ set -euo pipefail
 source ./environment
 # shellcheck source=env/activate.sh
 source "$ROOT/env/activate.sh"
-export ROOT PYTHONSAFEPATH=1 ENGINE=train ATTEMPT=$PWD CARD=$PWD/card.json
+export ROOT PYTHONSAFEPATH=1 ENGINE=card ATTEMPT=$PWD
 export AGENT_NODES=$SLURM_NNODES RANKS_PER_NODE=
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
 [[ -n $SRUN_CPUS_PER_TASK ]] || unset SRUN_CPUS_PER_TASK
