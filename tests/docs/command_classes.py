@@ -72,7 +72,7 @@ ON_A_CLUSTER = {
         "tests/slurm/test_command.py::"
         "test_a_study_of_ones_own_script_is_queued_requeued_resumed_and_reported"
     ),
-    r"python -m launch submit STUDY --local --yes && ditbench status last --wait": (
+    r"python -m launch submit STUDY --local --yes": (
         "tests/slurm/test_salloc.py::"
         "test_a_study_in_one_allocation_alternates_its_cells_on_one_node"
     ),
