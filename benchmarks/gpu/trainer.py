@@ -27,6 +27,7 @@ from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from configs.attempt.close import cause
 from configs.attempt.open import open_attempt
+from configs.cards import card_key
 from configs.checks.batch import divide
 from configs.gpus import find_gpu
 from configs.load import expect
@@ -105,13 +106,14 @@ def train_rate(keys: list[str]) -> dict[str, Any]:
 
 def predicted(log: RunLog, config: Pretrain) -> dict[str, float | None]:
     """Return the forecast for the GPU and the micro batch that a run had, if the GPU is known."""
-    known = find_gpu(gpu(log.facts) or "")
+    model = gpu(log.facts) or ""
+    known, name = find_gpu(model), card_key(model)
     if known is None:
         return {}
     train = config.train.model_copy(update={"micro_batch": log.facts["micro_batch"]})
     config = config.model_copy(update={"train": train})
-    query = ForecastQuery(source="", config=config, gpus={"": known}, nodes=1, gpus_per_node=1)
-    found = forecast(query).gpus[""]
+    query = ForecastQuery(source="", config=config, gpus={name: known}, nodes=1, gpus_per_node=1)
+    found = forecast(query).gpus[name]
     gb = found.gib["peak"] * 2**30 / 1e9
     return {"predicted_gb": gb, "predicted_images_per_s": found.images_per_s}
 
