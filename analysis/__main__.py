@@ -29,6 +29,7 @@ COMMANDS = {
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
+    "site": "a static site of runs and studies that one explores; --check recomputes its numbers",
     "formats": "the formats of logs that are read, and how the logs under a path are",
     "figure": "a figure for a paper (cells, loss, scaling or noise) as PDF or SVG, and its caption",
     "export": "send runs to wandb, trackio or MLflow, each step once, or write them as one table",
@@ -92,7 +93,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    folder = "files." if name in ("archive", "export", "figure", "render") else ""
+    folder = "files." if name in ("archive", "export", "figure", "render", "site") else ""
     module = importlib.import_module(f"analysis.commands.{folder}{name.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):

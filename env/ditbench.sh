@@ -36,6 +36,7 @@ analysis: tables, plots and verdicts
   cbs                critical batch size
   profile            longest operations of a trace
   report             everything on one HTML page
+  analysis site      a site of runs that one explores
   audit              claims, recomputed
   formats            logs of other trainers that are read
   analysis figure    a figure for a paper: PDF or SVG

@@ -7,7 +7,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from analysis.audit.claims import LARGEST_FILE, judged_row, parse_seconds, parse_value
+from analysis.audit.claims import (
+    LARGEST_FILE,
+    judge,
+    judged_row,
+    parse_seconds,
+    parse_value,
+    read_claims,
+)
 from analysis.stats.intervals import Estimate
 from configs.errors import Unreadable
 
@@ -32,6 +39,15 @@ class TableRow:
     rate: float | None
     half: float
     line: int
+
+
+def judged(path: Path) -> list[dict[str, Any]]:
+    """Return a row per claim of a YAML file or of the tables of a Markdown page."""
+    if not path.is_file():
+        raise Unreadable(f"{path}: no such file with claims")
+    if path.suffix.lower() in (".md", ".markdown"):
+        return judge_markdown(path)
+    return [judge(claim) for claim in read_claims(path)]
 
 
 def judge_markdown(path: Path) -> list[dict[str, Any]]:

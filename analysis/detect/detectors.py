@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analysis.detect.stragglers import late_ranks
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats, autocorrelation_time
 from analysis.stats.steady_state import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
 from configs.run.folder import RunFolder
@@ -42,6 +42,7 @@ class Finding:
     path: Path | None = None
 
 
+@kept_with_log
 def detect(log: RunLog) -> list[Finding]:
     """Return the findings of all detectors in a run, in the order of steps."""
     found = [*_nans(log), *_loss(log), *_rates(log), *_stragglers(log)]

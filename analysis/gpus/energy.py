@@ -1,13 +1,17 @@
 """The energy of a run's GPUs, from the readings of the sampler of each node."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.measure.time_to_target import Target, time_to_target
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Floats
 from configs.run.folder import RunFolder
 from configs.run.gpu_log import read_gpu_logs
 
@@ -23,31 +27,57 @@ class Energy:
     covered_s: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """The energy of one GPU in a span that ends at `time` (since 1970), and what measured it."""
+
+    time: float
+    joules: float
+    covered_s: float
+    by: str
+
+
+def _readings(log: RunLog) -> Iterator[_Reading]:
+    run = RunFolder(log.path)
+    for gpu in [one for number in run.attempts() for one in read_gpu_logs(run.attempt(number))]:
+        before = gpu.facts.get("energy_j")
+        for row in gpu.rows:
+            after, power_w = row.get("energy_j"), row.get("power_w")
+            joules, by = (power_w or 0.0) * row["span_s"], "" if power_w is None else "power"
+            if before is not None and after is not None and after >= before:
+                joules, by = after - before, "counter"
+            before = after
+            covered_s = row["span_s"] if after is not None or power_w is not None else 0.0
+            yield _Reading(time=row["time"], joules=joules, covered_s=covered_s, by=by)
+
+
+def energy_at(log: RunLog, time: Floats) -> Floats:
+    """Return the kWh that the GPUs had used up to times [n] since 1970, NaN without readings."""
+    rows = sorted(_readings(log), key=lambda row: row.time)
+    if not any(row.by for row in rows):
+        return np.full(len(time), np.nan)
+    spent = np.cumsum([row.joules for row in rows]) / JOULES_PER_KWH
+    return np.interp(time, [row.time for row in rows], spent, left=0.0)
+
+
 def energy(log: RunLog, *, until: float = math.inf) -> Energy | None:
     """Return the energy up to a time in seconds since 1970, or None without readings.
 
     It is the increase of the driver's counter. Power times time stands for it in a row in which
     the GPU has no counter, or in which the counter began again.
     """
-    run = RunFolder(log.path)
-    joules, covered_s, by, cards = 0.0, 0.0, set[str](), set[str]()
-    for gpu in [one for number in run.attempts() for one in read_gpu_logs(run.attempt(number))]:
-        before = gpu.facts.get("energy_j")
-        for row in (row for row in gpu.rows if row["time"] <= until):
-            after, power_w = row.get("energy_j"), row.get("power_w")
-            if before is not None and after is not None and after >= before:
-                joules += after - before
-                by.add("counter")
-            elif power_w is not None:
-                joules += power_w * row["span_s"]
-                by.add("power")
-            before = after
-            covered_s += row["span_s"] if after is not None or power_w is not None else 0.0
-        cards |= {f" of whole cards ({gpu.whole_card})"} if gpu.whole_card else set()
+    rows = [row for row in _readings(log) if row.time <= until]
+    by = {row.by for row in rows if row.by}
     if not by:
         return None
-    words = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
-    return Energy(kwh=joules / JOULES_PER_KWH, measured_by=words, covered_s=covered_s)
+    run = RunFolder(log.path)
+    gpus = [gpu for number in run.attempts() for gpu in read_gpu_logs(run.attempt(number))]
+    cards = {f" of whole cards ({gpu.whole_card})" for gpu in gpus if gpu.whole_card}
+    return Energy(
+        kwh=sum(row.joules for row in rows) / JOULES_PER_KWH,
+        measured_by=f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}",
+        covered_s=sum(row.covered_s for row in rows),
+    )
 
 
 def energy_row(

@@ -107,7 +107,7 @@ def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     """
     if of != "loss":
         return _evaluated(log, by, of)
-    x = _axis(log, by)
+    x = axis_values(log, by)
     loss = log.column("loss")
     kept = ~np.isnan(x) & ~np.isnan(loss)
     if not kept.any():
@@ -129,7 +129,7 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
         known = sorted({name for record in log.evaluations for name in record})
         raise Unreadable(f"{log.path}: evaluates no {of}; it has {', '.join(known) or 'none'}")
     # Evaluations take their place on the axis from the training record of the same step.
-    axis = dict(zip(log.step.tolist(), _axis(log, by).tolist(), strict=True))
+    axis = dict(zip(log.step.tolist(), axis_values(log, by).tolist(), strict=True))
     step = np.array(sorted(latest), dtype=float)
     x = np.array([axis.get(int(at), np.nan) for at in step]) if by != "step" else step
     loss = np.array([latest[int(at)][of] for at in step], dtype=float)
@@ -139,7 +139,8 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
 
 
-def _axis(log: RunLog, by: str) -> Floats:
+def axis_values(log: RunLog, by: str) -> Floats:
+    """Return the values [n] of one of `AXES` at the rows of a log, NaN if they are unknown."""
     if by == "step":
         return log.step.astype(float)
     if by == "wall":

@@ -81,7 +81,7 @@ def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
                 f"{log.name} is not in the grid: it differs from {shown[0].name} in "
                 f"{', '.join(unlike)}"
             )
-        elif not _steps(log, 0):
+        elif not steps_of(log, 0):
             refusals.append(f"{log.name} is not in the grid: it has no samples")
         elif foreign := _foreign_image(log):
             refusals.append(f"{log.name} is not in the grid: {foreign}")
@@ -90,14 +90,14 @@ def sample_grids(logs: Sequence[RunLog]) -> SampleGrids:
     if not shown:
         return SampleGrids(refusals=tuple(refusals))
     ordered = sorted(shown, key=lambda log: (str(device(log)), planned_steps(log) or 0, log.name))
-    numbers = [number for number in range(MAX_PROMPTS) if _steps(shown[0], number)]
+    numbers = [number for number in range(MAX_PROMPTS) if steps_of(shown[0], number)]
     return SampleGrids(grids=tuple(_grid(ordered, n) for n in numbers), refusals=tuple(refusals))
 
 
 def _unlike(a: RunLog, b: RunLog) -> list[str]:
     one, other = a.config or {}, b.config or {}
     found = [name for name in ALIKE if one.get(name) != other.get(name)]
-    size, other_size = (_size(_steps(log, 0)) for log in (a, b))
+    size, other_size = (_size(steps_of(log, 0)) for log in (a, b))
     if not found and None not in (size, other_size) and size != other_size:
         found.append(f"the size of its images, {other_size} against {size}")
     return found
@@ -115,7 +115,7 @@ def _size(files: Mapping[int, Path]) -> str | None:
 def _foreign_image(log: RunLog) -> str | None:
     """Return a sentence on an image in a run's folder whose metadata name another run."""
     for prompt in range(MAX_PROMPTS):
-        for file in _steps(log, prompt).values():
+        for file in steps_of(log, prompt).values():
             drawn_by = _metadata(file).get("run", log.path.name)
             if drawn_by != log.path.name:
                 return f"{file.parent.name}/{file.name} was drawn by {drawn_by}"
@@ -132,7 +132,8 @@ def _metadata(file: Path) -> dict[str, object]:
         return {}
 
 
-def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
+def steps_of(log: RunLog, prompt: int) -> dict[int, Path]:
+    """Return the samples of a prompt of a fine-tuning by step."""
     folder = RunFolder(log.path).prompt_sample(prompt, 0).parent
     files = folder.glob("step-*.png") if folder.is_dir() else iter(())
     steps = {file: file.stem.removeprefix("step-") for file in files}
@@ -140,7 +141,7 @@ def _steps(log: RunLog, prompt: int) -> dict[int, Path]:
 
 
 def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
-    by_step = [_steps(log, prompt) for log in logs]
+    by_step = [steps_of(log, prompt) for log in logs]
     columns = _columns(by_step)
     rows = tuple(
         SampleRow(
@@ -150,7 +151,7 @@ def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
         for label, found in zip(_labels(logs), by_step, strict=True)
     )
     config = logs[0].config or {}
-    listed, drawn = _listed(config, prompt), _metadata(next(iter(by_step[0].values())))
+    listed, drawn = listed_prompt(config, prompt), _metadata(next(iter(by_step[0].values())))
     text = str(drawn.get("prompt") or listed["prompt"])
     seed = drawn.get("seed", listed.get("seed"))
     return SampleGrid(
@@ -162,7 +163,7 @@ def _grid(logs: Sequence[RunLog], prompt: int) -> SampleGrid:
     )
 
 
-def _listed(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
+def listed_prompt(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
     """Return the prompt and the seed that a config gives a number of an image."""
     listed = config.get("sample.prompts") or []
     entry = listed[prompt] if prompt < len(listed) else f"prompt {prompt}"

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import (
     Estimate,
     Floats,
@@ -84,9 +84,11 @@ def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[M
     return [measure_rate(log, clock=name) for log, name in zip(logs, clocks, strict=True)]
 
 
+@kept_with_log
 def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     """Measure the steady rate of a run on a clock, or on its best one if that is None."""
-    clock = clock or choose_clocks([log])[0]
+    if clock is None:
+        return measure_rate(log, clock=choose_clocks([log])[0])
     found = intervals(log, clock=clock)
     if len(found.seconds):
         result = steady(found.seconds, found.attempt)

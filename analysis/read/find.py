@@ -11,7 +11,7 @@ from analysis.read.other_logs import read_file, what_is
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.run_names import named
-from analysis.read.tar_archive import is_archive, unpacked
+from analysis.read.tar_archive import in_archive
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder, find_runs, is_run
 from configs.run.study_folder import StudyFolder, is_study_folder
@@ -142,17 +142,17 @@ def _name(path: Path, folder: Path) -> str:
 def _existing(name: str) -> Path:
     """Return the path of a file or a folder; for an archive, a folder with its contents.
 
-    A pipe is refused: reading it would block.
+    `a.tar.xz/cells/x` is a path in an archive. A pipe is refused: reading it would block.
     """
-    path = Path(name)
     try:
+        path = in_archive(Path(name))
         is_there, is_read = path.exists(), path.is_file() or path.is_dir()
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}: cannot be read ({error})") from None
     if not is_read:
         why = "neither a file nor a folder" if is_there else "no such file or folder"
         raise Unreadable(f"{name}: {why}")
-    return unpacked(path) if is_archive(path) else path
+    return path
 
 
 def _our_runs(path: Path) -> list[RunFolder]:

@@ -1,9 +1,10 @@
 """The neutral form of one run's log: rows of numbers by step, each with the line it came from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,23 @@ from analysis.stats.intervals import Floats
 from configs.run.records import STATES
 
 Ints = NDArray[np.int64]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kept_with_log(function: Function) -> Function:
+    """Keep the results of a function of a log with the log: many tables ask for the same ones."""
+
+    @wraps(function)
+    def kept(log: "RunLog", **options: Any) -> Any:
+        found = vars(log).setdefault("_kept", {})
+        place = (function.__qualname__, *options.items())
+        if place not in found:
+            found[place] = function(log, **options)
+        return found[place]
+
+    return cast(Function, kept)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,26 @@ from configs.errors import Unreadable
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 # Each file needs its folders; a run has about five files, eight folders deep at most.
 MOST_FILES, MOST_DEPTH, MOST_BYTES = 20_000, 32, 1 << 31
+# The archive of each folder that holds the files of one.
+_ARCHIVES: dict[str, str] = {}
 
 
 def is_archive(path: Path) -> bool:
     """Whether a file has the name of a tar that can be read."""
     return path.name.endswith(ENDINGS) and path.is_file()
+
+
+def as_named(text: str) -> str:
+    """Return text in which unpacked folders stand as their archives: `a.tar.xz/cells/x`."""
+    for folder, archive in _ARCHIVES.items():
+        text = text.replace(folder, archive)
+    return text
+
+
+def in_archive(path: Path) -> Path:
+    """Return the unpacked file or folder of `a.tar.xz/cells/x`; any other path as it is."""
+    archive = next((one for one in (path, *path.parents) if is_archive(one)), None)
+    return unpacked(archive) / path.relative_to(archive) if archive else path
 
 
 @cache
@@ -28,6 +43,7 @@ def unpacked(path: Path) -> Path:
     """
     folder = Path(tempfile.mkdtemp(prefix="ditbench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _ARCHIVES[str(folder)] = str(path)
     left = MOST_BYTES
     try:
         with path.open("rb") as packed, tarfile.open(fileobj=packed) as archive:

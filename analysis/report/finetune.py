@@ -78,9 +78,7 @@ def grid_section(logs: Sequence[RunLog]) -> str:
     pictures = []
     for grid in found.grids:
         address = "data:image/png;base64," + base64.b64encode(render_png([grid])).decode()
-        pictures.append(
-            f'<figure><img style="max-width:100%" src="{address}" alt="{text(grid.text)}"></figure>'
-        )
+        pictures.append(f'<figure><img src="{address}" alt="{text(grid.text)}"></figure>')
     if not pictures and not found.refusals:
         return ""
     remarks = (aside(line) for line in found.refusals)

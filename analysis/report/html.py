@@ -1,5 +1,7 @@
-"""Parts of a self-contained HTML page: text is escaped, nothing is fetched, there is no script."""
+"""Parts of a self-contained HTML page: text is escaped, nothing is fetched, no style is inline."""
 
+import base64
+import hashlib
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +36,16 @@ td{border-bottom:1px solid var(--line)}
 td.w{min-width:11em;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 td.n{white-space:nowrap}
+.badge{border-left:4px solid var(--soft);padding-left:6px}.badge::before{content:"? "}
+.good{border-color:#2c8a4b}.good::before{content:"\\2713  "}
+.bad{border-color:#c8372d}.bad::before{content:"\\2717  "}
 td a{color:inherit;text-decoration:underline dotted var(--soft)}
 figure{margin:14px 0 0}figure svg{width:100%;max-width:860px;height:auto;display:block}
 figcaption{color:var(--soft);font-size:13px;margin:4px 0 14px}
 .grids{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:16px}
 .grids img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
-figure svg,figure img{background:#fff;border-radius:6px}
+figure svg,figure img{background:#fff;border-radius:6px;max-width:100%}
+details{color:var(--soft);font-size:13px}summary{cursor:pointer}code{overflow-wrap:anywhere}
 @media print{body{background:#fff}section{border:0;padding:0}nav{display:none}
 figure,tr{break-inside:avoid}
 header,main,footer{padding:0}table{font-size:10px}th,td{padding:3px 6px 3px 0;min-width:0!important}
@@ -65,26 +71,39 @@ def table(
     """
     heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
     numeric = {head for head in heads if all(is_number(row.get(head)) for row in rows)}
-    top = "".join(f"<th{_class(head in numeric)}>{text(heading(head))}</th>" for head in heads)
+    top = "".join(
+        f'<th scope="col"{_class(head in numeric)}>{text(heading(head))}</th>' for head in heads
+    )
     lines = [
         "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
         for row in rows
     ]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table>\n<tr>{top}</tr>\n{body}\n</table></div>'
+    head = f"<thead>\n<tr>{top}</tr>\n</thead>"
+    return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
 
 def _class(number: bool) -> str:
     return ' class="n"' if number else ""
 
 
+# The classes of words that judge, in a column of states or verdicts.
+_BADGES = {
+    **dict.fromkeys(("agrees", "done", "faster", "same", "equivalent", "better"), "good"),
+    **dict.fromkeys(("disagrees", "failed", "slower", "different", "worse", "lost"), "bad"),
+    **dict.fromkeys(("undecidable", "undetermined", "inconclusive"), "open"),
+}
+
+
 def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
     value = row.get(head)
     content = text(formatted(value))
+    if head.endswith(("state", "verdict")) and (kind := _BADGES.get(content.split(" ")[0])):
+        content = f'<span class="badge {kind}">{content}</span>'
     address = link(head, row) if link and value is not None else None
     if address:
         content = f'<a href="{html.escape(address)}">{content}</a>'
-    wraps = ' class="w"' if len(content) > LONGEST_UNBROKEN else ""
+    wraps = ' class="w"' if len(formatted(value)) > LONGEST_UNBROKEN else ""
     return f"<td{_class(number) or wraps}>{content}</td>"
 
 
@@ -101,28 +120,65 @@ def aside(remark: str) -> str:
 
 def figure(svg: str, caption: str) -> str:
     """Return a plot of matplotlib inline, with its caption."""
-    clean = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return f"<figure>{clean.strip()}<figcaption>{text(caption)}</figcaption></figure>"
+    clean = re.sub(_NOT_DRAWN, "", svg, flags=re.DOTALL).strip()
+    clean = re.sub(r' style="([^"]*)"', _as_attributes, clean)
+    described = f'<svg role="img" aria-label="{text(caption)}" stroke-linejoin="round"'
+    clean = clean.replace("<svg", described, 1)
+    return f"<figure>{clean}<figcaption>{text(caption)}</figcaption></figure>"
 
 
-def page(title: str, subtitle: str, sections: Mapping[str, str]) -> str:
-    """Return the whole page with its sections by name, in order."""
+_NOT_DRAWN = r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<style.*?</style>"
+
+
+def _as_attributes(style: re.Match[str]) -> str:
+    """Return an inline style as attributes: the page's policy forbids styles that have no hash."""
+    rules = [rule.split(":", 1) for rule in html.unescape(style[1]).split(";") if ":" in rule]
+    return "".join(f' {name.strip()}="{html.escape(value.strip())}"' for name, value in rules)
+
+
+def _hash(source: str) -> str:
+    """Return the source of a content security policy that allows exactly this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+def page(
+    title: str,
+    subtitle: str,
+    sections: Mapping[str, str],
+    *,
+    style: str = STYLE,
+    above: str = "",
+    script: str = "",
+    data: str = "",
+) -> str:
+    """Return the whole page with its sections by name, in order.
+
+    `above` stands over the title. `script` is the only inline script that may run; it may load
+    others, which find JSON in `data`.
+    """
     names = [(name, body) for name, body in sections.items() if body]
     links = "".join(f'<a href="#{name}">{text(name)}</a>' for name, _ in names)
     bodies = "\n".join(body for _, body in names)
+    policy = f"default-src 'none'; style-src {_hash(style)}; img-src data:"
+    if script:
+        policy += f" 'self'; script-src {_hash(script)} 'strict-dynamic'"
+        # A name in the data cannot end the element.
+        inert = data.replace("<", "\\u003c")
+        bodies += f'\n<script type="application/json" id="data">{inert}</script>'
+        bodies += f"\n<script>{script}</script>"
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+ content="{policy}; base-uri 'none'; form-action 'none'">
 <link rel="icon" href="data:,">
 <title>{text(title)}</title>
-<style>{STYLE}</style>
+<style>{style}</style>
 </head>
 <body>
-<header><h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
+<header>{above}<h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
 <main>
 {bodies}
 </main>

@@ -12,6 +12,7 @@ from analysis.measure.loss_plot import plot_losses, thinned
 from analysis.plot import figure_of, plain, save
 
 MOST_CURVES = 10
+MOST_BARS = 40
 
 
 def as_svg(figure: Figure) -> str:
@@ -22,8 +23,8 @@ def as_svg(figure: Figure) -> str:
 
 
 def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Plot steps per second of each run with its interval, the first run at the top."""
-    rated = [row for row in rows if row["steps_per_s"] is not None]
+    """Plot steps per second of the first runs with intervals, the first run at the top."""
+    rated = [row for row in rows if row["steps_per_s"] is not None][:MOST_BARS]
     figure, [axes] = figure_of(rows=1, height=0.9 + 0.28 * len(rated))
     for place, row in enumerate(rated):
         value, low, high = (row[f"steps_per_s{end}"] for end in ("", "_low", "_high"))
@@ -39,7 +40,8 @@ def rates_plot(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Plot the time of each run by purpose, as shares of its wall time."""
+    """Plot the time of the first runs by purpose, as shares of their wall time."""
+    rows = rows[:MOST_BARS]
     parts = dict.fromkeys(name for row in rows for name in row if _is_part(name))
     # A longer line of the legend would be wider than the figure.
     ncols = min(len(parts), 5)

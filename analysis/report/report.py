@@ -1,13 +1,11 @@
 """One self-contained HTML page on a set of runs, and its tables as CSV beside it."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from analysis.detect.detectors import detect, finding_row
+from analysis.detect.detectors import Finding, detect, finding_row
 from analysis.gpus.load import explained
 from analysis.measure.loss import (
     AXES,
@@ -31,16 +29,18 @@ from analysis.measure.speed_table import (
 )
 from analysis.read.find import ReadLogs
 from analysis.read.run_log import RunLog
+from analysis.read.tar_archive import as_named
 from analysis.report.effects import (
     cells_section,
     decisions_section,
     effects_section,
     quality_section,
 )
+from analysis.report.evidence import address, command, evidence, source
 from analysis.report.finetune import finetune_section, grid_section, images_section
 from analysis.report.gradient_noise import noise_section
 from analysis.report.html import aside, figure, page, section, table, text
-from analysis.report.plots import MOST_CURVES, loss_plot, rates_plot, time_plot
+from analysis.report.plots import MOST_BARS, MOST_CURVES, loss_plot, rates_plot, time_plot
 from analysis.report.sample_grids import data_address, newest_grid
 from analysis.study.cells import started_runs
 from analysis.table import percent_text
@@ -60,7 +60,14 @@ class Report:
 
 
 def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Report:
-    """Return the report on the runs, with the first as baseline and links relative to `beside`.
+    """Return the report on the runs, with links relative to `beside`."""
+    sections, subtitle = report_sections(found, beside=beside, margin=margin)
+    rows = [run_row(log) for log in found.logs]
+    return Report(html=page(title, subtitle, sections), rows=rows)
+
+
+def report_sections(found: ReadLogs, *, beside: Path, margin: float) -> tuple[dict[str, str], str]:
+    """Return the sections of a report, with the first run as baseline, and a subtitle.
 
     Runs that differ only in their seed are pooled as repeats of one arm, whose loss is that of its
     first run. Runs that train nothing (sample, encode, measure) are listed but not compared.
@@ -68,10 +75,9 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     logs = found.logs
     begun = started_runs(logs)
     trained = [log for log in begun if (log.config or {}).get("kind") not in NO_TRAINING]
-    comparison = _compared(trained, margin=margin) if trained else _Comparison()
-    summary = [run_row(log) for log in logs]
-    shown = [row | {"mfu": percent_text(row["mfu"])} for row in summary]
-    remarks = [*(why for _, why in found.unread), *comparison.remarks]
+    comparison = _compared(trained, beside, margin=margin) if trained else _Comparison()
+    shown = [row | {"mfu": percent_text(row["mfu"])} for row in map(run_row, logs)]
+    remarks = [as_named(line) for line in (*(why for _, why in found.unread), *comparison.remarks)]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
         "finetune": finetune_section(logs),
@@ -82,13 +88,12 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
         "quality": quality_section(trained),
         "noise": noise_section(logs),
         **comparison.second,
-        "findings": _findings(logs, beside),
+        "findings": findings_section([(log, one) for log in logs for one in detect(log)], beside),
         "grid": grid_section(logs),
         "samples": _samples(logs),
         "remarks": section("remarks", "Remarks", *map(aside, remarks)) if remarks else "",
     }
-    subtitle = f"{_question(logs)}{len(logs)} runs ({formats}){comparison.base}"
-    return Report(html=page(title, subtitle, sections), rows=summary)
+    return sections, f"{_question(logs)}{len(logs)} runs ({formats}){comparison.base}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +106,7 @@ class _Comparison:
     remarks: Sequence[str] = ()
 
 
-def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
+def _compared(trained: Sequence[RunLog], beside: Path, *, margin: float) -> _Comparison:
     measured = measure_rates(trained)
     compared = group_arms(measured)
     speeds = speed_rows(compared)
@@ -114,7 +119,7 @@ def _compared(trained: Sequence[RunLog], *, margin: float) -> _Comparison:
         first={
             "cells": cells_section(trained, by=by, margin=margin),
             "effects": effects_section(trained),
-            "verdicts": _verdicts(speeds, pairs, compared, margin=margin),
+            "verdicts": _verdicts(speeds, pairs, compared, beside, by=by, margin=margin),
         },
         second={
             "speed": _speed(speeds, compared),
@@ -146,7 +151,9 @@ def _verdicts(
     speeds: Sequence[Mapping[str, Any]],
     pairs: Sequence[CurvePair],
     arms: Sequence[Arm],
+    beside: Path,
     *,
+    by: str,
     margin: float,
 ) -> str:
     lines = []
@@ -157,11 +164,14 @@ def _verdicts(
             value, _, interval = speedup_text(row).partition(" ")
             ratio = f"<b>{value}</b> {interval}"
         line = f"<b>{text(arm_in_words(arms[0], arm))}</b>: {ratio} {text(row['verdict'])}"
+        logs = [run.log for one in (arms[0], arm) for run in one.runs]
+        commands = [command("speed", "--arms", paths=[log.path for log in logs], beside=beside)]
         if (found := losses.get(arm.runs[0].log.name)) is not None:
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
-        lines.append(
-            f"<li>{line}<br><small>{text(arm.name)}: {text(attribution(arms[0], arm))}</small></li>"
-        )
+            words, both = ("--by", by, "--margin", str(margin)), [found.a.path, found.b.path]
+            commands.append(command("loss", *words, paths=both, beside=beside))
+        line += f"<br><small>{text(arm.name)}: {text(attribution(arms[0], arm))}</small>"
+        lines.append(f"<li>{line}{evidence(logs, commands, beside)}</li>")
     if not lines:
         return ""
     return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(lines)}</ul>')
@@ -174,15 +184,21 @@ def _of_loss(verdict: str) -> str:
 def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
     spent = [row for row in time_rows(arms) if row["wall_s"] > 0]
     booked = [row for row in spent if len(row) > 3]
+    rates = "Steady rate and its 95 % interval" + _more(speeds)
+    shares = "Shares of the wall time without the queue" + _more(booked)
     has_rate = any(row["steps_per_s"] is not None for row in speeds)
     return section(
         "speed",
         "Speed",
-        figure(rates_plot(speeds), "Steady rate and its 95 % interval") if has_rate else "",
+        figure(rates_plot(speeds), rates) if has_rate else "",
         table([display_row(row) for row in speeds]),
         "<h3>Time by purpose, in seconds</h3>" + table(spent) if spent else "",
-        figure(time_plot(booked), "Shares of the wall time without the queue") if booked else "",
+        figure(time_plot(booked), shares) if booked else "",
     )
+
+
+def _more(rows: Sequence[Mapping[str, Any]]) -> str:
+    return f"; the first {MOST_BARS} of {len(rows)} runs" if len(rows) > MOST_BARS else ""
 
 
 def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, by: str, margin: float) -> str:
@@ -216,13 +232,13 @@ def _differences(arms: Sequence[Arm]) -> str:
     return section("differences", "What differs", *parts) if parts else ""
 
 
-def _findings(logs: Sequence[RunLog], beside: Path) -> str:
-    found = [(log, finding) for log in logs for finding in detect(log)]
+def findings_section(found: Sequence[tuple[RunLog, Finding]], beside: Path) -> str:
+    """Return what the detectors found in runs, linked to the lines that show it."""
     if not found:
         return section("findings", "Findings", aside("The detectors found nothing."))
     shown = [finding_row(log, one) for log, one in found[:MOST_FINDINGS]]
     places = {
-        id(row): f"{_address(one.path or source(log), beside)}#line={one.line}"
+        id(row): address(one.path or source(log), beside, line=one.line)
         for row, (log, one) in zip(shown, found, strict=False)
     }
     linked = table(shown, link=lambda head, row: places[id(row)] if head == "line" else None)
@@ -245,19 +261,7 @@ def _samples(logs: Sequence[RunLog]) -> str:
     return section("samples", "Samples", inside) if cells else ""
 
 
-def source(log: RunLog) -> Path:
-    """Return the file that the numbers of a run were read from."""
-    return log.source or (log.path / "metrics.jsonl" if log.format == "ditbench" else log.path)
-
-
-def _address(path: Path, beside: Path) -> str:
-    relative = os.path.relpath(path.resolve(), beside.resolve())
-    return quote(relative, errors="surrogateescape")
-
-
 def _source_link(logs: Sequence[RunLog], beside: Path) -> Any:
     """Return a function that links the last step and loss of each run to their line."""
-    lines = {
-        log.name: f"{_address(source(log), beside)}#line={log.line[-1]}" for log in logs if len(log)
-    }
+    lines = {log.name: address(source(log), beside, line=log.line[-1]) for log in logs if len(log)}
     return lambda head, row: lines.get(row["run"]) if head in ("step", "loss") else None

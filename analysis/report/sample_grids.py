@@ -22,7 +22,13 @@ def newest_grid(run: Path) -> Path | None:
 
 
 def data_address(path: Path) -> str | None:
-    """Return the image as a `data:` URL of a PNG at most `WIDEST` pixels wide.
+    """Return the image as a `data:` URL of a small PNG, or None if it cannot be decoded."""
+    png = small_png(path)
+    return None if png is None else f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def small_png(path: Path) -> bytes | None:
+    """Return the image as a PNG at most `WIDEST` pixels wide.
 
     Return None if it is too large or cannot be decoded.
     """
@@ -40,4 +46,4 @@ def data_address(path: Path) -> str | None:
         small = small.resize((WIDEST, height), Image.Resampling.LANCZOS)
     out = io.BytesIO()
     small.quantize(128).save(out, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return out.getvalue()

@@ -1,0 +1,132 @@
+"""The files of a site, made from logs alone, and its record of what it was made from."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from analysis.audit.markdown_table import judged
+from analysis.read.find import read_all
+from analysis.read.run_log import RunLog
+from analysis.read.tar_archive import as_named
+from analysis.report.evidence import file_of, relative, source
+from analysis.report.html import text
+from analysis.site.curves import ALL_POINTS, MOST_POINTS
+from analysis.site.pages import STATIC, Group, Pages
+from analysis.site.samples import samples
+from configs.errors import Unreadable
+from configs.gpus import read_rates
+from configs.run.folder import RunFolder
+from configs.run.study_folder import study_of
+
+RECORD = "site.json"
+FEWEST_POINTS = 50
+
+
+class SiteRecord(BaseModel):
+    """The sources of a site: paths relative to its folder, and a hash of each file read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    title: str
+    margin: float
+    paths: list[str]
+    claims: list[str] = []
+    rates: str | None = None
+    hashes: dict[str, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltSite:
+    """The files of a site by their path in it, and why runs could not be read."""
+
+    files: Mapping[str, bytes]
+    record: SiteRecord
+    unread: Sequence[str]
+
+
+def read_record(site: Path) -> SiteRecord:
+    """Return the record of a site; raise `Unreadable` if the folder holds none."""
+    try:
+        return SiteRecord.model_validate_json((site / RECORD).read_bytes())
+    except (OSError, ValidationError) as error:
+        why = f"not the record of a site ({error}); name the folder that --out named"
+        raise Unreadable(f"{site / RECORD}: {why}") from None
+
+
+def build(record: SiteRecord, out: Path) -> BuiltSite:
+    """Return the site that belongs into the folder `out`; its record has the hashes.
+
+    Raise `Unreadable` if a path has no run, or a file of claims or rates cannot be read.
+    """
+    places = {name: (out / name).resolve() for name in (*record.paths, *record.claims)}
+    claims = {places[name]: judged(places[name]) for name in record.claims}
+    rates = None if record.rates is None else (out / record.rates).resolve()
+    found = [read_all([str(places[name])]) for name in record.paths]
+    # A path may lie in another; runs of one file have names.
+    logs = {
+        (log.path, log.format == "ditbench" or log.name): log for one in found for log in one.logs
+    }
+    unread = [why for one in found for _, why in one.unread]
+    if not logs:
+        raise Unreadable("\n".join(unread))
+    pages = Pages(
+        title=record.title, out=out, margin=record.margin, rates_file=rates,
+        rates=read_rates(rates) if rates else {},
+        most=max(min(MOST_POINTS, ALL_POINTS // len(logs)), FEWEST_POINTS),
+    )  # fmt: skip
+    groups = _groups(list(logs.values()))
+    made = {"index.html": pages.index(groups, claims, unread)}
+    for group in groups:
+        made[f"{group.name}/index.html"] = pages.group(group)
+        made |= {f"{group.name}/{file}": pages.run(group, log) for file, log in group.runs.items()}
+    # Remarks name files as the record does, wherever the site lies.
+    files = {}
+    for file, page in made.items():
+        told = as_named(page)
+        for name, place in places.items():
+            told = told.replace(text(place), text(name))
+        files[file] = told.encode()
+    read = [*claims, *([rates] if rates else [])]
+    for log in logs.values():
+        run = RunFolder(log.path)
+        read += map(file_of, (source(log), run.config_file, run.manifest_file, run.metrics_file))
+        files |= {one.file: one.png for one in samples(log)}
+    hashes = {
+        relative(path, out): sha256(path.read_bytes()).hexdigest()
+        for path in dict.fromkeys(read)
+        if path.is_file()
+    }
+    full = record.model_copy(update={"hashes": hashes})
+    files |= {one.name: one.read_bytes() for one in STATIC.iterdir() if one.suffix != ".css"}
+    files[RECORD] = full.model_dump_json(indent=1).encode()
+    return BuiltSite(files=files, record=full, unread=unread)
+
+
+def _groups(logs: Sequence[RunLog]) -> list[Group]:
+    """Return the runs by their study, by their archive, or by the folder that they lie in."""
+    by_folder: dict[Path, list[RunLog]] = {}
+    for log in logs:
+        study = study_of(log.path)
+        by_folder.setdefault(study.path if study else log.path.parent, []).append(log)
+    taken, groups = {"images"}, []
+    for folder, members in by_folder.items():
+        pages = {"index"}
+        groups.append(Group(
+            name=_file_name(Path(as_named(str(folder))).name.partition(".tar")[0], taken),
+            runs={f"{_file_name(log.name, pages)}.html": log for log in members},
+        ))  # fmt: skip
+    return groups
+
+
+def _file_name(name: str, taken: set[str]) -> str:
+    """Return a name that any file system and address can hold, unlike those `taken`."""
+    stem = re.sub(r"[^A-Za-z0-9_=.-]+", "-", name).strip(".-")[:80] or "run"
+    number, found = 1, stem
+    while found.lower() in taken:
+        number += 1
+        found = f"{stem}-{number}"
+    taken.add(found.lower())
+    return found

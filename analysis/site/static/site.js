@@ -1,0 +1,335 @@
+// Filters and sorting, curves, samples and differences of a page of the site. The page
+// stands without it. Names and values become text nodes only, never markup.
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+
+/** Return an element with properties (`aria-*` and `data-*` as attributes) and children. */
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.includes("-") || name === "for" || name === "role") element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Return a labelled control. */
+function labelled(text, control) {
+  return make("label", { className: "control" }, `${text} `, control);
+}
+
+function choice(options, act) {
+  const list = options.map(([value, text]) => make("option", { value }, text));
+  return make("select", { onchange: act }, ...list);
+}
+
+function button(text, act, label = text) {
+  return make("button", { type: "button", onclick: act, "aria-label": label }, text);
+}
+
+const shown = (value) =>
+  value === null || value === undefined ? "" : typeof value !== "number" ? String(value)
+    : Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+
+// --- The table of runs: conditions such as `loss<0.3 gpu:A40 train.global_batch=64 word`.
+
+const CONDITION = /^([\w. -]*?)(<=|>=|!=|<|>|=|:)(.*)$/;
+
+/** Return a predicate on row numbers, or a text that says what is wrong with a condition. */
+function parsed(words, columns) {
+  const tests = [];
+  for (const word of words.match(/(?:"[^"]*"|\S)+/g) ?? []) {
+    const [, name, sign, right] = CONDITION.exec(word.replaceAll('"', "")) ?? [];
+    if (sign === undefined) {
+      const sought = word.replaceAll('"', "").toLowerCase();
+      tests.push((n) => Object.values(columns).some((c) => shown(c[n]).toLowerCase().includes(sought)));
+      continue;
+    }
+    const column = columns[name];
+    if (!column) return `no column or key ${name}`;
+    const number = right.trim() === "" ? NaN : Number(right);
+    if (/[<>]/.test(sign) && Number.isNaN(number)) return `${word}: ${sign} needs a number`;
+    tests.push((n) => {
+      const value = column[n];
+      if (sign === ":") return shown(value).toLowerCase().includes(right.toLowerCase());
+      if (value === null) return sign === "!=";
+      const numeric = value !== "" && !Number.isNaN(number) && !Number.isNaN(Number(value));
+      const [a, b] = numeric ? [Number(value), number] : [String(value), right];
+      if (sign === "=") return a === b;
+      if (sign === "!=") return a !== b;
+      if (!numeric) return false;
+      return sign === "<" ? a < b : sign === ">" ? a > b : sign === "<=" ? a <= b : a >= b;
+    });
+  }
+  return (n) => tests.every((test) => test(n));
+}
+
+function exploreRuns() {
+  const table = document.querySelector("#runs table");
+  const columns = { ...data.columns, ...data.keys };
+  const rows = [...table.tBodies[0].rows];
+  const names = Object.keys(data.columns).filter((name) => data.columns[name].some((v) => v !== null));
+  const order = rows.map((_, n) => n);
+  const status = make("output", { role: "status" });
+
+  function show() {
+    const test = parsed(words.value, columns);
+    const wrong = typeof test === "string";
+    words.setAttribute("aria-invalid", wrong);
+    const facets = [[state, "state"], [gpus, "gpu"], [studies, "study"]];
+    const kept = rows.filter((row, n) => {
+      const fits = facets.every(([list, name]) => !list.value || shown(columns[name]?.[n]) === list.value);
+      row.hidden = wrong || !fits || !test(n);
+      return !row.hidden;
+    });
+    status.textContent = wrong ? test : `${kept.length} of ${rows.length} runs`;
+  }
+
+  const words = make("input", { type: "search", size: 34, oninput: show, spellcheck: false,
+    placeholder: "loss<0.3 gpu:A40 train.global_batch=64" });
+  const facet = (name) => choice([["", "all"],
+    ...[...new Set(columns[name]?.map(shown))].filter(Boolean).sort().map((v) => [v, v])], show);
+  const [state, gpus, studies] = ["state", "gpu", "study"].map(facet);
+
+  function sorted(name, head) {
+    const up = head.getAttribute("aria-sort") !== "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const values = columns[name];
+    const empty = (value) => value === null || value === undefined || value === "";
+    order.sort((a, b) => {
+      const [x, y] = [values[a], values[b]];
+      if (empty(x) || empty(y)) return empty(x) - empty(y) || a - b;
+      const by = Number.isNaN(x - y) ? String(x).localeCompare(String(y)) : x - y;
+      return (up ? by : -by) || a - b;
+    });
+    table.tBodies[0].append(...order.map((n) => rows[n]));
+  }
+
+  function sortable(head, name) {
+    head.replaceChildren(button(head.textContent, () => sorted(name, head), `sort by ${name}`));
+  }
+  [...table.tHead.rows[0].cells].forEach((head, n) => sortable(head, names[n]));
+
+  const added = choice([["", "a config key"], ...Object.keys(data.keys).map((k) => [k, k])], () => {
+    const name = added.value;
+    if (!name) return;
+    const head = make("th", { scope: "col" }, name);
+    table.tHead.rows[0].append(head);
+    rows.forEach((row, n) => row.append(make("td", {}, shown(columns[name][n]))));
+    sortable(head, name);
+    added.selectedOptions[0].remove();
+    added.value = "";
+  });
+  table.closest(".wide").before(make("div", { className: "controls", role: "search" },
+    labelled("Filter", words), labelled("State", state), labelled("GPU", gpus),
+    labelled("Study", studies), labelled("Add a column", added), status));
+  show();
+}
+
+// --- Two configs side by side.
+
+function compareConfigs(place) {
+  const options = data.runs.map(([study, run], n) => [n, `${study}: ${run}`]);
+  const [a, b] = [choice(options, show), choice(options, show)];
+  const found = make("div", { className: "wide", role: "status" });
+  b.value = Math.min(1, options.length - 1);
+
+  function show() {
+    const differing = Object.entries(data.keys).filter(([, values]) => values[a.value] !== values[b.value]);
+    const cells = differing.map(([name, values]) => make("tr", {}, make("th", { scope: "row" }, name),
+      make("td", {}, shown(values[a.value])), make("td", {}, shown(values[b.value]))));
+    const heads = ["key or fact", "A", "B"].map((head) => make("th", { scope: "col" }, head));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...cells));
+    found.replaceChildren(differing.length ? table : "These two differ in nothing that is recorded.");
+  }
+  place.append(make("div", { className: "controls" }, labelled("A", a), labelled("B", b)), found);
+  show();
+}
+
+// --- Curves.
+
+const points = (curve, axis) => {
+  const told = curve.x[axis];
+  if (told === undefined) return undefined;
+  return typeof told[0] === "string" ? points(curve, told[0]).map((x) => x * told[1]) : told;
+};
+
+/** Return an exponential moving average that is not biased towards its start. */
+function smoothed(values, weight) {
+  let [sum, share] = [0, 0];
+  return values.map((value) => {
+    if (value === null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    share = weight * share + (1 - weight);
+    return sum / share;
+  });
+}
+
+function exploreCurves(place) {
+  const fallback = place.querySelector("svg");
+  const metrics = [...new Set(data.curves.flatMap((run) => Object.keys(run.curves)))];
+  const metric = choice(metrics.map((name) => [name, name]), draw);
+  const axis = choice(Object.entries(data.axes), draw);
+  const logX = make("input", { type: "checkbox", onchange: draw });
+  const logY = make("input", { type: "checkbox", onchange: draw });
+  const weight = make("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: 0, oninput: draw });
+  const hasMeans = data.curves.some((run) => run.of) && data.curves.some((run) => !run.of);
+  const which = choice([["means", "means of repeats"], ["runs", "runs"], ["all", "both"]], draw);
+  const status = make("output", { role: "status" });
+  const range = make("output", { role: "status" });
+  const canvas = make("div", { className: "plot", role: "img" });
+  let plot;
+
+  function series() {
+    const found = [];
+    const drawn = data.curves.filter((run) => !hasMeans || metric.value !== "loss"
+      || which.value === "all" || (which.value === "means") === Boolean(run.of));
+    drawn.forEach((run, number) => {
+      const curve = run.curves[metric.value];
+      const x = curve && points(curve, axis.value);
+      if (!x) return;
+      const kept = x.map((v, n) => n).filter((n) => (!logX.checked || x[n] > 0)
+        && (!logY.checked || [curve.y, curve.low ?? [1]].every((c) => c[n] === undefined || c[n] > 0)));
+      const take = (values) => kept.map((n) => values[n]);
+      const colour = data.colours[number % data.colours.length];
+      const w = Number(weight.value);
+      const own = { name: run.name, colour, x: take(x), y: take(curve.y) };
+      if (curve.low) Object.assign(own, { low: take(curve.low), high: take(curve.high) });
+      found.push(w && !curve.low ? { ...own, smooth: smoothed(own.y, w) } : own);
+    });
+    return { found, lacking: drawn.length - found.length };
+  }
+
+  function draw() {
+    plot?.destroy();
+    const { found, lacking } = series();
+    const [ink, line] = ["--ink", "--line"].map((name) =>
+      getComputedStyle(document.documentElement).getPropertyValue(name));
+    const rows = [{ label: axis.value, value: (_, v) => shown(v) }];
+    const [tables, bands, edges] = [[], [], {}];
+    for (const run of found) {
+      const columns = [run.x, run.y];
+      const bare = { stroke: run.colour, spanGaps: true, points: { show: run.x.length < 3 },
+        value: (_, v) => shown(v) };
+      if (run.smooth) {
+        rows.push({ ...bare, label: `${run.name}, as recorded`, stroke: `${run.colour}40` });
+        rows.push({ ...bare, label: `${run.name}, smoothed by ${weight.value}`, width: 2 });
+        columns.push(run.smooth);
+      } else rows.push({ ...bare, label: run.name, width: run.low ? 2.5 : 1.5 });
+      if (run.low) {
+        const edge = { ...bare, stroke: `${run.colour}60`, width: 1, points: { show: false } };
+        edges[rows.length - 1] = [rows.length, rows.length + 1];
+        bands.push({ series: [rows.length + 1, rows.length], fill: `${run.colour}30` });
+        rows.push({ ...edge, label: `${run.name}, low` }, { ...edge, label: `${run.name}, high` });
+        columns.push(run.low, run.high);
+      }
+      tables.push(columns);
+    }
+    const smoothing = Number(weight.value) ? `; smoothed by ${weight.value}, as recorded in faint` : "";
+    status.textContent = `${found.length} ${found.length === 1 ? "curve" : "curves"}${smoothing}`
+      + (lacking ? `; ${lacking} have no ${metric.value} over ${axis.value}` : "");
+    canvas.setAttribute("aria-label", `${metric.value} over ${data.axes[axis.value]}, ${status.textContent}`);
+    if (!found.length) return;
+    const side = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    const values = (_, splits) => splits.map((v) => (v === null ? "" : shown(v)));
+    plot = new uPlot({
+      width: canvas.clientWidth, height: Math.max(260, Math.min(420, canvas.clientWidth * 0.55)),
+      scales: { x: { time: false, distr: logX.checked ? 3 : 1 }, y: { distr: logY.checked ? 3 : 1 } },
+      axes: [{ ...side, label: data.axes[axis.value], values }, { ...side, label: metric.value, values, size: 64 }],
+      hooks: { setScale: [(u, key) => {
+        if (key === "x") range.textContent = `x from ${shown(u.scales.x.min)} to ${shown(u.scales.x.max)}`;
+      }], setSeries: [(u, n) => edges[n]?.forEach((edge) => u.setSeries(edge, { show: u.series[n].show }))] },
+      series: rows, bands, legend: { live: true }, cursor: { drag: { x: true, y: true, uni: 30 } },
+    }, tables.length > 1 ? uPlot.join(tables) : tables[0], canvas);
+    const legend = canvas.querySelectorAll(".u-series");
+    for (const edge of Object.values(edges).flat()) legend[edge].hidden = true;
+    for (const head of canvas.querySelectorAll(".u-series th")) {
+      Object.assign(head, { tabIndex: 0, onkeydown: (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); head.click(); }
+      } });
+      head.setAttribute("role", "button");
+    }
+  }
+
+  /** Show the part of the x axis that begins and ends at two shares of the present one. */
+  function zoom(from, to) {
+    const { min, max } = plot.scales.x;
+    const [first, last] = [plot.data[0][0], plot.data[0].at(-1)];
+    const at = (share) => (logX.checked ? min * (max / min) ** share : min + (max - min) * share);
+    plot.setScale("x", { min: Math.max(first, at(from)), max: Math.min(last, at(to)) });
+  }
+  const whole = () => plot.setData(plot.data, true);
+  place.append(make("div", { className: "controls" },
+    labelled("Curve", metric), labelled("over", axis), ...(hasMeans ? [labelled("of", which)] : []),
+    labelled("log x", logX), labelled("log y", logY), labelled("Smoothing", weight),
+    make("span", { role: "group", "aria-label": "zoom" },
+      button("+", () => zoom(0.25, 0.75), "zoom in"), button("\u2212", () => zoom(-0.5, 1.5), "zoom out"),
+      button("\u2190", () => zoom(-0.25, 0.75), "move left"),
+      button("\u2192", () => zoom(0.25, 1.25), "move right"), button("all", whole, "show all")), status, range), canvas);
+  fallback.classList.add("static");
+  const losses = data.curves.flatMap((run) => run.curves.loss?.y ?? []);
+  const [least, most] = losses.reduce(([low, high], y) => [Math.min(low, y), Math.max(high, y)], [Infinity, 0]);
+  logY.checked = least > 0 && most > 3 * least;
+  draw();
+  new ResizeObserver(() => plot && plot.width !== canvas.clientWidth
+    && plot.setSize({ width: canvas.clientWidth, height: plot.height })).observe(canvas);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+}
+
+// --- Samples: one image by step, or two of the same noise in turn.
+
+function exploreSamples(place) {
+  const noises = [...new Set(data.samples.map(([, , noise]) => noise))];
+  const runs = [...new Set(data.samples.map(([run]) => run))];
+  const noise = choice(noises.map((text, n) => [n, text]), show);
+  const image = make("img", {});
+  const caption = make("figcaption", { role: "status" });
+  const sides = ["A", "B"].map((side) => ({
+    run: choice(runs.map((run) => [run, run]), show),
+    step: make("input", { type: "range", min: 0, oninput: () => show(side), "aria-label": `step of ${side}` }),
+  }));
+  let [current, timer] = [0, 0];
+  const flicker = button("Flicker A | B", toggle);
+  const swap = button("Show the other", () => show(current ? "A" : "B"));
+
+  const list = ({ run }) => data.samples.filter((one) => one[0] === run.value && one[2] === noises[noise.value]);
+  function show(side) {
+    if (side === "A" || side === "B") current = side === "B" ? 1 : 0;
+    sides.forEach((one) => {
+      one.step.max = Math.max(list(one).length - 1, 0);
+      one.step.setAttribute("aria-valuetext", `step ${list(one)[one.step.value]?.[1]}`);
+    });
+    const found = list(sides[current])[sides[current].step.value];
+    flicker.disabled = sides.some((one) => !list(one).length);
+    if (found) Object.assign(image, { src: found[3], alt: `${found[0]}, step ${found[1]}` });
+    image.hidden = !found;
+    caption.textContent = found ? `${"AB"[current]}: ${found[0]}, step ${found[1]}; ${found[2]}`
+      : `${sides[current].run.value} has no sample of this noise`;
+  }
+  function toggle() {
+    if (timer) clearInterval(timer);
+    timer = timer ? 0 : setInterval(() => show(current ? "A" : "B"), 600);
+    flicker.setAttribute("aria-pressed", Boolean(timer));
+  }
+  flicker.setAttribute("aria-pressed", false);
+  const controls = sides.map((one, n) => make("div", { className: "controls", role: "group",
+    "aria-label": `side ${"AB"[n]}` }, labelled("AB"[n], one.run), labelled("step", one.step)));
+  place.append(make("div", { className: "controls" }, labelled("Noise of", noise), flicker, swap), ...controls,
+    make("figure", { className: "viewer" }, image, caption));
+  sides.forEach((one, n) => {
+    one.run.value = runs[Math.min(n, runs.length - 1)];
+    one.step.max = list(one).length - 1;
+    one.step.value = runs.length > 1 || n ? one.step.max : 0;
+  });
+  show("A");
+}
+
+for (const [id, act, wanted] of [["configs", compareConfigs, data.runs?.length > 1],
+  ["curves-plot", exploreCurves, data.curves?.length], ["viewer", exploreSamples, data.samples?.length]]) {
+  const place = document.getElementById(id);
+  if (place && wanted) act(place);
+}
+if (data.columns && document.querySelector("#runs table")) exploreRuns();
