@@ -164,12 +164,13 @@ def table(machines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             ]
     rows = []
     for name, mine in ratios.items():
-        fit = fit_ratios(mine[::4])
+        fit = fit_ratios(mine[::4], machines=[name])
         rest = [ratio for number, ratio in enumerate(mine) if number % 4]
         row: dict[str, Any] = {"machine": name, "card_spread": spreads[name], "factor": fit.factor}
-        row |= errors("raw", mine, None, spreads[name]) | errors("seen", rest, fit)
-        others = [(fit_ratios(other), mine) for key, other in ratios.items() if key != name]
-        pooled = [errors("unseen", one, other) for other, one in others]
+        row |= errors("raw", mine, None, spreads[name])
+        row |= errors("seen", rest, fit, spreads[name], is_fitted=True)
+        others = [fit_ratios(other, machines=[key]) for key, other in ratios.items() if key != name]
+        pooled = [errors("unseen", mine, other, spreads[name]) for other in others]
         rows.append(
             row | {key: statistics.fmean(each[key] for each in pooled) for key in pooled[0]}
         )
@@ -177,12 +178,12 @@ def table(machines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def errors(
-    name: str, ratios: list[float], fit: Fit | None, spread: float = 0.0
+    name: str, ratios: list[float], fit: Fit | None, spread: float, *, is_fitted: bool = False
 ) -> dict[str, float]:
     """Return the median and the 90 % quantile of errors in percent, and the share inside."""
     left = [ratio / (fit.factor if fit else 1) for ratio in ratios]
     off = sorted(100 * abs(1 / ratio - 1) for ratio in left)
-    half = interval(spread, fit)
+    half = interval(spread, fit, is_fitted=is_fitted)
     held = statistics.fmean(1 / half <= ratio <= half for ratio in left)
     median, most = statistics.median(off), off[round(0.9 * (len(off) - 1))]
     return {f"{name}_%": median, f"{name}_90th_%": most, f"{name}_held": held}

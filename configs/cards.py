@@ -66,12 +66,16 @@ class Card(KeyGroup):
 
 
 class Fit(KeyGroup):
-    """The factor of measured over predicted seconds, the deviation of its log, and its runs."""
+    """The factor of measured over predicted seconds, the deviation of its log, and its runs.
+
+    `machines` are the kinds of device and the precisions of these runs, such as `a40 bf16`.
+    """
 
     schema_version: Literal[1] = 1
     factor: float = Field(gt=0)
     spread: float = Field(ge=0)
     runs: int = Field(ge=1)
+    machines: list[str]
 
 
 def card_key(device: str) -> str:

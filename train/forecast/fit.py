@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -25,26 +26,27 @@ def fit_runs(logs: Path) -> Fit:
     Raise `ConfigError` for fewer than four: their spread would say nothing.
     """
     newest = sorted(find_runs(logs), key=lambda run: run.path.stat().st_mtime, reverse=True)
-    ratios = list(itertools.islice(filter(None, map(_ratio, newest)), _MOST_RUNS))
-    if len(ratios) < _FEWEST_RUNS:
+    found = list(itertools.islice(filter(None, map(_ratio, newest)), _MOST_RUNS))
+    if len(found) < _FEWEST_RUNS:
         raise ConfigError(
-            f"{logs}: {len(ratios)} finished runs of a DiT with {_FEWEST_INTERVALS} records after "
+            f"{logs}: {len(found)} finished runs of a DiT with {_FEWEST_INTERVALS} records after "
             f"the first, on a GPU with a card in {cards_folder()}; a fit needs {_FEWEST_RUNS}"
         )
-    fit = fit_ratios(ratios)
+    machines, ratios = zip(*found, strict=True)
+    fit = fit_ratios(ratios, machines=machines)
     replace_file(cards_folder() / "fit.json", fit.model_dump_json(indent=1) + "\n")
     return fit
 
 
-def fit_ratios(ratios: list[float]) -> Fit:
+def fit_ratios(ratios: Sequence[float], *, machines: Sequence[str]) -> Fit:
     """Return the geometric mean of measured over predicted seconds, and the spread of its log."""
     logs = [math.log(ratio) for ratio in ratios]
     factor, spread = math.exp(statistics.fmean(logs)), statistics.stdev(logs)
-    return Fit(factor=factor, spread=spread, runs=len(logs))
+    return Fit(factor=factor, spread=spread, runs=len(logs), machines=sorted({*machines}))
 
 
-def _ratio(run: RunFolder) -> float | None:
-    """Return measured over predicted seconds of a run; None if either is unknown."""
+def _ratio(run: RunFolder) -> tuple[str, float] | None:
+    """Return the machine of a run and its measured over predicted seconds, None if unknown."""
     try:
         config, entries, last = run.config(), run.entries(), state(run.records())
         if not isinstance(config, Pretrain) or config.model.family != "dit" or config.train.float8:
@@ -53,8 +55,11 @@ def _ratio(run: RunFolder) -> float | None:
         if seconds is None:
             return None
         entry: dict[str, Any] = dict(entries[-1])
-        card = find_card(card_key(entry["placement"][0]["gpu"]))
-        return seconds / _predicted(config, entry, card) if card else None
+        device = card_key(entry["placement"][0]["gpu"])
+        card = find_card(device)
+        if card is None:
+            return None
+        return f"{device} {config.train.precision}", seconds / _predicted(config, entry, card)
     except (ConfigError, KeyError, ValueError):
         return None
 

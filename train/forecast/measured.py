@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
-from configs.cards import Card, Fit, Measured, find_card, find_fit
+from configs.cards import Card, Fit, Measured, card_key, find_card, find_fit
 from configs.checks.batch import BatchLayout, divide
 from configs.load import expect, resolve
 from configs.schema import Pretrain
@@ -179,19 +179,23 @@ def card_step(config: Pretrain, layout: BatchLayout, *, device: str, nodes: int)
         seconds = model.parts(config, layout, nodes=nodes).total * (fit.factor if fit else 1)
     except ValueError:
         return None
-    half = interval(model.spread(), fit)
+    is_fitted = fit is not None and f"{card_key(device)} {train.precision}" in fit.machines
+    half = interval(model.spread(), fit, is_fitted=is_fitted)
     source = f"card, fitted on {fit.runs} runs" if fit else "card"
     return StepTime(value=seconds, low=seconds / half, high=seconds * half, source=source)
 
 
-def interval(spread: float, fit: Fit | None) -> float:
+def interval(spread: float, fit: Fit | None, *, is_fitted: bool) -> float:
     """Return the factor either way of a 90 % interval: Student's, by a fit, or the stated spread.
 
-    With n runs the next one has the variance of one and of their mean, s^2 (1 + 1/n).
+    With n runs the next one has the variance of one and of their mean, s^2 (1 + 1/n). That holds on
+    the machines of the fit (`is_fitted`); on others the interval is at least the stated one.
     """
+    stated = math.exp(NormalDist().inv_cdf(0.95) * math.hypot(_SPREAD, spread))
     if fit is None:
-        return math.exp(NormalDist().inv_cdf(0.95) * math.hypot(_SPREAD, spread))
-    return math.exp(_student(fit.runs - 1) * fit.spread * math.sqrt(1 + 1 / fit.runs))
+        return stated
+    fitted = math.exp(_student(fit.runs - 1) * fit.spread * math.sqrt(1 + 1 / fit.runs))
+    return fitted if is_fitted else max(fitted, stated)
 
 
 def _student(freedom: int) -> float:
