@@ -147,6 +147,8 @@ def _existing(name: str) -> Path:
     try:
         path = in_archive(Path(name))
         is_there, is_read = path.exists(), path.is_file() or path.is_dir()
+    except Unreadable:
+        raise
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}: cannot be read ({error})") from None
     if not is_read:

@@ -47,6 +47,10 @@ CONCRETE = {
     "python -m analysis render docs/studies/NAME.md": [
         "python -m analysis render docs/studies/a.md"
     ],
+    "python -m analysis site --check public": [
+        "python -m analysis site logs/RUN --out public",
+        "python -m analysis site --check public",
+    ],
     # The page was rendered before.
     "python -m analysis render --check docs/studies/a.md": [
         "python -m analysis render docs/studies/a.md",

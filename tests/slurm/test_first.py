@@ -60,6 +60,7 @@ def test_the_job_on_the_free_nodes_trains_and_the_waiting_one_is_cancelled(
     assert checkout.status(run)["job"] == a100
 
 
+@pytest.mark.long
 def test_of_two_jobs_that_start_together_one_trains_and_the_other_ends_well(
     checkout: Checkout, cluster: Cluster
 ) -> None:
@@ -74,6 +75,7 @@ def test_of_two_jobs_that_start_together_one_trains_and_the_other_ends_well(
     assert manifest(run)["slurm"]["job"] in jobs
 
 
+@pytest.mark.long
 def test_a_requeued_winner_goes_on_and_after_scancel_the_run_is_free(
     checkout: Checkout, cluster: Cluster
 ) -> None:

@@ -24,8 +24,12 @@ def test_a_missing_path_is_misuse(command, tmp_path, capsys):
         "time-to-target": ["--target", "loss<=1"],
         "cbs": ["--target", "loss<=1"],
         "archive": ["--out", str(tmp_path / "x.tar.xz")],
+        "site": ["--out", str(tmp_path / "site")],
+        "figure": ["--out", str(tmp_path / "x.pdf")],
+        "export": ["--to", "csv", "--out", str(tmp_path / "x.csv")],
     }
-    assert main([command, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
+    kind = ["loss"] if command == "figure" else []
+    assert main([command, *kind, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
     output = capsys.readouterr()
     assert output.err.startswith(f"analysis {command}: {tmp_path}/nowhere: no such file")
     assert output.err.count("\n") == 1
@@ -151,4 +155,4 @@ def test_help_shows_an_example(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert re.search(rf"ditbench (analysis )?{command} (logs|docs)", shown)
+    assert re.search(rf"ditbench (analysis )?{command} (cells )?(logs|docs)", shown)

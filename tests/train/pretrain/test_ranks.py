@@ -74,7 +74,7 @@ LAYOUTS = {
 # Layouts whose parts are also covered by others.
 SELDOM = (
     "4 microbatches", "4 ranks, 2 microbatches", "all but products recomputed",
-    "FSDP2 on 2, saves while training", "HSDP on 2 x 2",
+    "FSDP2 on 2, saves while training", "HSDP on 2 x 2", TP_FSDP,
 )  # fmt: skip
 
 
