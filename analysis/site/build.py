@@ -27,7 +27,7 @@ FEWEST_POINTS = 50
 
 
 class SiteRecord(BaseModel):
-    """The sources of a site: paths relative to its folder, and a hash of each file read."""
+    """The sources of a site: paths relative to its folder, a hash of each file read; its pages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     title: str
@@ -36,6 +36,7 @@ class SiteRecord(BaseModel):
     claims: list[str] = []
     rates: str | None = None
     hashes: dict[str, str] = {}
+    pages: list[str] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ def build(record: SiteRecord, out: Path) -> BuiltSite:
         for path in dict.fromkeys(read)
         if path.is_file()
     }
-    full = record.model_copy(update={"hashes": hashes})
+    full = record.model_copy(update={"hashes": hashes, "pages": list(made)})
     files |= {one.name: one.read_bytes() for one in STATIC.iterdir() if one.suffix != ".css"}
     files[RECORD] = full.model_dump_json(indent=1).encode()
     return BuiltSite(files=files, record=full, unread=unread)

@@ -62,9 +62,12 @@ class Pages:
         rows = [self._index_row(name, log) for name, _, log in runs]
         files = {id(row): f"{name}/{file}" for row, (name, file, _) in zip(rows, runs, strict=True)}
         studies = [_study_row(group) for group in groups]
+        # In the order of the table's heads, and the empty ones.
+        names = dict.fromkeys(n for row in rows for n in row if row[n] is not None)
+        names |= dict.fromkeys(rows[0])
         data = {
             "runs": [[name, log.name] for name, _, log in runs],
-            "columns": {name: [_finite(row[name]) for row in rows] for name in rows[0]},
+            "columns": {name: [_finite(row[name]) for row in rows] for name in names},
             "keys": _varying([log for *_, log in runs]),
         }
         judged = [

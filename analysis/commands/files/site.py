@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from analysis.commands import writing
-from analysis.site.build import RECORD, SiteRecord, build
+from analysis.site.build import RECORD, SiteRecord, build, read_record
 from analysis.site.check import check
 from analysis.table import put, remark
 from configs.errors import Unreadable
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     out = args.out
     if out.exists() and not ((out / RECORD).exists() or (out.is_dir() and not any(out.iterdir()))):
         raise Unreadable(f"--out {out}: holds something else than a site; name a new folder")
+    before = read_record(out).pages if (out / RECORD).exists() else []
     paths, claims, rates = (
         [os.path.relpath(Path(path).resolve(), out.resolve()) for path in listed]
         for listed in (args.paths, args.claims, [args.rates] if args.rates else [])
@@ -54,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_bytes(content)
         for page in out.rglob("*.html"):
-            if str(page.relative_to(out)) not in site.files:
+            name = page.relative_to(out).as_posix()
+            if name in before and name not in site.files:
                 page.unlink()  # of a run that is no longer there
     print(out / "index.html")
     size = sum(map(len, site.files.values()))

@@ -19,6 +19,7 @@ from analysis.measure.speed import group_arms, measure_rates
 from analysis.read.find import read_logs
 from analysis.site.curves import curves, mean_curve, thinned
 from configs.run.folder import ROOT
+from configs.table import heading
 from tests.analysis.site.example import HOSTILE, example_runs
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
@@ -250,8 +251,28 @@ def test_a_folder_of_other_files_is_not_written_into(runs, tmp_path, capsys):
 
 def test_the_page_of_a_run_that_is_gone_goes_too(site):
     shutil.rmtree(site.parent / "runs" / "two")
+    (site / "runs" / "notes.html").write_text("mine")
     assert main(["site", str(site.parent / "runs"), "--out", str(site)]) == 0
     assert not (site / "runs" / "two.html").exists()
+    assert (site / "runs" / "notes.html").read_text() == "mine"
+
+
+def test_the_values_to_sort_by_follow_the_heads(runs, tmp_path):
+    """The heads follow the first run that has a value; the first run here has no loss."""
+    first = generate_run(tmp_path / "first", SyntheticRun(intervals=20))
+    records = [json.loads(line) for line in (first / "metrics.jsonl").read_text().splitlines()]
+    (first / "metrics.jsonl").write_text(
+        "".join(f"{json.dumps({n: v for n, v in r.items() if n != 'loss'})}\n" for r in records)
+    )
+    out = tmp_path / "public"
+    assert main(["site", str(first), str(runs / "one"), "--out", str(out)]) == 0
+    source = (out / "index.html").read_text().partition('id="runs"')[2].partition("</thead>")[0]
+    heads = re.findall(r"<th [^>]*>([^<]*)<", source)
+    columns = data_of(out / "index.html")["columns"]
+    assert columns["loss"][0] is None
+    filled = [name for name, values in columns.items() if any(v is not None for v in values)]
+    assert heads == [heading(name) for name in filled]
+    assert set(columns) > set(filled)
 
 
 def test_a_diverged_run_is_shown_with_its_infinite_loss(tmp_path):
