@@ -17,7 +17,7 @@ from configs.run.records import is_number
 from configs.run.study_folder import study_of
 from configs.table import csv_text
 
-# Says how far an offline run of wandb is, beside its files.
+# Says how far an offline run of wandb is, and in which project, beside its files.
 _SENT = "ditbench-step.txt"
 
 
@@ -28,7 +28,7 @@ class TrackedRun:
     name: str
     config: Mapping[str, Any]
     rows: Mapping[int, Mapping[str, float]]
-    samples: Mapping[int, Path]
+    samples: Mapping[int, Mapping[str, Path]]
     verdicts: Sequence[Mapping[str, Any]]
 
     def after(self, last: float | None) -> list[int]:
@@ -53,13 +53,18 @@ def tracked(log: RunLog, verdicts: Sequence[Mapping[str, Any]]) -> TrackedRun:
     for record in log.evaluations:
         known = {name: v for name, v in record.items() if is_number(v) and name != "line"}
         rows.setdefault(record["step"], {}).update(known)
-    study, images = study_of(log.path), RunFolder(log.path).samples.rglob("step-*.png")
+    study, folder = study_of(log.path), RunFolder(log.path).samples
+    samples: dict[int, dict[str, Path]] = {}
+    for path in sorted(folder.rglob("step-*.png")):
+        if path.stem[5:].isdigit():
+            prompt = "" if path.parent == folder else f"/{path.parent.name}"
+            samples.setdefault(int(path.stem[5:]), {})[f"sample{prompt}"] = path
     name = f"{study.path.name}.{log.path.name}" if study else log.path.name
     return TrackedRun(
         name=re.sub(r"[^\w.-]", "-", name),
         config=log.config or {},
         rows={step: rows[step] for step in sorted(rows)[: -1 if is_unfinished(log) else None]},
-        samples={int(path.stem.split("-")[1]): path for path in images},
+        samples=samples,
         verdicts=verdicts,
     )
 
@@ -83,8 +88,8 @@ def _to_mlflow(run: TrackedRun, project: str) -> int:
         for at in range(0, len(numbers), 1000):
             mlflow.MlflowClient().log_batch(live.info.run_id, numbers[at : at + 1000])
         for step in steps:
-            if step in run.samples:
-                mlflow.log_artifact(str(run.samples[step]), "samples")
+            for key, path in run.samples.get(step, {}).items():
+                mlflow.log_artifact(str(path), key.replace("sample", "samples", 1))
         if run.verdicts:
             mlflow.log_text(csv_text(run.verdicts), "verdicts.csv")
     return len(steps)
@@ -102,7 +107,7 @@ def _to_trackio(run: TrackedRun, project: str) -> int:
             # Columns of its own have these names.
             own = ("step", "time")
             row: dict[str, Any] = {n: v for n, v in run.rows[step].items() if n not in own}
-            row |= {"sample": trackio.Image(run.samples[step])} if step in run.samples else {}
+            row |= {key: trackio.Image(path) for key, path in run.samples.get(step, {}).items()}
             if step == steps[-1] and run.verdicts:
                 row["verdicts"] = trackio.Table(dataframe=pd.DataFrame(run.verdicts))
             trackio.log(row, step=step)
@@ -114,23 +119,31 @@ def _to_wandb(run: TrackedRun, project: str) -> int:
     import pandas as pd
     import wandb
 
-    folder = Path(os.environ.get("WANDB_DIR", "."), "wandb")
-    sent = [int(path.read_text()) for path in folder.glob(f"*run-*-{run.name}/files/{_SENT}")]
-    if not run.after(max(sent, default=None)):
+    sent = _sent_by_wandb(run.name, project)
+    if not run.after(sent):
         return 0
     config = dict(run.config)
     with wandb.init(project=project, id=run.name, config=config, resume="allow") as live:
         live.define_metric("*", step_metric="step")
-        steps = run.after(live.summary.get("step", max(sent, default=None)))
+        steps = run.after(live.summary.get("step", sent))
         for step in steps:
             row: dict[str, Any] = dict(run.rows[step])
-            row |= {"sample": wandb.Image(str(run.samples[step]))} if step in run.samples else {}
+            row |= {key: wandb.Image(str(file)) for key, file in run.samples.get(step, {}).items()}
             if step == steps[-1] and run.verdicts:
                 row["verdicts"] = wandb.Table(dataframe=pd.DataFrame(run.verdicts).astype(str))
             live.log(row)
         if steps:
-            Path(live.dir, _SENT).write_text(str(steps[-1]))
+            Path(live.dir, _SENT).write_text(f"{steps[-1]} {project}")
     return len(steps)
+
+
+def _sent_by_wandb(name: str, project: str) -> int | None:
+    """Return the newest step of a run that wandb's folders here hold for a project."""
+    folder = Path(os.environ.get("WANDB_DIR", "."), "wandb")
+    time = f"{'[0-9]' * 8}_{'[0-9]' * 6}"  # a name may end in that of another run
+    found = [path.read_text() for path in folder.glob(f"*run-{time}-{name}/files/{_SENT}")]
+    sent = (one.partition(" ") for one in found)
+    return max((int(step) for step, _, own in sent if own == project), default=None)
 
 
 # Each sends a run to a project, and returns the number of steps that were new.

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from analysis import trackers
 from analysis.__main__ import main
+from analysis.read.find import read_logs
+from analysis.trackers import tracked
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 Read = Callable[[str], list[int]]
@@ -122,6 +125,31 @@ def test_a_tracker_gets_every_step_once(
     assert new_steps() == {"r4": 17, "r8": 0}
     assert new_steps() == {"r4": 0, "r8": 0}
     assert read("r4") == read("r8") == list(range(10, 310, 10))
+
+
+def test_samples_are_told_apart_by_prompt_and_only_steps_count(logs):
+    folder = logs / "r4" / "samples"
+    (folder / "step-best.png").write_bytes(b"")
+    files = {"sample": folder / "step-000000100.png"}
+    for name in ("prompt-00", "prompt-01"):
+        files[f"sample/{name}"] = folder / name / "step-000000100.png"
+        (folder / name).mkdir()
+        files[f"sample/{name}"].write_bytes(b"")
+    (log,) = read_logs([str(logs / "r4")])
+    assert tracked(log, []).samples == {100: files}
+
+
+def test_only_folders_of_the_same_run_and_project_say_how_far_wandb_is(tmp_path, monkeypatch):
+    sent = (("offline-run", "r4", "300 mine"), ("run", "r4", "120 mine"),
+            ("offline-run", "study-r4", "900 mine"), ("offline-run", "r4-x", "800 mine"),
+            ("offline-run", "r4", "700 other one"))  # fmt: skip
+    for second, (kind, name, text) in enumerate(sent):
+        files = tmp_path / "wandb" / f"{kind}-20260101_12000{second}-{name}" / "files"
+        files.mkdir(parents=True)
+        (files / trackers._SENT).write_text(text)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    found = [trackers._sent_by_wandb("r4", one) for one in ("mine", "other one", "none")]
+    assert found == [300, 700, None]
 
 
 def test_a_table_holds_the_steps_of_all_runs_with_attempts_joined(logs, capsys):
