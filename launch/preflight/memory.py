@@ -20,8 +20,7 @@ def forecast_of(request: RunRequest) -> ForecastAnswer:
     """Return the forecast of the run."""
     if not isinstance(request.config, Pretrain | Finetune):
         return ForecastAnswer(remark=f"kind {request.config.kind}")
-    yaml = request.resumes.config_file if request.resumes else request.source
-    return forecast.ask([(yaml, request.overrides)])[0]
+    return forecast.ask([request.query])[0]
 
 
 def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:

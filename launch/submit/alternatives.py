@@ -13,10 +13,9 @@ from configs.errors import ConfigError
 from configs.load import merge, resolve, to_tree
 from configs.run.folder import ROOT
 from configs.schema import Finetune, Pretrain, Run
-from configs.yaml12 import dump_value
 from launch import forecast
 from launch.forecast import ForecastAnswer
-from launch.submit.script import RunRequest
+from launch.submit.script import RunRequest, overrides_from
 from launch.submit.site import read_site
 
 _SHAPE = re.compile(r"([A-Za-z][\w.-]*)(?::(?:([1-9]\d*)x)?([1-9]\d*))?")
@@ -45,11 +44,11 @@ def alternatives(
 
     One process answers for all. Without a forecast it is the first layout that divides.
     """
-    yaml = request.resumes.config_file if request.resumes else request.source
+    yaml, own = request.query
     tried = [(shape, one) for shape in shapes for one in _settings(request.config, shape)]
     answers = [ForecastAnswer()] * len(tried)
     if isinstance(request.config, Pretrain | Finetune):
-        words = [[*request.overrides, *_words(changes)] for _, changes in tried]
+        words = [[*own, *overrides_from(changes)] for _, changes in tried]
         answers = forecast.ask([(yaml, one) for one in words])
     found: dict[str, RunRequest] = {}
     for (shape, changes), answer in zip(tried, answers, strict=True):
@@ -60,10 +59,6 @@ def alternatives(
         replace(one, site=read_site(ROOT, one.config.resources, name=site_name))
         for one in found.values()
     ]
-
-
-def _words(changes: dict[str, Any]) -> list[str]:
-    return [f"{name}={dump_value(value)}" for name, value in changes.items()]
 
 
 def _settings(config: Run, shape: str) -> Iterator[dict[str, Any]]:
@@ -97,7 +92,7 @@ def _alternative(
         check_ranks(config, world=config.resources.world, run=request.resumes)
     except ConfigError as error:
         refusal = f"{shape}: {error}"
-    words = _words(changes)
+    words = overrides_from(changes)
     return replace(
         request, config=config, shape=shape, follows=words, forecast=gpu, refusal=refusal
     )

@@ -72,24 +72,25 @@ def with_hours(request: RunRequest) -> RunRequest:
             or "resources.hours: auto needs a forecast of the run on its GPU: name resources.gpu, "
             "on which it fits, or set a number of hours"
         )
-    flags: Flags = batch_script(_limited(request, found.high), request.run).flags
+    limit_s = _rounded(found.high)
+    flags: Flags = batch_script(_limited(request, limit_s), request.run).flags
     if "requeue" not in flags or "no-requeue" in flags:
-        return _limited(request, found.high)
-    most = math.inf
+        return _limited(request, limit_s)
     with suppress(NoSlurm):
-        most = limits.longest_s(flags) or most
+        limit_s = min(limit_s, limits.longest_s(flags) or limit_s)
     own: Flags = {"time-min": client.format_duration(_rounded(found.least))}
-    own = own if _rounded(found.least) < min(found.high, most) else {}
-    return replace(_limited(request, min(found.high, most)), flags=own | request.flags)
+    own = own if _rounded(found.least) < limit_s else {}
+    return replace(_limited(request, limit_s), flags=own | request.flags)
 
 
 def _rounded(length_s: float) -> int:
     return math.ceil(length_s / 600) * 600
 
 
-def _limited(request: RunRequest, limit_s: float) -> RunRequest:
-    hours = _rounded(limit_s) / 3600
+def _limited(request: RunRequest, limit_s: int) -> RunRequest:
+    hours = limit_s / 3600
     resources = request.config.resources.model_copy(update={"hours": hours})
     config = request.config.model_copy(update={"resources": resources})
-    follows = [*request.follows, f"resources.hours={hours!r}"] if request.shape else []
+    is_new = not (request.shape or request.resumes)
+    follows = [] if is_new else [*request.follows, f"resources.hours={hours!r}"]
     return replace(request, config=config, follows=follows)

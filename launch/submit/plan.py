@@ -19,10 +19,10 @@ from configs.load import to_tree
 from configs.schema import Finetune, Pretrain, Study
 from configs.schema.training import Resources
 from configs.table import Row
-from configs.yaml12 import dump_value
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
+from launch.submit.script import overrides_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> li
 
 def overrides_of(cell: Cell) -> list[str]:
     """Return the `key=value` overrides that make the cell from its base."""
-    return [f"{name}={dump_value(value)}" for name, value in cell.changes.items()]
+    return overrides_from(cell.changes)
 
 
 def _fault(grid: Grid) -> str | None:

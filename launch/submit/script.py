@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from configs.load import flatten, read_tree, to_tree
 from configs.run.folder import ROOT, RunFolder, run_name
 from configs.run.jobs import ALTERNATIVE, SUBMISSION
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
+from configs.yaml12 import dump_value
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, template_flags, to_words
@@ -20,7 +22,11 @@ from launch.submit.site import Site
 REPORT = Path("jobs", "report.sbatch")
 # Flags for the cells that say who pays and where; the report takes them too.
 _PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
-# Flags that only the launcher's own scripts need.
+
+
+def overrides_from(changes: Mapping[str, Any]) -> list[str]:
+    """Return dotted keys and values as `key=value` overrides."""
+    return [f"{name}={dump_value(value)}" for name, value in changes.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,16 @@ class RunRequest:
         if self.resumes:
             return self.resumes.path
         return self.site.logs / f"{run_name(self.source, self.config)}-{self.identity}"
+
+    @property
+    def query(self) -> tuple[Path, list[str]]:
+        """The config and the overrides to forecast; of a run also those of its attempts."""
+        if self.resumes is None:
+            return self.source, self.overrides
+        file = self.resumes.config_file
+        known, now = flatten(read_tree(file)), flatten(to_tree(self.config))
+        changes = {name: value for name, value in now.items() if known.get(name) != value}
+        return file, overrides_from(changes)
 
 
 def batch_script(request: RunRequest, run: Path) -> BatchScript:

@@ -1,9 +1,13 @@
 """The time limit by the forecast: `resources.hours: auto`. Slurm is replaced by shell scripts."""
 
+from pathlib import Path
+
 import pytest
 
-from configs.run.folder import find_runs
+from configs.load import load
+from configs.run.folder import find_runs, resume_config
 from configs.run.records import RecordWriter
+from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.submit import duration
 from tests.launch.conftest import DIGITS
@@ -59,6 +63,13 @@ def test_more_than_the_partition_allows_is_cut_and_requeued(launch, step_s) -> N
     assert (code, "partition gpu allows 48:00:00, not 305:40:00" in err) == (1, True)
 
 
+def test_a_limit_that_is_no_multiple_of_10_minutes_is_not_exceeded(launch, step_s, command) -> None:
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|0:45:00|1-8\n'""")
+    step_s(1.0)
+    code, out, err = launch("submit", DIGITS, *AUTO, "--dry-run")
+    assert (code, flags(out)) == (0, {"time": "00:45:00", "time-min": "00:20:00"}), err
+
+
 def test_a_short_run_or_one_that_cannot_be_requeued_takes_no_less(launch, step_s) -> None:
     step_s(0.0001)
     assert flags(launch("submit", DIGITS, *AUTO, "--dry-run")[1]) == {"time": "00:10:00"}
@@ -78,8 +89,34 @@ def test_a_resumed_run_asks_for_the_steps_that_are_left(launch, step_s, site) ->
         writer.event(event, step=900_000)
     writer.close()
     # 180 s + 2 saves + 1.1 x 2,000 s = 2390 s.
-    words = (run.path, "resources.hours=auto", "--dry-run")
-    assert flags(launch("submit", *words)[1]) == {"time": "00:40:00", "time-min": "00:20:00"}
+    out = launch("submit", run.path, "resources.hours=auto", "--dry-run")[1]
+    assert flags(out) == {"time": "00:40:00", "time-min": "00:20:00"}
+    # Its attempt has the number.
+    assert f"{run.path} resources.hours=auto resources.hours=0.6666666666666666\n" in out
+
+
+@pytest.mark.parametrize("first", [[], ["--first", "a100:1x2"]])
+def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(
+    first: list[str], launch, site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch("submit", DIGITS, "resources.gpu=a40")
+    (run,) = find_runs(site)
+    run.attempt(1).mkdir()
+    (run.attempt(1) / "overrides.yaml").write_text(
+        "resources: {gpu: a100, gpus_per_node: 2}\ntrain: {micro_batch: 4}\n"
+    )
+    asked: list[tuple[Path, list[str]]] = []
+
+    def ask(queries):
+        asked.extend(queries)
+        return [ForecastAnswer()] * len(queries)
+
+    monkeypatch.setattr(forecast, "ask", ask)
+    launch("submit", run.path, "resources.hours=auto", "train.steps=2000", *first)
+    file, words = asked[0]
+    assert file == run.config_file
+    assert load(file, words) == resume_config(run, ["resources.hours=auto", "train.steps=2000"])
+    assert "train.micro_batch=4" in words
 
 
 @pytest.mark.parametrize(
