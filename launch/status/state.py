@@ -140,10 +140,10 @@ def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
     runs = [_readable_status(run) for path in paths for run in _runs(path)]
     jobs = _jobs([one for one in runs if one.is_unfinished])
-    return Overview(runs=[_with_first_job(one, jobs or {}) for one in runs], jobs=jobs)
+    return Overview(runs=[with_first_job(one, jobs or {}) for one in runs], jobs=jobs)
 
 
-def _with_first_job(one: RunStatus, jobs: Mapping[str, Job]) -> RunStatus:
+def with_first_job(one: RunStatus, jobs: Mapping[str, Job]) -> RunStatus:
     """Return the state with the job that runs, or else is expected to start first, as `job`."""
     live = {job: jobs[job] for job in one.jobs if job in jobs and not jobs[job].has_ended}
     return replace(one, job=min(live, key=lambda job: (

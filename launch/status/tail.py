@@ -13,7 +13,7 @@ from configs.run.jobs import scripts_folder
 from configs.run.study_folder import StudyFolder, is_study_folder, study_of
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.status.state import RunStatus, run_status
+from launch.status.state import RunStatus, run_status, with_first_job
 from launch.status.watch import RequeueHolds
 
 POLL_S = 0.5
@@ -94,14 +94,16 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
 
 
 def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
-    """Raise `Refused` if the job of an unfinished run has ended."""
-    if one.job is None:
-        return
+    """Raise `Refused` if the jobs of an unfinished run have ended."""
     try:
-        known = client.query_jobs([one.job]).get(one.job)
+        jobs = client.query_jobs(one.jobs)
     except ConfigError:
         # Without Slurm only the folder is left to watch.
         return
+    one = with_first_job(one, jobs)
+    if one.job is None:
+        return
+    known = jobs.get(one.job)
     if known is not None and not known.has_ended:
         if known.state == "PENDING":
             print(f"job {one.job} waits: {known.reason}", file=sys.stderr)

@@ -124,7 +124,7 @@ def evidence_of_attempts(run: RunFolder) -> list[Evidence]:
     found = []
     for number in [*run.attempts(), *([0] if _has_waiting_job(run) else [])]:
         entry = entries.get(number, AttemptEntry(attempt=number))
-        job = job_of_attempt(entry) if number else next(reversed(awaited_jobs(run)), None)
+        job = job_of_attempt(entry) if number else _awaited_job(run)
         if job is not None and job not in known:
             known[job] = slurm_history.starts(job)
         start = slurm_history.start_at(known.get(job or "", []), entry.get("time"))
@@ -138,6 +138,14 @@ def _has_waiting_job(run: RunFolder) -> bool:
     """Return whether the last job of the run has not started an attempt."""
     last = state(run.records()) or {"event": "queued", "attempt": 0}
     return last["event"] == "queued" and last["attempt"] not in run.attempts()
+
+
+def _awaited_job(run: RunFolder) -> str | None:
+    """Return the last job that may start the run and has not ended, else the last of them."""
+    jobs = awaited_jobs(run)
+    known = {job: slurm_history.current(job) for job in jobs[1:] and jobs}
+    live = [job for job, now in known.items() if now and not now.is_over]
+    return next(reversed(live or jobs), None)
 
 
 def _evidence(run: RunFolder, number: int, job: str | None, start: JobStart | None) -> Evidence:

@@ -8,7 +8,7 @@ import pytest
 
 from configs.load import load, to_tree
 from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import save_script, scripts_folder
+from configs.run.jobs import SUBMISSION, save_script, scripts_folder
 from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
 from launch.status import tail
@@ -82,6 +82,21 @@ def test_a_job_that_died_silently_ends_the_tail(run: RunFolder, command) -> None
     command("squeue", "echo '7|NODE_FAIL|n1|||None'")
     with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
         follow(run, lines=20)
+
+
+def test_a_job_of_several_that_died_does_not_end_the_tail(
+    run: RunFolder, command, capsys, monkeypatch
+) -> None:
+    for job in ("7", "8"):
+        time.sleep(0.01)
+        save_script(run, job, f"export {SUBMISSION}=1\n")
+    monkeypatch.setattr(tail, "SILENCE_S", 0.0)
+    queue = r"printf '7|{}||||Resources\n8|FAILED||||None\n'"
+    command("squeue", queue.format("PENDING"))
+    threading.Timer(0.5, command, ("squeue", queue.format("CANCELLED"))).start()
+    with pytest.raises(Refused, match="queued, but its job 8 is FAILED"):
+        follow(run, lines=20)
+    assert "job 7 waits: Resources\n" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_a_run_is_misuse(launch, tmp_path: Path) -> None:
