@@ -144,7 +144,7 @@ class HangWatchdog:
 
     def _progress_of(self, rank: int) -> "RankProgress":
         key = f"at/{rank}"
-        step, parts = self._store.get(key).decode().split() if self._store.check([key]) else "00"
+        step, parts = (self._store.get(key).decode() if self._store.check([key]) else "0 0").split()
         awake = self._store.check([f"awake/{rank}"])
         return RankProgress(awake=awake, step=int(step), parts=int(parts), rank=rank)
 

@@ -18,6 +18,8 @@ from configs.schema import Pretrain
 from train.forecast.measured import CardModel
 
 _MOST_RUNS, _FEWEST_RUNS, _FEWEST_INTERVALS = 50, 4, 5
+# A run that waits for data for this share of its time tells nothing of the device.
+_MOST_WAITING = 0.05
 
 
 def fit_runs(logs: Path) -> Fit:
@@ -30,7 +32,8 @@ def fit_runs(logs: Path) -> Fit:
     if len(found) < _FEWEST_RUNS:
         raise ConfigError(
             f"{logs}: {len(found)} finished runs of a DiT with {_FEWEST_INTERVALS} records after "
-            f"the first, on a GPU with a card in {cards_folder()}; a fit needs {_FEWEST_RUNS}"
+            f"the first, with less than {_MOST_WAITING:.0%} of the time waiting for data, on a GPU "
+            f"with a card in {cards_folder()}; a fit needs {_FEWEST_RUNS}"
         )
     machines, ratios = zip(*found, strict=True)
     fit = fit_ratios(ratios, machines=machines)
@@ -60,7 +63,7 @@ def _ratio(run: RunFolder) -> tuple[str, float] | None:
         if card is None:
             return None
         return f"{device} {config.train.precision}", seconds / _predicted(config, entry, card)
-    except (ConfigError, KeyError, ValueError):
+    except (ConfigError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 
@@ -74,10 +77,16 @@ def _predicted(config: Pretrain, entry: dict[str, Any], card: Card) -> float:
 
 
 def _seconds(run: RunFolder) -> float | None:
-    """Return the median seconds per step of the newest attempt, between records after the first."""
-    steps = [r for r in run.records() if "loss" in r and r["attempt"] == run.attempts()[-1]]
+    """Return the median seconds per step of the newest attempt, between records after the first.
+
+    Return None for too few of them, or a loader that did not keep up.
+    """
+    steps = [r for r in run.records() if "loss" in r and r["attempt"] == run.attempts()[-1]][1:]
     taken = [
         (b["train_s"] - a["train_s"]) / (b["step"] - a["step"])
-        for a, b in itertools.pairwise(steps[1:])
+        for a, b in itertools.pairwise(steps)
     ]
-    return statistics.median(taken) if len(taken) >= _FEWEST_INTERVALS else None
+    if len(taken) < _FEWEST_INTERVALS:
+        return None
+    waited, trained = (steps[-1].get(n, 0) - steps[0].get(n, 0) for n in ("data_s", "train_s"))
+    return statistics.median(taken) if waited < _MOST_WAITING * trained else None

@@ -100,7 +100,7 @@ class CardModel:
         Raise `ValueError` for a layout whose communication the card does not know.
         """
         images, times, depth = layout.micro_batch, layout.accumulation, config.model.depth
-        macs = training_macs(config)
+        macs, checkpointing = training_macs(config), config.activation_checkpointing
         again = recomputed_macs(config) / (macs["blocks"] + macs["attention"] + macs["adaln"])
         products = attention = 0.0
         for length, count in Counter(block_tokens(config)).items():
@@ -113,8 +113,11 @@ class CardModel:
         update = _along(self._update, held_parameters(config, layout))
         update += newton_schulz_flops(config) / 6 / layout.world * fastest
         # Of both passes, the forward pass takes a third, and of attention 2 of 7 products.
-        products, rest = products * (1 + again / 3), rest * (1 + again / 3)
+        products *= 1 + again / 3
         attention *= 1 + again * 2 / 7
+        if checkpointing.mode == "selective" and checkpointing.every is None:
+            again = 1.0  # all but products and attention
+        rest *= 1 + again / 3
         block_host, outside_host = self._host
         host = depth * (1 + again / 3) * block_host + outside_host
         compute = products + attention + rest + outside
@@ -172,7 +175,7 @@ class CardModel:
 def card_step(config: Pretrain, layout: BatchLayout, *, device: str, nodes: int) -> StepTime | None:
     """Return the predicted seconds of a step on a device with a card; None if that lacks a rate."""
     train, card, fit = config.train, find_card(device), find_fit()
-    if card is None:
+    if card is None or train.float8:
         return None
     try:
         model = CardModel(card, precision=train.precision, compiled=bool(train.compile))
@@ -181,7 +184,8 @@ def card_step(config: Pretrain, layout: BatchLayout, *, device: str, nodes: int)
         return None
     is_fitted = fit is not None and f"{card_key(device)} {train.precision}" in fit.machines
     half = interval(model.spread(), fit, is_fitted=is_fitted)
-    source = f"card, fitted on {fit.runs} runs" if fit else "card"
+    others = "" if is_fitted else " of others"
+    source = f"card, fitted on {fit.runs} runs{others}" if fit else "card"
     return StepTime(value=seconds, low=seconds / half, high=seconds * half, source=source)
 
 

@@ -14,9 +14,10 @@ from configs import cards
 from configs.cards import Card, Fit, card_key, find_card, find_fit
 from configs.checks.batch import divide
 from configs.errors import ConfigError
-from configs.load import load, to_tree
-from configs.run.folder import make_run
+from configs.load import expect, load, resolve, to_tree
+from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
+from configs.schema import Pretrain
 from train.forecast import card as measurement
 from train.forecast.command import main as forecast
 from train.forecast.fit import fit_ratios, fit_runs
@@ -123,6 +124,7 @@ def test_a_card_replaces_the_rates_of_the_data_sheet(
     assert width[:3] == sorted(width[:3])
     # A fit on other machines moves the step, and is not trusted for its interval.
     assert elsewhere["value"] == fitted["value"]
+    assert elsewhere["source"] == "card, fitted on 20 runs of others"
     assert width[3] == pytest.approx(width[1])
     assert remarks == ""
     # 256 images with 6 x 5.4 GMACs in the blocks at 25 TFLOP/s, half of that of their products.
@@ -179,14 +181,50 @@ def test_a_card_without_the_precision_leaves_the_data_sheet(
     assert asked(capsys, "train.precision=fp32")[0]["source"] == "data sheet"
 
 
-def test_a_host_that_launches_slower_than_the_gpu_computes_sets_the_pace(folder: Path) -> None:
+def test_float8_leaves_the_data_sheet(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a40.json").write_text(planted())
+    words = "train.compile=true", "train.precision=bf16"
+    assert asked(capsys, *words)[0]["source"] == "card"
+    assert asked(capsys, *words, "train.float8=true")[0]["source"] == "data sheet"
+
+
+def host_card() -> Card:
+    """A card with 1 ms for the host to launch a block of a tiny network, and for all else."""
     tree = json.loads(planted())
     for depth in (1, 4):
         tree["measured"].append(
             {"name": "step", "shape": [64, 16, 1, depth], "value": 1e-3 * (depth + 1),
              "precision": "bf16", "spread": 0.01}
         )  # fmt: skip
-    model = CardModel(Card.model_validate(tree), precision="bf16", compiled=False)
+    return Card.model_validate(tree)
+
+
+@pytest.mark.parametrize(
+    ("mode", "every", "products", "rest"),
+    [
+        ("none", None, 0.0, 0.0),
+        ("selective", None, 0.0, 1.0),
+        ("selective", 2, 0.5, 0.5),
+        ("full", None, 1.0, 1.0),
+    ],
+)
+def test_checkpointing_costs_the_share_of_the_forward_pass_that_it_repeats(
+    mode: str, every: int | None, products: float, rest: float
+) -> None:
+    model = CardModel(host_card(), precision="bf16", compiled=False)
+    plain = step_config([384, 256, 8, 4], precision="bf16", compiled=False)
+    tree = to_tree(plain) | {"activation_checkpointing": {"mode": mode, "every": every}}
+    layout = divide(plain, world=1)
+    before = model.parts(plain, layout)
+    after = model.parts(expect(resolve(tree, source="test"), Pretrain, source="test"), layout)
+    assert after.products == pytest.approx(before.products * (1 + products / 3), rel=0.01)
+    assert after.attention == pytest.approx(before.attention * (1 + products * 2 / 7), rel=0.01)
+    assert after.rest == pytest.approx(before.rest * (1 + rest / 3), rel=0.01)
+    assert after.host == pytest.approx((4 * (1 + rest / 3) + 1) * 1e-3, rel=0.01)
+
+
+def test_a_host_that_launches_slower_than_the_gpu_computes_sets_the_pace(folder: Path) -> None:
+    model = CardModel(host_card(), precision="bf16", compiled=False)
     config = step_config([64, 16, 1, 12], precision="bf16", compiled=False)
     parts = model.parts(config, divide(config, world=1))
     assert parts.host == pytest.approx(13e-3)
@@ -210,8 +248,10 @@ def test_an_interval_holds_nine_of_ten_unseen_runs() -> None:
     assert 0.885 < inside / tries < 0.915
 
 
-def finished_run(logs: Path, number: int, *, seconds: float, records: int = 8) -> None:
-    """A run on an A40 that took `seconds` per step."""
+def finished_run(
+    logs: Path, number: int, *, seconds: float, waited: float = 0.0, records: int = 8
+) -> RunFolder:
+    """A run on an A40 that took `seconds` per step, and of these `waited` for data."""
     config = to_tree(load(Path(CIFAR10), ["train.compile=false", "train.global_batch=64"]))
     run = make_run(f"run-{number}", config, identity=str(number))
     (run.path / "attempts" / "001").mkdir()
@@ -219,8 +259,10 @@ def finished_run(logs: Path, number: int, *, seconds: float, records: int = 8) -
     run.note(1, placement=[{"node": "n1", "gpu": "NVIDIA A40"}], compile=False, **layout)
     with closing(RecordWriter(run.path, attempt=1)) as writer:
         for step in range(1, records + 1):
-            writer.write(step=10 * step, images=0, loss=1.0, train_s=9.0 + 10 * step * seconds)
+            times = {"train_s": 9.0 + 10 * step * seconds, "data_s": 4.0 + 10 * step * waited}
+            writer.write(step=10 * step, images=0, loss=1.0, **times)
         writer.event("done", step=10 * records)
+    return run
 
 
 def test_finished_runs_are_compared_with_their_forecasts(
@@ -233,8 +275,12 @@ def test_finished_runs_are_compared_with_their_forecasts(
     (folder / "a40.json").write_text(planted())
     predicted = asked(capsys, "train.compile=false", "train.global_batch=64")[0]["value"]
     for number, ratio in enumerate((1.1, 1.2, 1.3)):
-        finished_run(tmp_path / "logs", number, seconds=ratio * predicted)
+        finished_run(tmp_path / "logs", number, seconds=ratio * predicted, waited=0.02 * predicted)
     finished_run(tmp_path / "logs", 8, seconds=9.0, records=3)
+    finished_run(tmp_path / "logs", 7, seconds=9.0, waited=0.6)  # for a slow loader
+    finished_run(tmp_path / "logs", 6, seconds=0.0)
+    damaged = finished_run(tmp_path / "logs", 5, seconds=9.0)
+    damaged.note(1, placement=[])
     with pytest.raises(ConfigError, match="3 finished runs of a DiT"):
         fit_runs(tmp_path / "logs")
     finished_run(tmp_path / "logs", 9, seconds=1.2 * predicted)
