@@ -88,7 +88,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _add_card(commands: Commands) -> None:
     card = commands.add_parser(
         "card",
-        help="measure each kind of GPU in a minute, for forecasts, beside its data sheet",
+        help="measure each kind of GPU by a short job, for forecasts, beside its data sheet",
         epilog="examples: ditbench card --gpu a40; ditbench card --here; ditbench card --fit",
     )
     card.add_argument("--partition", help="partition of the jobs (default: that of the cluster)")

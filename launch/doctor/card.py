@@ -133,5 +133,6 @@ def remark(card: Card) -> str:
         limits.append(f"power limit {facts['power_limit_w']:.0f} W")
     if {"sm_mhz", "max_sm_mhz"} <= facts.keys():
         limits.append(f"{facts['sm_mhz']:.0f} of {facts['max_sm_mhz']:.0f} MHz under load")
+    limits += [f"driver {card.versions['driver']}"] if "driver" in card.versions else []
     share = f"reaches {found[0]['share']:.0%} of its data sheet" if found else "has no data sheet"
     return f"{card.device} {share}: {', '.join(limits)}"

@@ -1,4 +1,4 @@
-"""Measure this device in about a minute: what a step is made of, and steps of small networks.
+"""Measure this device: what a step is made of, and steps of small networks.
 
 Medians over repeats: matrix products and attention at the shapes of a block, forward and backward;
 networks of one and of four blocks; the update of the weights; a copy; kernel launches; a read from

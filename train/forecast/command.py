@@ -1,8 +1,8 @@
 """Forecast the memory and the speed of a run on each GPU, before it is queued.
 
 Prints the memory of one rank by kind, the largest micro batch that fits, and the images per second
-and seconds per step of a roofline model. If a config does not fit, it prints the keys that would
-make it fit.
+and seconds per step by the site's card of the GPU, else by a roofline model without communication.
+If a config does not fit, it prints the keys that would make it fit.
 
 Example: ditbench train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
 """
@@ -140,7 +140,9 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         if "hours" in gpu:
             rate = f"{gpu['hours']:.2g} hours"
         else:
-            rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s, without communication"
+            rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s"
+            if gpu["step_s"]["source"] == "data sheet":
+                rate += ", without communication"
         verdict = f"fits: about {rate}"
     else:
         verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['fix']}"

@@ -35,6 +35,8 @@ def test_the_best_rate_stands_beside_the_data_sheet_with_the_limit() -> None:
     assert remark(found) == (
         "NVIDIA A40 reaches 71% of its data sheet: power limit 200 W, 1100 of 1740 MHz under load"
     )
+    driven = found.model_copy(update={"versions": {"driver": "580.65"}})
+    assert remark(driven) == f"{remark(found)}, driver 580.65"
 
 
 def test_a_new_card_keeps_the_sums_over_other_nodes(

@@ -12,6 +12,7 @@ import torch
 
 from configs import cards
 from configs.cards import Card, Fit, card_key, find_card, find_fit
+from configs.checks import compute_node
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import expect, load, resolve, to_tree
@@ -166,12 +167,17 @@ def test_a_card_that_does_not_hold_is_ignored_with_a_remark(
     assert "make it again" in remarks
 
 
-def test_a_card_of_another_driver_is_ignored(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_card_holds_where_a_login_node_has_another_driver(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cards, "nvidia_driver", lambda: "580.65.06")
+    (driver := tmp_path / "version").write_text("NVRM version: NVIDIA Kernel Module 580.65.06")
+    monkeypatch.setattr(compute_node, "_NVIDIA_DRIVER", driver)
     (folder / "a40.json").write_text(planted(versions={"driver": "535.1"}))
-    assert "was made with driver 535.1, here is 580.65.06" in asked(capsys)[1]
+    step, remarks = asked(capsys)
+    assert (step["source"], remarks) == ("card", "")
 
 
 def test_a_card_without_the_precision_leaves_the_data_sheet(
@@ -179,6 +185,19 @@ def test_a_card_without_the_precision_leaves_the_data_sheet(
 ) -> None:
     (folder / "a40.json").write_text(planted())
     assert asked(capsys, "train.precision=fp32")[0]["source"] == "data sheet"
+
+
+def test_only_a_data_sheet_says_that_it_lacks_the_communication(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, is_said in (("", True), (planted(), False)):
+        if text:
+            (folder / "a40.json").write_text(text)
+        find_card.cache_clear()
+        forecast([CIFAR10, "--gpu", "a40"])
+        said = capsys.readouterr().out
+        assert "images/s" in said
+        assert ("without communication" in said) is is_said
 
 
 def test_float8_leaves_the_data_sheet(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
