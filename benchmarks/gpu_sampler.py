@@ -1,6 +1,6 @@
 """The CPU time of the GPU sampler per second that it samples, by the number of GPUs.
 
-    python -m benchmarks.gpu_sampler [--gpus 1 4 8] [--rounds 5] [--seconds 600]
+    python -m benchmarks.gpu_sampler [--gpus 1 4 8] [--rounds 10] [--seconds 600]
 
 The readings come through the real nvidia-ml-py from a library that is compiled here (by `cc`) and
 gives constants, and from the stand-in of the tests; both sample virtual seconds. The time of the
@@ -11,12 +11,12 @@ start (Python, and the import of nvidia-ml-py) is counted apart, in a process of
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from analysis.stats.intervals import median_interval
 from configs.table import text_table
 
 _STAND_IN = Path(__file__).parents[1] / "tests" / "stand_in"
@@ -72,7 +72,7 @@ def _run(code: str, *arguments: object, **changes: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure in turn, and print the medians with their intervals."""
+    """Measure in turn, and print the medians with their ranges."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--rounds", type=int, default=10)
@@ -104,15 +104,13 @@ def main() -> None:
 
 
 def _row(name: str, found: list[tuple[float, float]]) -> dict[str, object]:
-    import numpy as np
-
-    middle = median_interval(np.array([cpu for cpu, _ in found]))
+    cpu_ms = [cpu for cpu, _ in found]
     written = found[0][1]
     return {
         "sampling": name,
-        "CPU ms per second": middle.value,
-        "low": min(cpu for cpu, _ in found),
-        "high": max(cpu for cpu, _ in found),
+        "CPU ms per second": statistics.median(cpu_ms),
+        "least": min(cpu_ms),
+        "most": max(cpu_ms),
         "MB per day": written * 86_400 / 1e6 or None,
     }
 

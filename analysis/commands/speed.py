@@ -43,14 +43,17 @@ def run(args: argparse.Namespace) -> int:
     measured = measure_rates(logs, clock=args.clock)
     grouped = group_arms(measured)
     compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
-    loads = [load_row(steady_load(arm.runs[0])) for arm in compared]
+    load_of = {run.log.path: steady_load(run) for run in measured}
+    loads = [load_row(load_of[arm.runs[0].log.path]) for arm in compared]
     found = [row | load for row, load in zip(speed_rows(compared), loads, strict=True)]
     if args.json or args.csv:
         put(found, args)
     else:
         print(_text(compared, loads, whole=args.all))
     args.rows = found
-    remark(line for run in measured for line in (*run.remarks, *explained(run)))
+    remark(
+        line for run in measured for line in (*run.remarks, *explained(run, load_of[run.log.path]))
+    )
     if not args.arms and len(measured) > len(grouped) > 1:
         remark(["some of these differ only in their seed: --arms pools them as repeats"])
     return 0
@@ -63,7 +66,8 @@ def _text(compared: list[Arm], loads: list[dict[str, Any]], *, whole: bool) -> s
     if spent := time_rows(compared):
         parts.append("time by purpose, in seconds\n" + text_table(spent, whole=whole))
     if any("sm_ghz" in load for load in loads):
-        rows = [{"run": arm.name, **load} for arm, load in zip(compared, loads, strict=True)]
+        names = (arm.runs[0].log.name for arm in compared)
+        rows = [{"run": name, **load} for name, load in zip(names, loads, strict=True)]
         parts.append("the GPUs in the steady state\n" + text_table(rows, whole=whole))
     for arm in compared[1:]:
         head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")

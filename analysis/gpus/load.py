@@ -26,7 +26,9 @@ def steady_load(run: MeasuredRate) -> Load:
     )
     bound = of["host_bound"][last][of["host_bound"][last] >= 0]
     # The seconds of steady training up to each of these times; saves lie before an interval's own.
-    seconds = found.seconds[run.steady.kept] * (log.step[last] - log.step[first])
+    seconds = of["train_s"][last] - of["train_s"][first]
+    timed = found.seconds[run.steady.kept] * (log.step[last] - log.step[first])
+    seconds = np.where(np.isnan(seconds), timed, seconds)
     spans = np.stack([of["time"][last] - seconds, of["time"][last]], axis=1)
     times = np.maximum.accumulate(spans.ravel())
     sums = np.stack([np.cumsum(seconds) - seconds, np.cumsum(seconds)], axis=1).ravel()
@@ -37,7 +39,7 @@ def steady_load(run: MeasuredRate) -> Load:
 
     attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.steady.kept]).tolist())
     return gpu_load(
-        [gpu for attempt in attempts for gpu in read_gpu_logs(attempt)],
+        [read_gpu_logs(attempt) for attempt in attempts],
         steady_s,
         data=data_s / train_s if train_s > 0 and data_s >= 0 else None,
         host_bound=float(bound.mean()) if len(bound) else None,
@@ -46,13 +48,13 @@ def steady_load(run: MeasuredRate) -> Load:
 
 def load_row(load: Load) -> dict[str, Any]:
     """Return a load as fields of a row; the clock is that of the slowest GPU, in GHz."""
-    of = load.readings
+    of = dict(load.gpus[0][1]) if load.gpus else {}
     clocks = {f"{n}sm_ghz": of[f"{n}sm_mhz"] / 1e3 for n in ("", "max_") if f"{n}sm_mhz" in of}
     throttled = {n: share for n, share in of.items() if n.startswith("throttled_")}
     known = {"data_share": load.data, "gpu_busy": load.busy, "power_w": load.power_w}
     return known | clocks | dict(sorted(throttled.items()))
 
 
-def explained(run: MeasuredRate) -> list[str]:
+def explained(run: MeasuredRate, load: Load) -> list[str]:
     """Return why a run is slower than its GPUs allow, with its name before each cause."""
-    return [f"{run.log.name}: {why}" for why in slowdowns(steady_load(run), run.log.config or {})]
+    return [f"{run.log.name}: {why}" for why in slowdowns(load, run.log.config or {})]

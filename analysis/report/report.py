@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.detect.detectors import Finding, detect, finding_row
-from analysis.gpus.load import explained
+from analysis.gpus.load import explained, steady_load
 from analysis.measure.loss import (
     AXES,
     NO_TRAINING,
@@ -126,7 +126,9 @@ def _compared(trained: Sequence[RunLog], beside: Path, *, margin: float) -> _Com
             "loss": _loss(firsts, pairs, by=by, margin=margin),
             "differences": _differences(compared),
         },
-        remarks=[line for run in measured for line in (*run.remarks, *explained(run))],
+        remarks=[
+            line for run in measured for line in (*run.remarks, *explained(run, steady_load(run)))
+        ],
     )
 
 

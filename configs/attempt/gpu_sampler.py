@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from configs.errors import ConfigError
+from configs.run.gpu_log import THROTTLES
 from configs.run.slurm_env import node_name
 
 READING_S, ROW_S = 1.0, 10.0
-# The bits of NVML's clock event reasons by cause.
-THROTTLES = {"power": 0x84, "heat": 0x60, "hardware": 0x08, "setting": 0x12}
 # Written once for each GPU; the energy counter also in its rows.
 _FACTS = ("energy_j", "max_sm_mhz", "power_limit_w", "default_power_limit_w", "mig")
 

@@ -15,6 +15,9 @@ from typing import Any
 from configs.disk import read_end
 from configs.run.records import is_number
 
+# The bits of NVML's clock event reasons by cause; the power brake is drawn by a faulty supply.
+THROTTLES = {"power": 0x04, "heat": 0x60, "hardware": 0x88, "setting": 0x12}
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLog:

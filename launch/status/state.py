@@ -69,7 +69,7 @@ class StepRate:
             bound = [one["host_bound"] for one in timed[1:] if is_number(one.get("host_bound"))]
             known |= {"host_bound": statistics.fmean(bound)} if bound else {}
         since = time.time() - RECENT_S
-        return gpu_load(gpus, lambda row: row["span_s"] * (row["time"] > since), **known)
+        return gpu_load([gpus], lambda row: row["span_s"] * (row["time"] > since), **known)
 
     def eta_s(self, *, step: int | None, steps: int | None) -> int | None:
         """Return the seconds until `steps` at this rate."""
@@ -278,7 +278,7 @@ def _load(one: RunStatus) -> tuple[Load, str | None]:
         of = one.rate.load([log for log in logs if log.node == node])
         busy = "" if of.busy is None else f" {of.busy:.0%}"
         power = "" if of.power_w is None else f" {of.power_w:.0f} W"
-        texts += [node + busy + power] if of.readings else []
+        texts += [node + busy + power] if of.gpus else []
     more = [f"+{len(texts) - _MOST_NODES} nodes"] if len(texts) > _MOST_NODES else []
     return one.rate.load(logs), ", ".join(texts[:_MOST_NODES] + more) or None
 

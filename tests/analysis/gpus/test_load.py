@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.gpus.load import explained, load_row, steady_load
+from analysis.gpus import load as gpus_load
+from analysis.gpus.load import load_row, steady_load
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
 from configs.run.folder import RunFolder
@@ -23,12 +24,16 @@ READINGS = {
 CLEAN = SyntheticRun(gpu_facts=FACTS, gpu_readings=READINGS, host_bound=0.05, data=0.03)
 
 
+def explained(run) -> list[str]:
+    return gpus_load.explained(run, steady_load(run))
+
+
 def reading(**changes: float) -> dict[str, Any]:
     return {"gpu_readings": READINGS | changes}
 
 
-def measured(folder: Path, truth: SyntheticRun):
-    return measure_rate(read_ours(RunFolder(generate_run(folder, truth))), clock=None)
+def measured(folder: Path, truth: SyntheticRun, *, clock: str | None = None):
+    return measure_rate(read_ours(RunFolder(generate_run(folder, truth))), clock=clock)
 
 
 PLANTED = {
@@ -37,6 +42,10 @@ PLANTED = {
         | {"gpu_facts": FACTS | {"power_limit_w": 250.0}},
         "clocks at 1.10 of 1.41 GHz, throttled by power 34% of the time (GPU 0 of n1); its "
         "limit is 250 W, by default 400 W",
+    ),
+    "a clock at the default power limit": (
+        reading(sm_mhz=1100.0, throttled_power=0.34),
+        "clocks at 1.10 of 1.41 GHz, throttled by power 34% of the time (GPU 0 of n1)",
     ),
     "heat": (
         reading(sm_mhz=990.0, throttled_heat=0.8, throttled_power=0.1),
@@ -85,10 +94,14 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("clock", [None, "compute"])
 @pytest.mark.parametrize("cause", PLANTED)
-def test_a_planted_cause_is_found_with_its_evidence_and_fix(cause: str, tmp_path: Path) -> None:
+def test_a_planted_cause_is_found_with_its_evidence_and_fix(
+    cause: str, clock: str | None, tmp_path: Path
+) -> None:
     changes, explanation = PLANTED[cause]
-    assert explained(measured(tmp_path / "a", replace(CLEAN, **changes))) == [f"a: {explanation}"]
+    run = measured(tmp_path / "a", replace(CLEAN, **changes), clock=clock)
+    assert explained(run) == [f"a: {explanation}"]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -177,6 +190,36 @@ def test_the_slowest_gpu_is_named(tmp_path: Path) -> None:
     assert load_row(steady_load(run))["power_w"] == pytest.approx(3 * 350, rel=0.02)
 
 
+def test_a_fault_of_a_gpu_that_is_not_the_slowest_is_found(tmp_path: Path) -> None:
+    slow = {"gpu_facts": FACTS | {"power_limit_w": 250.0}}
+    folder = generate_run(tmp_path / "a", replace(CLEAN, ranks=3, **slow))
+    path = folder / "attempts" / "001" / "gpu" / "n1.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    changes = {
+        0: {"sm_mhz": 900.0, "throttled_power": 0.9},
+        1: {"sm_mhz": 1200.0, "throttled_heat": 0.5},
+    }
+    for line in lines[1:]:
+        line |= changes.get(line["gpu"], {})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    heat, power = explained(measure_rate(read_ours(RunFolder(folder)), clock=None))
+    assert "throttled by heat 50% of the time (GPU 1 of n1)" in heat
+    assert "throttled by power 90% of the time (GPU 0 of n1)" in power
+
+
+def test_attempts_are_weighted_by_their_seconds_and_not_summed(tmp_path: Path) -> None:
+    folder = generate_run(tmp_path / "a", replace(CLEAN, ranks=2, resume_at=160))
+    path = folder / "attempts" / "002" / "gpu" / "n1.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[1:]:
+        line |= {"power_w": 250.0, "busy": 0.48}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load = steady_load(measure_rate(read_ours(RunFolder(folder)), clock=None))
+    # The second attempt trains for a fifth of the time.
+    assert load.power_w == pytest.approx(2 * (350 - 100 / 5), rel=0.02)
+    assert load.busy == pytest.approx(0.98 - 0.5 / 5, rel=0.03)
+
+
 def test_an_instance_has_no_utilisation_and_still_a_clock(tmp_path: Path) -> None:
     readings = {name: value for name, value in READINGS.items() if name != "busy"}
     part = replace(CLEAN, gpu_facts=FACTS | {"mig": 1}, gpu_readings=readings)
@@ -203,6 +246,12 @@ def test_speed_shows_the_load_of_each_run_and_explains_the_slower_one(
     assert slow_row["sm_ghz"] == pytest.approx(1.1, rel=0.01)
     assert slow_row["max_sm_ghz"] == 1.41
     assert slow_row["throttled_power"] == pytest.approx(0.34)
+    # An arm has the readings of its first run.
+    again = str(generate_run(tmp_path / "again", replace(CLEAN, seed=1)))
+    assert main(["speed", folders[0], again, "--arms"]) == 0
+    _, table = capsys.readouterr().out.split("the GPUs in the steady state\n")
+    assert table.splitlines()[-1].split()[0] == "fast"
+    assert "alike" not in table
     page = tmp_path / "report.html"
     assert main(["report", *folders, "--out", str(page)]) == 0
     assert "throttled by power 34% of the time" in page.read_text()

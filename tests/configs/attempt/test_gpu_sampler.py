@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from configs.attempt import gpu_sampler
-from configs.attempt.gpu_sampler import THROTTLES, find_gpus, sample
+from configs.attempt.gpu_sampler import find_gpus, sample
 from configs.errors import ConfigError
-from configs.run.gpu_log import read_gpu_logs
+from configs.run.gpu_log import THROTTLES, read_gpu_logs
 
 STAND_IN = Path("tests/stand_in").resolve()
 A100 = {
@@ -31,7 +31,7 @@ A100 = {
 }  # fmt: skip
 OLD = {name: value for name, value in A100.items() if name not in (
     "TotalEnergyConsumption", "ClocksEventReasons", "TemperatureV",
-)} | {"ClocksThrottleReasons": 0x80, "Temperature": 50, "UUID": "GPU-1"}  # fmt: skip
+)} | {"ClocksThrottleReasons": 0x88, "Temperature": 50, "UUID": "GPU-1"}  # fmt: skip
 MIG = {"UUID": "MIG-5", "parent": 0, "MemoryInfo": 4_000_000_000}
 
 
@@ -90,7 +90,9 @@ def test_a_row_of_ten_seconds_holds_means_maxima_and_the_counter(nvml, monkeypat
 def test_an_old_driver_lacks_only_what_it_does_not_have(nvml, monkeypatch) -> None:
     facts, row = lines_of(nvml(OLD), ranks=1, seconds=5, monkeypatch=monkeypatch)
     assert "energy_j" not in {*facts["gpus"][0], *row}
-    assert (row["throttled_power"], row["temperature_c"]) == (1.0, 50)
+    # The power brake: the supply of the node fails, and no limit of its power is reached.
+    assert (row["throttled_hardware"], row["throttled_power"]) == (1.0, 0.0)
+    assert row["temperature_c"] == 50
     assert "others" not in row
 
 
@@ -160,11 +162,11 @@ def test_the_stand_in_answers_as_the_real_package_does(nvml, monkeypatch) -> Non
         else:
             assert ours == theirs, name
     bits = {
-        "power": real.nvmlClocksEventReasonSwPowerCap
-        | real.nvmlClocksEventReasonHwPowerBrakeSlowdown,
+        "power": real.nvmlClocksEventReasonSwPowerCap,
         "heat": real.nvmlClocksEventReasonSwThermalSlowdown
         | real.nvmlClocksEventReasonHwThermalSlowdown,
-        "hardware": real.nvmlClocksEventReasonHwSlowdown,
+        "hardware": real.nvmlClocksEventReasonHwSlowdown
+        | real.nvmlClocksEventReasonHwPowerBrakeSlowdown,
         "setting": real.nvmlClocksEventReasonApplicationsClocksSetting
         | real.nvmlClocksEventReasonSyncBoost,
     }
