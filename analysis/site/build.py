@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
 from analysis.report.evidence import file_of, relative, source
-from analysis.report.html import text
 from analysis.site.curves import ALL_POINTS, MOST_POINTS
 from analysis.site.pages import STATIC, Group, Pages
 from analysis.site.samples import samples
@@ -63,14 +62,28 @@ def build(record: SiteRecord, out: Path) -> BuiltSite:
     Raise `Unreadable` if a path has no run, or a file of claims or rates cannot be read.
     """
     places = {name: (out / name).resolve() for name in (*record.paths, *record.claims)}
-    claims = {places[name]: judged(places[name]) for name in record.claims}
+
+    def told(remark: str) -> str:
+        """Name files as the record does, wherever the site lies."""
+        for name, place in places.items():
+            remark = as_named(remark).replace(str(place), name)
+        return remark
+
+    claims = {
+        places[name]: [row | {"why": told(row["why"])} for row in judged(places[name])]
+        for name in record.claims
+    }
     rates = None if record.rates is None else (out / record.rates).resolve()
     found = [read_all([str(places[name])]) for name in record.paths]
     # A path may lie in another; runs of one file have names.
     logs = {
-        (log.path, log.format == "ditbench" or log.name): log for one in found for log in one.logs
+        (log.path, log.format == "ditbench" or log.name): replace(
+            log, remarks=tuple(map(told, log.remarks))
+        )
+        for one in found
+        for log in one.logs
     }
-    unread = [why for one in found for _, why in one.unread]
+    unread = [told(why) for one in found for _, why in one.unread]
     if not logs:
         raise Unreadable("\n".join(unread))
     pages = Pages(
@@ -83,13 +96,7 @@ def build(record: SiteRecord, out: Path) -> BuiltSite:
     for group in groups:
         made[f"{group.name}/index.html"] = pages.group(group)
         made |= {f"{group.name}/{file}": pages.run(group, log) for file, log in group.runs.items()}
-    # Remarks name files as the record does, wherever the site lies.
-    files = {}
-    for file, page in made.items():
-        told = as_named(page)
-        for name, place in places.items():
-            told = told.replace(text(place), text(name))
-        files[file] = told.encode()
+    files = {file: page.encode() for file, page in made.items()}
     read = [*claims, *([rates] if rates else [])]
     for log in logs.values():
         run = RunFolder(log.path)

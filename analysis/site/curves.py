@@ -1,6 +1,7 @@
 """Curves of runs for a page: thinned, over every axis that a log has, with intervals."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy.special import stdtrit
 
 from analysis.gpus.energy import energy_at
 from analysis.measure.clocks import choose_clocks, intervals
-from analysis.measure.loss import AXES, axis_values, loss_curve
+from analysis.measure.loss import AXES, FEWEST_SEEDS, axis_values, loss_curve
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
 from analysis.report.html import text
@@ -21,7 +22,6 @@ PLOT_AXES = {**AXES, "energy_kwh": "energy of the GPUs in kWh"}
 MOST_POINTS, ALL_POINTS = 2000, 100_000
 # A smaller share of an axis is a difference of rounding.
 SAME = 1e-9
-FEWEST_SEEDS = 3
 STATIC_POINTS, STATIC_CURVES = 240, 10
 # Fields of records that are an axis, a clock or a place, but no result.
 _PLACES = ("step", "images", "time", "attempt", "line", "batch", "bars")
@@ -77,13 +77,14 @@ def _is_result(name: str) -> bool:
 def mean_curve(arm: Arm, *, most: int) -> Curve:
     """Return the mean loss over the seeds of an arm, with Student's 95 % interval at each step.
 
-    Repeats of one seed have the same losses and count once. Fewer than three seeds give nothing.
+    Repeats of one seed have the same losses and count once. Fewer than three `seeds` with a loss
+    give nothing.
     """
-    by_seed = {(run.log.config or {}).get("seed"): run.log for run in arm.runs}
-    try:
-        parts = [loss_curve(log, by="step") for log in by_seed.values()]
-    except Unreadable:
-        return {}
+    by_seed = {}
+    for run in arm.runs:
+        with suppress(Unreadable):
+            by_seed[(run.log.config or {}).get("seed")] = loss_curve(run.log, by="step")
+    parts = list(by_seed.values())
     if len(parts) < FEWEST_SEEDS:
         return {}
     low, high = max(part.x[0] for part in parts), min(part.x[-1] for part in parts)
@@ -91,7 +92,8 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
     losses = np.stack([np.interp(step, part.x, part.loss) for part in parts])
     n, axes = len(parts), ("step", "images")
     half = stdtrit(n - 1, 0.975) * losses.std(axis=0, ddof=1) / np.sqrt(n)
-    return _curve(parts[0].log, step, losses.mean(axis=0), most=most, half=half, axes=axes)
+    mean = _curve(parts[0].log, step, losses.mean(axis=0), most=most, half=half, axes=axes)
+    return mean and mean | {"seeds": n}
 
 
 def _curve(

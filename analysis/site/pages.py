@@ -11,6 +11,7 @@ from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
 from analysis.measure.cost import cost_rows
 from analysis.measure.differences import yaml_text
+from analysis.measure.loss import same_quantity
 from analysis.measure.overview import run_row
 from analysis.measure.speed import Arm, group_arms, measure_rate
 from analysis.measure.speed_table import display_row, speed_rows
@@ -107,7 +108,7 @@ class Pages:
         found = ReadLogs(logs=tuple(logs))
         sections, subtitle = report_sections(found, beside=beside, margin=self.margin)
         means = [
-            {"name": f"mean of {arm.name}", "of": len(arm.runs), "curves": {"loss": mean}}
+            {"name": f"mean of {arm.name}", "of": mean["seeds"], "curves": {"loss": mean}}
             for arm in group_arms([measure_rate(log, clock=None) for log in started_runs(logs)])
             if (mean := mean_curve(arm, most=self.most))
         ]
@@ -119,7 +120,7 @@ class Pages:
         names = (f'<a href="{file}">{text(log.name)}</a>' for file, log in group.runs.items())
         explored = {
             "pages": section("pages", "Runs", f'<p class="links">{" ".join(names)}</p>'),
-            "curves": _curves(drawn),
+            "curves": _curves(drawn, [log for log in logs if "loss" in kept.get(log.name, {})]),
             **sections,
             "samples": _samples(logs) or sections["samples"],
             "compare": _comparison(),
@@ -136,7 +137,7 @@ class Pages:
         drawn = [{"name": log.name, "curves": curves(log, most=self.most)}]
         sections = {
             "figures": self._figures(log, beside),
-            "curves": _curves(drawn) if drawn[0]["curves"] else "",
+            "curves": _curves(drawn, [log]) if drawn[0]["curves"] else "",
             "samples": _samples([log]),
             "findings": findings_section([(log, one) for one in detect(log)], beside),
             "config": _listing("config", "Config", log.config or {}),
@@ -230,11 +231,16 @@ def _listing(name: str, title: str, known: Mapping[str, Any]) -> str:
     return section(name, title, table(rows)) if rows else ""
 
 
-def _curves(drawn: Sequence[Mapping[str, Any]]) -> str:
+def _curves(drawn: Sequence[Mapping[str, Any]], logs: Sequence[RunLog]) -> str:
     plot = f'<figure id="curves-plot">{static_plot(drawn)}</figure>' if drawn else ""
     thinning = "long ones thinned to the least and the largest value of equal stretches"
-    remark = aside(f"Of at most {MOST_OVERLAID} runs, {thinning}.")
-    return section("curves", "Curves", plot, remark) if drawn else ""
+    remarks = [f"Of at most {MOST_OVERLAID} runs, {thinning}."]
+    if not all(same_quantity(logs[0], log, "loss") for log in logs):
+        remarks.append(
+            "Some training losses are of other terms, or of pixels or latents of another VAE: only "
+            "those of the same quantity can be compared."
+        )
+    return section("curves", "Curves", plot, *map(aside, remarks)) if drawn else ""
 
 
 def _samples(logs: Sequence[RunLog]) -> str:

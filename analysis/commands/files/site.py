@@ -70,5 +70,5 @@ def _check(site: Path, args: argparse.Namespace) -> int:
     if rows:
         put(rows, args)
     else:
-        print(f"{site}: {count} numbers and words agree with their sources")
+        print(f"{site}: {count} numbers agree with their sources")
     return 1 if rows else 0

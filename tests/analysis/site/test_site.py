@@ -17,6 +17,8 @@ from analysis.__main__ import main
 from analysis.gpus.energy import energy
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.read.find import read_logs
+from analysis.site import check
+from analysis.site.build import BuiltSite, SiteRecord
 from analysis.site.curves import curves, mean_curve, thinned
 from configs.run.folder import ROOT
 from configs.table import heading
@@ -136,6 +138,16 @@ def test_the_band_of_an_arm_is_students_interval_over_its_seeds(tmp_path):
     assert set(band["x"]) == {"step", "images"}
 
 
+def test_a_seed_without_a_loss_leaves_the_band_of_the_others(tmp_path):
+    for seed in range(4):
+        folder = generate_run(tmp_path / str(seed), SyntheticRun(seed=seed, intervals=20))
+    records = (folder / "metrics.jsonl").read_text()
+    (folder / "metrics.jsonl").write_text(records.replace('"loss"', '"other"'))
+    (arm,) = group_arms(measure_rates(read_logs([str(tmp_path)])))
+    assert len(arm.runs) == 4
+    assert mean_curve(arm, most=100)["seeds"] == 3
+
+
 def test_repeats_of_one_seed_have_no_band(tmp_path):
     for repeat in range(3):
         generate_run(tmp_path / str(repeat), SyntheticRun(intervals=20))
@@ -165,7 +177,7 @@ def test_runs_of_an_archive_are_named_through_it(tmp_path, capsys):
 
 def test_the_check_agrees_until_a_number_or_a_source_changes(site, capsys):
     assert main(["site", "--check", str(site)]) == 0
-    assert "numbers and words agree with their sources" in capsys.readouterr().out
+    assert "numbers agree with their sources" in capsys.readouterr().out
     page = site / "runs" / "one.html"
     before = page.read_text()
     loss = re.search(r'id="figures".*?<td class="n">1200</td>.*?>(0\.\d+)<', before, re.DOTALL)[1]
@@ -182,6 +194,28 @@ def test_the_check_agrees_until_a_number_or_a_source_changes(site, capsys):
     page.unlink()
     assert main(["site", "--check", str(site), "--json"]) == 1
     assert {row["page"] for row in json.loads(capsys.readouterr().out)} == {"runs/one.html"}
+
+
+def test_the_check_compares_scripts_and_images_and_names_foreign_pages(site, capsys):
+    changed = ["site.js", next((site / "images").iterdir()).relative_to(site).as_posix()]
+    for name in changed:
+        (site / name).write_bytes((site / name).read_bytes() + b" ")
+    (site / "runs" / "notes.html").write_text("0.5")
+    assert main(["site", "--check", str(site), "--json"]) == 1
+    captured = capsys.readouterr()
+    assert sorted(row["page"] for row in json.loads(captured.out)) == sorted(changed)
+    assert captured.err.count("not a page of this site") == 1
+    assert "runs/notes.html: not a page" in captured.err
+
+
+def test_the_check_counts_numbers_and_no_tags(site, capsys, monkeypatch):
+    record, made = SiteRecord(title="", margin=0.01, paths=[]), {"a.html": b"<h2>2 of x</h2> 0.5"}
+    built = BuiltSite(files=made, record=record, unread=())
+    monkeypatch.setattr(check, "build", lambda *_: built)
+    for page in site.rglob("*.html"):
+        page.unlink()
+    (site / "a.html").write_bytes(made["a.html"])
+    assert check.check(site)[0::2] == ([], 2)
 
 
 def test_the_check_names_a_source_that_changed_and_what_that_changes(site, capsys):
@@ -275,6 +309,25 @@ def test_the_values_to_sort_by_follow_the_heads(runs, tmp_path):
     assert set(columns) > set(filled)
 
 
+def test_remarks_name_sources_as_the_record_does_and_a_config_stays(tmp_path):
+    source, out = tmp_path / "logs", tmp_path / "public"
+    folder, broken = (
+        generate_run(source / name, SyntheticRun(intervals=20)) for name in ("run", "broken")
+    )
+    config = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(config.replace("  path: null", f"  path: {source}", 1))
+    (broken / "config.yaml").write_text("[")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("no record\n")
+    assert main(["site", str(source), "--out", str(out)]) == 1
+    index = (out / "index.html").read_text()
+    assert "../logs/broken/config.yaml" in index
+    assert str(tmp_path) not in index
+    page = (out / "logs" / "run.html").read_text()
+    assert f">{source}</td>" in page
+    assert "../logs/run/metrics.jsonl: 1 lines are no records" in page
+
+
 def test_a_diverged_run_is_shown_with_its_infinite_loss(tmp_path):
     folder = generate_run(tmp_path / "logs" / "run", SyntheticRun(intervals=20))
     text = (folder / "metrics.jsonl").read_text().splitlines()
@@ -296,10 +349,12 @@ def test_studies_of_an_archive_have_bands_and_pages(tmp_path):
     assert all(one["of"] == 3 and "low" in one["curves"]["loss"] for one in means)
     assert len(list(page.parent.glob("*.html"))) == 25
     assert "validation_loss" in data_of(page.with_name("muon_s0.html"))["curves"][0]["curves"]
+    assert "other terms" in page.read_text()
+    assert "other terms" not in page.with_name("muon_s0.html").read_text()
 
 
 @pytest.mark.long
-def test_two_hundred_runs_are_ten_megabytes_in_five_seconds(tmp_path):
+def test_two_hundred_runs_are_under_ten_megabytes_in_ten_seconds(tmp_path):
     first = generate_run(tmp_path / "logs" / "run0", SyntheticRun(intervals=120))
     for number in range(1, 200):
         shutil.copytree(first, tmp_path / "logs" / f"run{number}")
