@@ -12,6 +12,7 @@ from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell
 from analysis.trackers import TRACKERS, is_unfinished, tracked
+from configs.disk import replacing
 from configs.errors import Unreadable
 
 EXAMPLE = "ditbench analysis export logs/layouts-1120 --to mlflow --follow"
@@ -45,10 +46,8 @@ def run(args: argparse.Namespace) -> int:
                 table = pd.DataFrame(
                     [{"run": r.name} | dict(o) for r in runs for o in r.rows.values()]
                 )
-                with writing(args.out):
-                    table.to_csv(args.out, index=False) if args.to == "csv" else table.to_parquet(
-                        args.out
-                    )
+                with writing(args.out), replacing(args.out) as file:
+                    table.to_csv(file, index=False) if args.to == "csv" else table.to_parquet(file)
         except ImportError as error:
             package = "pyarrow" if args.to == "parquet" else args.to
             raise Unreadable(f"--to {args.to}: {error}; first: pip install {package}") from None

@@ -73,7 +73,9 @@ def _cells(args: argparse.Namespace) -> Any:
     rows = cell_rows(logs)
     if not any(row["steps_per_s"] or row["units_per_s"] for row in rows):
         raise Unreadable(f"{args.paths[0]}: no run has a rate")
-    between = "between runs" if len(logs) > len(arms) else "within each run"
+    single = [len(arm) == 1 for arm in arms]
+    mixed = "; within the run where both cells have one" if any(single) else ""
+    between = "within each run" if all(single) else f"between runs{mixed}"
     caption = f"Speed of cells, 95 % intervals {between}; {_count(arms, 'run')}. {FILLED}"
     labels = [arm[0].name.replace("_", ", ") for arm in arms]
     return cells_figure(rows, labels, label_chars=int(7 * args.width)), caption, logs
@@ -84,7 +86,7 @@ def _loss(args: argparse.Namespace) -> Any:
 
     logs, arms = _arms(args)
     # Repeats of one seed have the same losses.
-    arms = [list({(r.config or {}).get("seed"): r for r in arm[::-1]}.values()) for arm in arms]
+    arms = [_first_of_seeds(arm) for arm in arms]
     for arm in _few(arms)[1:]:
         pair_curves(logs[0], arm[0], by=args.by, of=args.metric)
     found = [[thinned(loss_curve(log, by=args.by, of=args.metric)) for log in arm] for arm in arms]
@@ -134,6 +136,13 @@ def _arms(args: argparse.Namespace) -> tuple[list[RunLog], list[list[RunLog]]]:
             f"{args.paths[0]}: no training has begun in it; of gradients: figure noise"
         )
     return trained, group_alike(trained, is_repeat)
+
+
+def _first_of_seeds(arm: Sequence[RunLog]) -> list[RunLog]:
+    found: dict[int | None, RunLog] = {}
+    for log in arm:
+        found.setdefault((log.config or {}).get("seed"), log)
+    return list(found.values())
 
 
 def _few(lines: list[Any]) -> list[Any]:

@@ -164,6 +164,16 @@ def test_a_table_holds_the_steps_of_all_runs_with_attempts_joined(logs, capsys):
         assert float(rows[0]["train_s"]) > 0
 
 
+def test_a_table_is_replaced_whole(logs):
+    out, before = logs.parent / "all.csv", logs.parent / "before.csv"
+    command = ["export", str(logs / "r4"), "--to", "csv", "--out", str(out)]
+    out.write_text("old")
+    before.hardlink_to(out)
+    assert main(command) == 0
+    assert before.read_text() == "old"
+    assert out.read_text().startswith("run,step")
+
+
 def test_following_ends_with_the_last_run(logs, monkeypatch):
     from analysis.commands.files import export
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,37 @@ def test_speedups_and_their_intervals_stand_beside_the_dots(figure, tmp_path, ca
     assert code == 0
     assert drawn[1][:2] == (row["speedup_low"], row["speedup_high"])
     assert "intervals between runs; n = 3 runs each." in caption
+
+
+def test_a_caption_says_which_intervals_are_within_a_run(figure, tmp_path):
+    logs = arms(tmp_path / "logs", seeds=3)
+    for seed in (1, 2):
+        shutil.rmtree(logs / f"r6s{seed}")
+    mixed = "intervals between runs; within the run where both cells have one; n = 1 to 3 runs each"
+    assert mixed in figure("cells", logs)[2]
+    for seed in (1, 2):
+        shutil.rmtree(logs / f"r4s{seed}")
+    assert "intervals within each run; n = 1 run each" in figure("cells", logs)[2]
+
+
+def test_an_arm_has_the_label_of_its_first_seed(figure, monkeypatch):
+    from analysis.measure import loss_plot
+
+    drawn, original = [], loss_plot.losses_figure
+
+    def keep(found, labels, **options):
+        drawn.append((found, labels))
+        return original(found, labels, **options)
+
+    monkeypatch.setattr(loss_plot, "losses_figure", keep)
+    source = MEASURED / "recipes-small.tar.xz"
+    assert figure("loss", source, "--metric", "validation_loss")[0] == 0
+    ((found, labels),) = drawn
+    assert len(labels) == 8
+    for arm, label in zip(found, labels, strict=True):
+        assert label.endswith("_s0")
+        stem = label.removesuffix("0")
+        assert [curve.log.name for curve in arm] == [f"{stem}{seed}" for seed in range(3)]
 
 
 def test_repeats_of_one_seed_are_no_interval_of_the_loss(figure):
