@@ -19,7 +19,7 @@ from configs.run.study_folder import is_study_folder
 from configs.table import Form, Row, show
 from launch.slurm import client
 from launch.slurm.executor import sbatch_text
-from launch.slurm.flags import Flags
+from launch.slurm.flags import Flags, to_words
 from launch.submit.alternatives import alternatives
 from launch.submit.duration import Duration, duration, with_hours
 from launch.submit.run import run_request
@@ -42,7 +42,7 @@ def when(
         f"{gpu}:{nodes}x{count}"
         for gpu, (has, most) in client.gpus(partition).items()
         for nodes in range(1, min(has, _MOST_NODES) + 1)
-        for count in ([2**n for n in range(most.bit_length())] if nodes == 1 else [most])
+        for count in sorted({most, *(2**n for n in range(most.bit_length()) if nodes == 1)})
         if gpu
     ]
     prices, waits = read_rates(rates) if rates else {}, client.waits_s(partition)
@@ -62,7 +62,7 @@ def when(
     if not rows or rows[0]["finish"] is None:
         print("on no shape of this cluster a finish can be forecast", file=sys.stderr)
         return 1
-    print(_advice(request, rows), file=sys.stderr)
+    print(_advice(request, rows, site_name), file=sys.stderr)
     return 0
 
 
@@ -97,14 +97,15 @@ def _clock(moment: float | None) -> str | None:
     return None if moment is None else f"{datetime.fromtimestamp(moment):%d %b %H:%M}"
 
 
-def _advice(request: RunRequest, rows: list[Row]) -> str:
+def _advice(request: RunRequest, rows: list[Row], site_name: str | None) -> str:
     """Return a line with the best shape, and the command that queues it and others as good."""
     best, by_gpu = rows[0], dict[str, Row]()
     for row in rows:
         if row["finish"] is not None and row["finish_low"] <= best["finish_high"]:
             by_gpu.setdefault(row["shape"].partition(":")[0], row)
     shapes = ",".join(row["shape"] for row in [*by_gpu.values()][:_MOST_ADVISED])
-    words = shlex.join([str(request.source), *request.overrides, "--first", shapes])
+    where = to_words(request.flags | ({"site": site_name} if site_name else {}))
+    words = shlex.join([str(request.source), *request.overrides, *where, "--first", shapes])
     low, high = _clock(best["finish_low"]), _clock(best["finish_high"])
     return (
         f"first done: {best['shape']}, about {_clock(best['finish'])} ({low} to {high}); queue it, "

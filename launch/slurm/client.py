@@ -28,7 +28,7 @@ _ARRAY_SIZE = 1001
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
 # A generic resource such as `gpu:a40:2(S:0-1)`; the type may be missing.
-_GPUS = re.compile(r"\bgpu:(?:([A-Za-z][\w.-]*):)?(\d+)")
+_GPUS = re.compile(r"\bgpu:(?:(\w[\w.-]*):)?(\d+)")
 _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
@@ -235,9 +235,11 @@ def waits_s(partition: str | None) -> dict[str, list[float]]:
     words = ["-a", "-S", "now-14days", *([f"--partition={partition}"] if partition else [])]
     found = defaultdict[str, list[float]](list)
     for eligible, start, resources in sacct((), ("Eligible", "Start", "AllocTRES"), *words):
-        times = parse_time(eligible), parse_time(start)
-        for gpu in re.findall(r"gres/gpu:([^=]+)=", resources) if all(times) else ():
-            found[gpu].append((times[1] or 0) - (times[0] or 0))
+        # sacct also lists jobs that began before and still ran then.
+        times = parse_time(eligible), parse_time(start) or 0
+        if times[0] and times[1] > time.time() - 14 * 86400:
+            for gpu in re.findall(r"gres/gpu:([^=]+)=", resources):
+                found[gpu].append(times[1] - times[0])
     return found
 
 

@@ -18,7 +18,7 @@ from launch.forecast import ForecastAnswer
 from launch.submit.script import RunRequest, overrides_from
 from launch.submit.site import read_site
 
-_SHAPE = re.compile(r"([A-Za-z][\w.-]*)(?::(?:([1-9]\d*)x)?([1-9]\d*))?")
+_SHAPE = re.compile(r"(\w[\w.-]*)(?::(?:([1-9]\d*)x)?([1-9]\d*))?")
 
 
 def parse_shapes(text: str, config: Run) -> list[str]:
@@ -31,7 +31,7 @@ def parse_shapes(text: str, config: Run) -> list[str]:
             raise ConfigError(
                 f"--first: {word!r} is no shape; write GPU:NODESxGPUS, as in a40:1x2,a100:1x1"
             )
-        shapes.append(f"{match[1]}:{match[2] or (1 if match[3] else nodes)}x{match[3] or gpus}")
+        shapes.append(f"{match[1]}:{match[2] or nodes}x{match[3] or gpus}")
         if shapes[-1] in shapes[:-1]:
             raise ConfigError(f"--first: {shapes[-1]} is named twice")
     return shapes

@@ -8,6 +8,7 @@ import pytest
 
 from launch import forecast
 from launch.forecast import ForecastAnswer
+from launch.slurm import client
 from tests.launch.conftest import DIGITS
 
 # By type of GPU: seconds per step, and seconds until a job would start.
@@ -35,7 +36,7 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(queries):
         for _, words in queries:
             keys = dict(word.split("=") for word in words)
-            gpu = keys["resources.gpu"]
+            gpu = keys["resources.gpu"].strip('"')
             step = STEP_S[gpu] / int(keys["resources.nodes"]) / int(keys["resources.gpus_per_node"])
             ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "data sheet"}
             facts = {"fits": True, "step_s": ends, "micro_batch": 8, "type": gpu}
@@ -75,6 +76,22 @@ def test_one_line_names_the_best_and_the_types_that_may_be_as_early(launch) -> N
     assert err.endswith(f"ditbench submit {DIGITS} {' '.join(WORDS)} --first a40:2x2\n")
     err = launch("when", DIGITS, "train.steps=36000", "resources.hours=auto")[2]
     assert err.endswith("--first a40:2x2,a100:1x2\n")
+    err = launch("when", DIGITS, *WORDS, "--partition", "gpu", "--site", "local")[2]
+    assert err.endswith(f" {WORDS[-1]} --partition=gpu --site=local --first a40:2x2\n")
+
+
+def test_types_that_begin_with_a_digit_and_whole_nodes_of_any_size_are_asked_about(
+    launch, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = r"x1|gpu:2080ti:6(S:0-1)\nx2|gpu:1g.10gb:7,gpu:a40:1\nx3|gpu:2(S:0)\n"
+    command("sinfo", f"printf '{rows}'")
+    assert client.gpus() == {"": (1, 2), "1g.10gb": (1, 7), "2080ti": (1, 6), "a40": (1, 1)}
+    for name in ("2080ti", "1g.10gb"):
+        monkeypatch.setitem(STEP_S, name, 1.0)
+    out, err = launch("when", DIGITS, *WORDS, "--json")[1:]
+    shapes = {row["shape"] for row in json.loads(out)}
+    assert shapes >= {f"{gpu}:1x{n}" for gpu in ("2080ti", "1g.10gb") for n in (1, 2, 4)}
+    assert "2080ti:1x6: train.global_batch 64 does not divide" in err
 
 
 def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
@@ -82,7 +99,8 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
         "sacct",
         r"""for n in 1 2 3 4 5 6 7 8 9; do
         echo "2036-01-01T10:00:00|2036-01-01T1$n:00:00|cpu=1,gres/gpu:a40=2,gres/gpu=2"; done
-        echo "2036-01-01T10:00:00|2036-01-03T10:00:00|cpu=1,gres/gpu:a100=2" """,
+        echo "2036-01-01T10:00:00|2036-01-03T10:00:00|cpu=1,gres/gpu:a100=2"
+        echo "2020-01-01T10:00:00|2020-01-09T10:00:00|cpu=1,gres/gpu:a40=2" """,
     )
     rows = json.loads(launch("when", DIGITS, *WORDS, "--json")[1])
     assert (rows[0]["wait_min"], rows[0]["wait_90_min"]) == (300, 492)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.load import load
 from configs.run.folder import find_runs
+from launch.submit.alternatives import parse_shapes
 from tests.launch.conftest import DIGITS
 
 FIRST = ("--first", "a40:1x2,a100:1")
@@ -48,6 +50,12 @@ def test_each_shape_is_a_job_of_the_same_run_with_its_resources_and_layout(
         assert text.endswith(f"/jobs/pretrain.sbatch {run.path} {words}\n")
     assert run.config().resources.gpu is None
     assert [one["event"] for one in run.records()] == ["queued"]
+
+
+def test_numbers_that_a_shape_lacks_are_those_of_the_config() -> None:
+    config = load(DIGITS, ["resources.nodes=2", "resources.gpus_per_node=4"])
+    found = parse_shapes("a40:2,2080ti,1g.10gb:1x7", config)
+    assert found == ["a40:2x2", "2080ti:2x4", "1g.10gb:1x7"]
 
 
 def test_the_micro_batch_and_the_sharding_follow_the_memory_of_the_shape(launch) -> None:
