@@ -38,7 +38,7 @@ keep_slurm_energy() {
   [[ ${ENVIRONMENT-} == BATCH && $KIND != command ]] || return 0
   joules=$(timeout 5 sacct -nP -j "$SLURM_JOB_ID.0" -o ConsumedEnergyRaw 2>/dev/null) || return 0
   # Without a plugin it is 0; a number of 20 digits means unknown.
-  [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || echo "$joules" >"$ATTEMPT/slurm-energy-j"
+  [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || { echo "$joules" >"$ATTEMPT/slurm-energy-j"; } 2>/dev/null || true
 }
 
 # Print the address of a node, as the other nodes reach it.

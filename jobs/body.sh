@@ -78,7 +78,9 @@ code=0
 verdict=$(trap '' INT && python -m configs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
-keep_slurm_energy
+# A requeue does not wait for it, and may end it.
+keep_slurm_energy &
+energy=$!
 STUDY=${RUN%/cells/*}
 if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.
@@ -95,4 +97,5 @@ if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
   echo "this site does not requeue; to continue: sbatch [the same flags] $0 $RUN" >&2
   exit 1
 fi
+wait "$energy" || true
 exit "$code"

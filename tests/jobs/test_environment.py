@@ -112,3 +112,5 @@ def test_slurms_count_of_energy_is_kept_if_there_is_one(
     assert (found.read_text() if found.exists() else None) == kept
     settings("rm -f $ATTEMPT/slurm-*; KIND=command keep_slurm_energy", tmp_path, **job)
     assert not found.exists()
+    # A folder that cannot be written to fails nothing.
+    settings("rmdir $ATTEMPT; keep_slurm_energy", tmp_path, **job, PATH=f"{tmp_path}:/usr/bin:/bin")
