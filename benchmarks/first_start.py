@@ -57,19 +57,31 @@ def main(arguments: list[str]) -> int:
     oracle = statistics.median(map(min, found[SHAPES[0]], found[SHAPES[1]]))
     first = medians[SHAPES[2]]
     print(json.dumps({
-        "states": options.states, "median_s": medians, "first_over_best_fixed": first / best,
+        "states": options.states, "median_s": medians,
+        "mean_s": {shapes: statistics.fmean(values) for shapes, values in found.items()},
+        "90_percent_s": {shapes: _late_s(values) for shapes, values in found.items()},
+        "worst_s": {shapes: max(values) for shapes, values in found.items()},
+        "first_over_best_fixed": first / best,
         "first_over_best_of_each_queue": first / oracle,
     }, indent=1))  # fmt: skip
     return 0
 
 
+def _late_s(values: list[float]) -> float:
+    """Return the time within which 90 % were done."""
+    return statistics.quantiles(values * (1 + (len(values) < 2)), n=10, method="inclusive")[-1]
+
+
 def _fill(cluster: Cluster, chance: random.Random) -> None:
-    """Queue other jobs on each node, and wait until Slurm has started the first of them."""
+    """Queue other jobs on each node, and wait until Slurm has started one on each of these."""
+    queued = []
     for node in NODES:
-        for _ in range(chance.randint(0, 2)):
-            words = (f"-w{node}", "--exclusive", "--time=1", "--output=/dev/null")
-            cluster.submit(*words, script=f"sleep {chance.uniform(0, 20):.1f}")
-    time.sleep(3)
+        words = (f"-w{node}", "--exclusive", "--time=1", "--output=/dev/null")
+        scripts = [f"sleep {chance.uniform(0, 20):.1f}" for _ in range(chance.randint(0, 2))]
+        queued.append([cluster.submit(*words, script=script) for script in scripts])
+    # A short job may have ended by then.
+    started = lambda jobs: any(cluster.state(job) != "PENDING" for job in jobs)  # noqa: E731
+    wait_until(lambda: all(map(started, filter(None, queued))), what="a job on each filled node")
 
 
 def _finish_s(cluster: Cluster, folder: Path, shapes: str) -> float:
