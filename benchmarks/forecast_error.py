@@ -7,7 +7,8 @@ takes the update and both passes of 20 configs, which differ in width, depth, he
 batch and options. Errors are those of the median step: as predicted (`raw`), after a fit on every
 fourth config of the machine (`seen`, of the other 15), and after a fit on all configs of another
 machine (`unseen`). `held` is the share of the 90 % intervals that hold the measured step.
-For a machine that others load, too, `--clock cpu` counts the CPU time of one thread, and `--rounds`
+For a machine that others load, too, `--clock cpu` counts CPU time, which is the sum of all threads
+and therefore needs `--threads 1`, and `--rounds`
 repeats all of it and keeps the least of each figure.
 """
 
@@ -24,8 +25,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
-
 from configs.cards import Card, Fit
 from configs.checks.batch import divide
 from configs.load import expect, resolve
@@ -36,7 +35,6 @@ from train.engine.numerics import set_precision
 from train.forecast import card
 from train.forecast.fit import fit_ratios
 from train.forecast.measured import CardModel, interval
-from train.pretrain.train_state import make_train_state, zero_batch
 
 PRECISIONS = ("fp32", "bf16")
 # Width, depth, heads, patch, size, batch; then further keys.
@@ -75,6 +73,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was measured")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.clock == "cpu" and options.threads != "1":
+        parser.error("--clock cpu sums the time of all threads: add --threads 1")
     if options.worker:
         clock = time.process_time if options.clock == "cpu" else time.perf_counter
         with mock.patch.object(time, "perf_counter", clock):
@@ -136,8 +136,7 @@ def configs(precision: str, count: int) -> list[Pretrain]:
 def step_seconds(config: Pretrain, ranks: Any, steps: int) -> float:
     """Return the median seconds of a step, without the loader."""
     layout = divide(config, world=1)
-    state = make_train_state(config, layout=layout, ranks=ranks)
-    batch = zero_batch(config, images=layout.micro_batch, device=torch.device("cpu"))
+    state, batch = card.random_state(config, ranks)
     taken = []
     for number in range(steps):
         begin = time.perf_counter()

@@ -19,10 +19,11 @@ from configs.load import expect, load, resolve, to_tree
 from configs.run.folder import RunFolder, make_run
 from configs.run.records import RecordWriter
 from configs.schema import Pretrain
+from train.engine.distributed import read_ranks
 from train.forecast import card as measurement
 from train.forecast.command import main as forecast
 from train.forecast.fit import fit_ratios, fit_runs
-from train.forecast.measured import CardModel, interval, step_config
+from train.forecast.measured import CardModel, _along, _near, interval, step_config
 
 CIFAR10 = "configs/pretrain/cifar10.yaml"
 SIZES = [(384, 256, 8), (384, 256, 64)]
@@ -85,10 +86,38 @@ def test_this_cpu_is_measured_for_real(tmp_path: Path, monkeypatch: pytest.Monke
     assert card.facts == {"threads": 1}
     assert card.versions["torch"] == torch.__version__
     for precision in ("bf16", "fp32"):
-        one, deep = (card.of("step", precision)[n].value for n in (-2, -1))
+        deep = card.of("step", precision)[-1].value
         config = step_config([64, 16, 2, 4], precision=precision, compiled=False)
         model = CardModel(card, precision=precision, compiled=False)
-        assert 0.2 * one < model.parts(config, divide(config, world=1)).total < 20 * deep
+        parts = model.parts(config, divide(config, world=1))
+        assert 0.3 * deep < parts.total - parts.update < 3 * deep
+
+
+def test_no_gradient_of_a_measured_network_is_zero() -> None:
+    config = step_config([64, 16, 2, 2], precision="fp32", compiled=False)
+    state, batch = measurement.random_state(config, read_ranks())
+    state.losses(batch).sum().backward()
+    gradients = {name: p.grad for name, p in state.network.named_parameters()}
+    assert [name for name, x in gradients.items() if x is None or not x.any()] == []
+
+
+def test_the_rate_of_a_shape_between_others_is_weighted_towards_the_nearest() -> None:
+    rates = [([64, 64], math.log(1.0)), ([1024, 64], math.log(16.0))]
+    assert _near(rates, [64, 64]) == pytest.approx(1.0)
+    assert _near(rates, [256, 64]) == pytest.approx(4.0)
+    # A third as far: 81 times the weight.
+    assert _near(rates, [128, 64]) == pytest.approx(16 ** (1 / 82))
+    assert 4.0 < _near(rates, [10**9, 64]) < 16.0
+
+
+@pytest.mark.parametrize(
+    ("x", "height"), [(1, 2.0), (2, 4.0), (3, 6.0), (6, 9.0), (8, 10.0), (16, 20.0)]
+)
+def test_a_line_is_followed_between_its_points_and_in_proportion_beyond(
+    x: float, height: float
+) -> None:
+    assert _along([(8, 10.0), (2, 4.0), (4, 8.0)], x) == pytest.approx(height)
+    assert _along([(2, -4.0)], x) == 0.0
 
 
 def test_a_network_that_was_measured_is_predicted_as_measured() -> None:
