@@ -17,7 +17,7 @@ from configs.run.records import is_number
 from configs.run.study_folder import study_of
 from configs.table import csv_text
 
-# Says how far an offline run of wandb is, and in which project, beside its files.
+# Says how far an offline run of wandb is, its name and its project, beside its files.
 _SENT = "ditbench-step.txt"
 
 
@@ -133,17 +133,16 @@ def _to_wandb(run: TrackedRun, project: str) -> int:
                 row["verdicts"] = wandb.Table(dataframe=pd.DataFrame(run.verdicts).astype(str))
             live.log(row)
         if steps:
-            Path(live.dir, _SENT).write_text(f"{steps[-1]} {project}")
+            Path(live.dir, _SENT).write_text(f"{steps[-1]} {run.name} {project}")
     return len(steps)
 
 
 def _sent_by_wandb(name: str, project: str) -> int | None:
     """Return the newest step of a run that wandb's folders here hold for a project."""
     folder = Path(os.environ.get("WANDB_DIR", "."), "wandb")
-    time = f"{'[0-9]' * 8}_{'[0-9]' * 6}"  # a name may end in that of another run
-    found = [path.read_text() for path in folder.glob(f"*run-{time}-{name}/files/{_SENT}")]
-    sent = (one.partition(" ") for one in found)
-    return max((int(step) for step, _, own in sent if own == project), default=None)
+    # The name of a folder may end in that of another run, or in a number.
+    sent = (path.read_text().partition(" ") for path in folder.glob(f"*run-*/files/{_SENT}"))
+    return max((int(step) for step, _, own in sent if own == f"{name} {project}"), default=None)
 
 
 # Each sends a run to a project, and returns the number of steps that were new.

@@ -89,7 +89,7 @@ def _wandb(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
 
     def read(name: str) -> list[int]:
         rows = []
-        for path in sorted(folder.glob(f"wandb/offline-run-*-{name}/*.wandb")):
+        for path in sorted(folder.glob(f"wandb/offline-run-*/run-{name}.wandb")):
             for data in _framed(path.read_bytes()):
                 items = wandb_internal_pb2.Record.FromString(data).history.item
                 rows.append({i.key or i.nested_key[0]: json.loads(i.value_json) for i in items})
@@ -140,9 +140,10 @@ def test_samples_are_told_apart_by_prompt_and_only_steps_count(logs):
 
 
 def test_only_folders_of_the_same_run_and_project_say_how_far_wandb_is(tmp_path, monkeypatch):
-    sent = (("offline-run", "r4", "300 mine"), ("run", "r4", "120 mine"),
-            ("offline-run", "study-r4", "900 mine"), ("offline-run", "r4-x", "800 mine"),
-            ("offline-run", "r4", "700 other one"))  # fmt: skip
+    sent = (("offline-run", "r4", "200 r4 mine"), ("run", "r4", "120 r4 mine"),
+            ("offline-run", "study-r4", "900 study-r4 mine"), ("run", "r4-1", "300 r4 mine"),
+            ("offline-run", "r4-x", "800 r4-x mine"), ("offline-run", "r4", "700 r4 other one"),
+            )  # fmt: skip
     for second, (kind, name, text) in enumerate(sent):
         files = tmp_path / "wandb" / f"{kind}-20260101_12000{second}-{name}" / "files"
         files.mkdir(parents=True)
