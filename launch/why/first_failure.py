@@ -8,7 +8,9 @@ from pathlib import Path
 from configs.run.failures import failures
 from launch.why.evidence import Evidence
 
-_ROOT = re.compile(r"Root Cause \(first observed failure\)")
+# The head of one rank in torchrun's report. The rank that it calls the root cause may have lost a
+# peer that was killed within the same second.
+_RANK = re.compile(r"^\s*\[\d+\]:\s*$")
 
 
 def first_failure(evidence: Evidence, cause: str, reason: str | None) -> str:
@@ -50,13 +52,13 @@ def _killed(evidence: Evidence) -> str:
     found = []
     for log in evidence.logs:
         for i, line in enumerate(log.lines):
-            if _ROOT.search(line):
-                found += _death("\n".join(log.lines[i : i + 8]))
+            if _RANK.search(line):
+                found += _death("\n".join(log.lines[i : i + 6]))
     return min(found)[1] if found else ""
 
 
 def _death(report: str) -> list[tuple[str, str]]:
-    """Return when and which rank died by which signal, from torchrun's report of the root cause."""
+    """Return when and which rank died by which signal, from its part of torchrun's report."""
     fields = dict(re.findall(r"^\s*(time|host|rank|exitcode)\s*: (\S+)", report, re.MULTILINE))
     signal = fields.get("exitcode", "").removeprefix("-")
     if fields.get("exitcode") == signal or signal in ("6", "15") or "rank" not in fields:

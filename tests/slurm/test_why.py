@@ -220,7 +220,8 @@ def test_a_killed_rank_is_distinguished_from_those_that_lost_it(jobs: Jobs, why:
     os.kill(ranks_of(job)[1], signal.SIGKILL)
     jobs.cluster.wait(job)
     found = why(run.path)
-    assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("killed", "rank 1")
+    rank = found.get("first_failure", "").split(" on ")[0]
+    assert (found["cause"], rank) == ("killed", "rank 1"), found
     assert "Signal 9 (SIGKILL) received by PID" in evidence(found)
 
 

@@ -67,3 +67,15 @@ def test_a_cascade_without_a_root_names_who_failed_first(run: RunFolder, why: Wh
     write_log(run, "ranks/rank-00005.log", CASCADE)
     found = why()
     assert (found["cause"], found["first_failure"]) == ("nccl", "rank 5 on node-2")
+
+
+def test_a_killed_rank_is_found_beside_the_one_that_torchrun_saw_first(
+    run: RunFolder, why: Why
+) -> None:
+    fail(run, rank=2, reason="nccl", message=CASCADE)
+    killed = ROOT_CAUSE.format(second=1, host="node-1", rank=3, code=-9, signal="9 (SIGKILL)")
+    lost = ROOT_CAUSE.format(second=1, host="node-1", rank=2, code=1, signal="1")
+    write_log(run, "output.log", killed.replace("Root Cause (first observed failure)", "Failures"))
+    write_log(run, "output.log", lost)
+    found = why()
+    assert (found["cause"], found["first_failure"]) == ("killed", "rank 3 on node-1, by signal 9")
