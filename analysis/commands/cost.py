@@ -5,9 +5,10 @@ from pathlib import Path
 
 from analysis.gpus.energy import energy_row
 from analysis.measure.cost import cost_rows, hours_row
-from analysis.measure.time_to_target import parse_target
+from analysis.measure.time_to_target import parse_target, time_to_target
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
+from configs.errors import Unreadable
 from configs.gpus import CARBON, read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
@@ -36,12 +37,20 @@ def run(args: argparse.Namespace) -> int:
     rates = read_rates(args.rates) if args.rates else {}
     carbon, target = rates.pop(CARBON, None), parse_target(args.target) if args.target else None
     logs = read_logs(args.paths)
-    spent = [energy_row(log, target=target, g_co2_per_kwh=carbon) for log in logs]
+    spent, unknown = [], []
+    for log in logs:
+        try:
+            reached = time_to_target(log, target) if target else None
+        except Unreadable as error:
+            unknown.append(f"no energy to the target: {error}")
+            reached = None
+        spent.append(energy_row(log, reached=reached, g_co2_per_kwh=carbon))
     rows = [row | more for row, more in zip(cost_rows(logs, rates), spent, strict=True)]
     ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"
     put_more(ledger, args, title=title)
+    remark(unknown)
     remark(
         f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
         for row in rows

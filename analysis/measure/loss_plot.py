@@ -61,12 +61,14 @@ def _series(axes: Any, curves: Sequence[LossCurve], number: int, label: str | No
     # Every other line is broken, so that equal losses of two arms are seen.
     dashes = (0, (4, 1.5)) if number % 2 else "-"
     style: Any = {"lw": 1.2, "alpha": 0.85, "color": f"C{number % 10}", "ls": dashes}
-    if len(curves) < FEWEST_SEEDS or any((curve.loss <= 0).any() for curve in curves):
+    x = curves[0].x if curves else np.empty(0)
+    for curve in curves:
+        x = x[(x >= curve.x[0]) & (x <= curve.x[-1])]
+    is_positive = all((curve.loss > 0).all() for curve in curves)
+    if len(curves) < FEWEST_SEEDS or not is_positive or not len(x):
         for place, curve in enumerate(curves):
             axes.plot(curve.x, curve.loss, label=None if place else label, **style)
         return
-    first = curves[0].x
-    x = first[(first >= max(c.x[0] for c in curves)) & (first <= min(c.x[-1] for c in curves))]
     logs = np.log([np.interp(x, curve.x, curve.loss) for curve in curves])
     found = [geometric_mean(column) for column in logs.T]
     axes.plot(x, [one.value for one in found], label=label, **style)

@@ -26,6 +26,8 @@ def power_text(logs: Sequence[RunLog], *, of: str, difference: float) -> list[st
         _steps(arms, difference=difference),
         _repeats(of, [_last_values(arm, of) for arm in arms], difference=difference),
     ]
+    if unfinished := sum(not _is_done(log) for log in logs):
+        texts.append(f"{of}: left out, since they are not done: {unfinished} of {len(logs)} runs")
     return [text for text in texts if text]
 
 
@@ -62,10 +64,15 @@ def _steps(arms: Sequence[Arm], *, difference: float) -> str | None:
 def _last_values(arm: Arm, of: str) -> Floats:
     """Return the last value of each seed's curve; repeats of one seed have the same."""
     values = {}
-    for run in arm.runs:
+    for run in (run for run in arm.runs if _is_done(run.log)):
         try:
             curve = loss_curve(run.log, by="step", of=of)
             values[(run.log.config or {}).get("seed")] = curve.loss[-1]
         except Unreadable:
             continue
     return np.array(list(values.values()))
+
+
+def _is_done(log: RunLog) -> bool:
+    """Return whether a run reached its last step; of another trainer's log that is not known."""
+    return log.state is None or log.state["event"] == "done"

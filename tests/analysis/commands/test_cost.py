@@ -155,6 +155,24 @@ def test_energy_to_a_target_ends_when_it_is_reached(cost):
     assert "kwh_to_target" not in never["b"]
 
 
+def test_energy_to_a_target_is_counted_within_a_row_of_every_gpu(cost):
+    # The loss is 0.6 at step 60, after 20 s of set-up and 15 s of training.
+    truth = replace(POWERED, cv=1e-9, loss_noise=1e-9)
+    found, _ = cost(None, "--target", "loss<=0.6001", a=truth)
+    assert found["a"]["kwh_to_target"] == pytest.approx(2 * 360 * 35 / 3.6e6, rel=0.01)
+
+
+def test_a_run_without_the_metric_of_the_target_is_named_and_the_others_count(tmp_path, capsys):
+    with_it, without = (generate_run(tmp_path / name, POWERED) for name in "ab")
+    records = (without / "metrics.jsonl").read_text()
+    (without / "metrics.jsonl").write_text(records.replace('"loss"', '"mse"'))
+    flags = ("--target", "loss<=0.4")
+    (a, b), err = rows_of(with_it, without, capsys=capsys, flags=flags)
+    assert a["kwh_to_target"] > 0
+    assert "kwh_to_target" not in b
+    assert f"no energy to the target: {without}: records no loss" in err
+
+
 def test_slurms_own_count_stands_beside_if_every_attempt_has_it(tmp_path, capsys):
     run = generate_run(tmp_path / "a", replace(POWERED, resume_at=100))
     for number, joules in ((1, "1800000\n"), (2, "3600000\n")):

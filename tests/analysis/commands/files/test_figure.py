@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,17 @@ def test_three_seeds_give_a_band_and_two_do_not(tmp_path):
         assert len(below.collections) == bands
         for band in below.collections:
             assert band.get_paths()[0].vertices[:, 1] == pytest.approx(1)
+
+
+def test_seeds_without_a_range_in_common_are_drawn_one_by_one(tmp_path):
+    from analysis.measure.loss import loss_curve
+    from analysis.measure.loss_plot import losses_figure
+    from analysis.read.find import read_logs
+
+    curves = [loss_curve(log, by="step") for log in read_logs([str(arms(tmp_path, seeds=3))])][:3]
+    apart = [replace(curve, x=curve.x + 1000 * n) for n, curve in enumerate(curves)]
+    (only,) = losses_figure([apart], ["a"], by="step", height=3).axes
+    assert (len(only.lines), len(only.collections)) == (3, 0)
 
 
 def test_what_cannot_be_drawn_is_refused_in_one_line(figure, tmp_path):
