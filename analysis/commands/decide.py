@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from analysis.read.find import read_logs
-from analysis.study.decision import contrast_row, decide, skip_settled, spent
+from analysis.study.decision import contrast_row, decide, end_settled, spent
 from analysis.table import put, remark, with_intervals
 from configs.errors import Unreadable
 from configs.run.study_folder import StudyFolder, is_study_folder
@@ -15,7 +15,9 @@ EXAMPLE = "ditbench analysis decide logs/layouts-1120"
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the switch that ends what is settled."""
     parser.add_argument(
-        "--skip", action="store_true", help="skip the waiting repeats that can change no verdict"
+        "--skip",
+        action="store_true",
+        help="end the waiting and running repeats that can change no verdict",
     )
 
 
@@ -33,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
     args.rows = rows
     remark([spent(found, logs)])
     if args.skip:
-        remark(f"skipped: {name}" for name in skip_settled(study, found))
+        remark(end_settled(study, found))
     return 0 if len(found.settled) == len(found.cells) else 1

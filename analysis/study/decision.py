@@ -17,6 +17,7 @@ from analysis.table import interval_text
 from configs.attempt.pruning import DECIDED, skip, waiting
 from configs.errors import Unreadable
 from configs.run.folder import RunFolder
+from configs.run.records import state
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema.study import FEWEST_REPEATS
 
@@ -207,37 +208,45 @@ def spent(found: Decision, logs: Sequence[RunLog]) -> str:
     A run that was not made would have cost the mean of its cell.
     """
     runs = {log.path.name: log for log in logs}
-    made, made_h, skipped, skipped_h = 0, 0.0, 0, 0.0
+    made, made_h, skipped, skipped_h, begun_h = 0, 0.0, 0, 0.0, 0.0
     for rows in found.cells.values():
         of_cell = [runs[row.cell] for row in rows if row.cell in runs]
         done = [log for log in of_cell if _event(log) == "done"]
         hours = [row["gpu_hours"] or 0.0 for row in cost_rows(done, {})]
+        begun_h += sum(row["gpu_hours"] or 0.0 for row in cost_rows(of_cell, {})) - sum(hours)
         spared = sum((log.state or {}).get("reason") == DECIDED for log in of_cell)
         made, made_h, skipped = made + len(done), made_h + sum(hours), skipped + spared
         skipped_h += spared * sum(hours) / max(1, len(hours))
-    saved = skipped_h / ((made_h + skipped_h) or 1)
+    saved = skipped_h / ((made_h + begun_h + skipped_h) or 1)
+    begun = f", and others that are not done {begun_h:.3g}" if begun_h else ""
     return (
-        f"{made} runs took {made_h:.3g} rank-hours; {skipped} more that could change no verdict "
-        f"were not made, about {skipped_h:.3g} rank-hours ({saved:.0%} of all)"
+        f"{made} runs took {made_h:.3g} rank-hours{begun}; {skipped} more that could change no "
+        f"verdict were not made, about {skipped_h:.3g} rank-hours ({saved:.0%} of all)"
     )
 
 
-def skip_settled(study: StudyFolder, found: Decision) -> list[str]:
-    """Skip the waiting runs of the settled cells, and return their names.
+def end_settled(study: StudyFolder, found: Decision) -> list[str]:
+    """Skip the waiting runs of the settled cells, stop the running ones; return a line for each.
 
-    Processes that do so at once skip a run twice, which changes nothing, so there is no lock; a run
-    that has begun is never skipped.
+    A running one saves, and stays stopped. Processes that do so at once skip a run twice, which
+    changes nothing, so there is no lock.
     """
     cell_of = {row.cell: name for name, rows in found.cells.items() for row in rows}
-    skipped = []
+    ended = []
     for run in waiting(study):
         cell = cell_of[run.name]
         if cell in found.settled:
             own = [_phrase(one) for one in found.contrasts if one.cell == cell]
             message = f"decided: {', '.join(own) or 'all other cells are settled'}"
             if skip(run, proof=RunFolder(study.cell(cell)), reason=DECIDED, message=message):
-                skipped.append(run.name)
-    return skipped
+                ended.append(f"skipped: {run.name}")
+    for name in (name for name, cell in cell_of.items() if cell in found.settled):
+        run = RunFolder(study.cell(name))
+        last = state(run.records())
+        if last is not None and last["event"] == "started" and not run.stop_file.exists():
+            run.stop_file.touch()
+            ended.append(f"stopped: {name}")
+    return ended
 
 
 def _phrase(found: Contrast) -> str:

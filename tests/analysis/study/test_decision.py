@@ -158,6 +158,24 @@ def test_the_report_says_what_was_decided_and_what_that_spared(tmp_path, capsys)
     assert "6 more that could change no verdict" in page.read_text()
 
 
+def test_a_running_repeat_of_a_settled_cell_is_asked_to_stop(tmp_path, capsys):
+    planted = PlantedStudy(tmp_path / "s", "ab")
+    for n in range(3):
+        planted.run("a", n, rate=2.0)
+        planted.run("b", n, rate=4.0 + n / 1e3)
+    running = planted.wait("b", 3)
+    with (running / "metrics.jsonl").open("a") as records:
+        records.write('{"time": 2.0, "attempt": 1, "event": "started", "step": 0}\n')
+    (running / "attempts" / "001").mkdir(parents=True)
+    for _ in range(2):
+        _, rows, remarks = decide(planted.study, capsys, "--skip")
+        assert rows["b0", "rate"]["verdict"] == "faster"
+        assert RunFolder(running).stop_file.exists()
+    # The second look finds the request of the first.
+    assert "stopped:" not in remarks
+    assert not [path for path in planted.study.path.glob("cells/*/STOP") if path.parent != running]
+
+
 def test_only_a_study_with_repeats_can_be_decided(tmp_path, capsys):
     with pytest.raises(ConfigError, match="stop: decided needs at least 3 repeats"):
         resolve_study({"base": "x.yaml", "stop": "decided", "repeats": 2}, source="s.yaml")
