@@ -10,7 +10,7 @@ import numpy as np
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.measure.time_to_target import TimeToTarget
 from analysis.read.machine import ranks
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
 from configs.run.folder import RunFolder
 from configs.run.gpu_log import read_gpu_logs
@@ -67,6 +67,7 @@ def energy_at(log: RunLog, time: Floats) -> Floats:
     return total
 
 
+@kept_with_log
 def energy(log: RunLog) -> Energy | None:
     """Return the energy of a run, or None without readings.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
 
 END_EVENTS = ("paused", "stopped", "done", "failed")
 # Cumulative clocks of the records.
@@ -45,6 +45,7 @@ class TimeBreakdown:
         return self.steps / self.wall_s if self.wall_s > 0 and self.steps > 0 else None
 
 
+@kept_with_log
 def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     """Return a run's time by purpose, or None if its records have no start and end times."""
     rows, starts = _all_rows(log), _starts(log)

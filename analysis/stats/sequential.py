@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import chdtri, polygamma, psi, stdtrit
 
 from analysis.stats.intervals import Estimate, Floats
@@ -77,6 +76,8 @@ def common_variance(cells: Sequence[Floats]) -> CommonVariance:
     if excess <= float(polygamma(1, MOST_FREEDOM / 2)):
         freedom = MOST_FREEDOM
     else:
+        from scipy.optimize import brentq  # takes as long to import as the rest of a command
+
         freedom = 2 * float(brentq(lambda x: polygamma(1, x) - excess, 1e-6, MOST_FREEDOM))
     value = math.exp(float(logs.mean()) + float(psi(freedom / 2)) - math.log(freedom / 2))
     return CommonVariance(value=value, freedom=freedom)

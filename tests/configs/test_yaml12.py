@@ -3,8 +3,10 @@
 import math
 
 import pytest
+import yaml
 
 from configs.errors import ConfigError
+from configs.run.folder import ROOT
 from configs.yaml12 import dump_value, dump_yaml, parse_yaml
 
 
@@ -101,6 +103,32 @@ def test_hostile_text_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"my.yaml.*{message}") as caught:
         parse_yaml(text, source="my.yaml")
     assert "\n" not in str(caught.value)
+
+
+def read_or_refused(text: str) -> object:
+    try:
+        return parse_yaml(text, source="s")
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(file.read_text() for file in sorted((ROOT / "configs").rglob("*.yaml"))),
+        "a: !", "a: >#b\n  c", "a: |+#\n  c", "a: b\tc", "a: @b", "\ufeffa: 1\n\ufeffb: 2", "a: [1",
+        "a: &x [1]\nb: *x", "1: 2", "a:\n  b: 1\n  b: 2", "a: \"\\ud800\"",
+    ],
+)  # fmt: skip
+def test_the_fast_parser_reads_and_refuses_as_the_strict_one(text, monkeypatch) -> None:
+    found = read_or_refused(text)
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert found == read_or_refused(text)
+
+
+def test_libyaml_parses_what_ditbench_writes(monkeypatch) -> None:
+    monkeypatch.setattr(yaml.SafeLoader, "get_event", None)
+    assert parse_yaml(dump_yaml({"a": {"b": [1, "x"]}}), source="s") == {"a": {"b": [1, "x"]}}
 
 
 def test_a_value_may_be_given_once_and_named_again() -> None:
