@@ -64,10 +64,7 @@ def _lacks(part: str, record: logging.LogRecord) -> bool:
 
 
 def _attempt(
-    path: Path,
-    number: int | None,
-    engine: str,
-    module_of: Callable[[RunFolder, Run], str | None],
+    path: Path, number: int | None, engine: str, module_of: Callable[[RunFolder, Run], str | None]
 ) -> int:
     run = open_run(path)
     attempt = number or max(run.attempts(), default=0)

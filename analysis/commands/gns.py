@@ -55,9 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.scope:
         table = [row for row in table if row["scope"] == args.scope]
     put(
-        by_step(table) if args.by_step else table,
-        args,
-        json=trees[0] if len(trees) == 1 else trees,
+        by_step(table) if args.by_step else table, args, json=trees[0] if len(trees) == 1 else trees
     )
     for log, stages in found:
         remark(noise_remarks(log, stages))

@@ -178,12 +178,7 @@ def is_in_reach(logs: Floats, planned: Planned, *, cells: Sequence[Floats] = ())
 
 
 def _settles(
-    logs: Floats,
-    n: NDArray[np.int64],
-    planned: Planned,
-    scatter: _Scatter,
-    *,
-    moved: float = 0.0,
+    logs: Floats, n: NDArray[np.int64], planned: Planned, scatter: _Scatter, *, moved: float = 0.0
 ) -> NDArray[np.bool_]:
     """Return whether `n` repeats settle a contrast whose ratio has `moved` by then."""
     shift = max(0.0, abs(_difference(logs)) + moved)

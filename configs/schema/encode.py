@@ -35,9 +35,7 @@ class Encoding(KeyGroup):
     channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a greyscale VAE", "clock")
     flip: bool = key(True, "also encode the mirrored images", "clock")
     precision: Literal["fp32", "tf32", "bf16"] = key(
-        "fp32",
-        "precision of the VAE: fp32 without TF32, tf32 (GPUs), or bf16 by autocast",
-        "clock",
+        "fp32", "precision of the VAE: fp32 without TF32, tf32 (GPUs), or bf16 by autocast", "clock"
     )
     dtype: Literal["float16", "float32"] = key("float16", "data type of the stored latents")
     micro_batch: int = key(16, "images that a rank encodes at once", "clock", free=True, ge=1)

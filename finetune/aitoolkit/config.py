@@ -141,10 +141,7 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
 
 
 def _optimizer(optimizer: LoraOptimizer) -> dict[str, Any]:
-    settings = {
-        "betas": [optimizer.beta1, optimizer.beta2],
-        "weight_decay": optimizer.weight_decay,
-    }
+    settings = {"betas": [optimizer.beta1, optimizer.beta2], "weight_decay": optimizer.weight_decay}
     if optimizer.kind == "prodigy":
         settings["safeguard_warmup"] = optimizer.warmup_steps > 0
     return settings

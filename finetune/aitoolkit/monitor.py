@@ -137,8 +137,7 @@ class Monitor:
             self._is_training = True
             if update.step != self._start:
                 raise RunFailure(
-                    "crash",
-                    f"ai-toolkit resumes from step {update.step} instead of {self._start}",
+                    "crash", f"ai-toolkit resumes from step {update.step} instead of {self._start}"
                 )
         if phase == "save" and self._timeline.phase != "save":
             self._ended_save = reading, self._saving_on_request

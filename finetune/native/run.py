@@ -13,23 +13,12 @@ from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.training import Profile
 from finetune.native.assistant import prepare_adapters
-from finetune.native.base_model import (
-    DTYPES,
-    hide_progress_bars,
-    load_transformer,
-    quantise_blocks,
-)
+from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer, quantise_blocks
 from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
-from finetune.native.lora import (
-    ASSISTANT,
-    LEARNED,
-    LoraSaver,
-    LoraWeights,
-    add_learned,
-)
+from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
@@ -115,11 +104,7 @@ def _loop(
     optimizer = make_optimizer(weights, config.optimizer)
     ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
-        network=weights,
-        ema=ema,
-        optimizer=optimizer,
-        scaler=LossScaler(fp16=False),
-        clocks=clocks,
+        network=weights, ema=ema, optimizer=optimizer, scaler=LossScaler(fp16=False), clocks=clocks
     )
     load_newest(attempt.run.checkpoints, state)
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)

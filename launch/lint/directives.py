@@ -9,10 +9,7 @@ from launch.lint.rule import rule
 from launch.lint.script import Script
 
 
-@rule(
-    "Slurm ignores #SBATCH lines below the first command",
-    fix="move it to the top, under #!",
-)
+@rule("Slurm ignores #SBATCH lines below the first command", fix="move it to the top, under #!")
 def late_directive(script: Script) -> Iterator[int]:
     """An #SBATCH line below a command."""
     yield from script.late

@@ -31,10 +31,7 @@ def _warning(script: Script) -> _SignalDirective | None:
         return None
     name = {"10": "USR1", "12": "USR2", "15": "TERM"}.get(match[2], match[2])
     return _SignalDirective(
-        number=found.number,
-        to_shell="B" in (match[1] or ""),
-        name=name,
-        lead_s=int(match[3] or 60),
+        number=found.number, to_shell="B" in (match[1] or ""), name=name, lead_s=int(match[3] or 60)
     )
 
 

@@ -180,9 +180,7 @@ def _prepare(request: RunRequest) -> RunFolder:
     """Make the snapshot and the run's folder, and record that the run is queued."""
     snapshot.save(request.tree, request.site.logs)
     run = request.resumes or make_run(
-        run_name(request.source, request.config),
-        to_tree(request.config),
-        identity=request.identity,
+        run_name(request.source, request.config), to_tree(request.config), identity=request.identity
     )
     scripts_folder(run).mkdir(exist_ok=True)
     _record(run, "queued")

@@ -175,10 +175,7 @@ def _save(reference: Reference, found: Statistics, features: Features) -> None:
         reference.cache.parent.mkdir(exist_ok=True)
         with replacing(reference.cache) as file:
             np.savez(
-                file,
-                **vars(found),
-                features_sha256=features.sha256,
-                images=reference.fingerprint,
+                file, **vars(found), features_sha256=features.sha256, images=reference.fingerprint
             )
     except OSError as error:
         print(f"warning: the statistics of the reference are not cached: {error}", file=sys.stderr)

@@ -174,10 +174,7 @@ class RunSampler:
         labels = torch.tensor([self._label(index) for index in indices])
         with autocast(self._config.train.precision, self._device):
             images = self._objective.sample(
-                self._network,
-                noise.to(self._device),
-                labels.to(self._device),
-                guide=self._guide,
+                self._network, noise.to(self._device), labels.to(self._device), guide=self._guide
             ).float()
         return to_pixels(self._decoder.decode(images) if self._decoder else images)
 

@@ -137,6 +137,4 @@ def compiled_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     norms = 2 * (_NORM_BYTES[model.norm] + e * d)
     token = residual_size(config) * d + norms + e * d * (1 + adaln) + mlp
     attention = _attention(config) - 8 * d * (model.qk_norm and e < 4)
-    return SavedBytes(
-        image=mean_tokens(config) * (token + attention / tensor) + 6 * e * d * adaln,
-    )
+    return SavedBytes(image=mean_tokens(config) * (token + attention / tensor) + 6 * e * d * adaln)

@@ -19,12 +19,7 @@ from configs.run.folder import RunFolder, is_run
 from configs.run.records import valid
 from configs.schema import NoiseRun
 from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
-from train.engine.distributed import (
-    Ranks,
-    from_rank_0,
-    max_over_ranks,
-    process_group,
-)
+from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
 from train.engine.numerics import set_precision
