@@ -44,8 +44,8 @@ from finetune.native.loss import LatentBatch, losses
 from finetune.native.optimizer import make_optimizer
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
+from train.forecast.dry_run import StorageTracker
 from train.forecast.fake_gpu import gpu_autocast
-from train.forecast.memory_tracker import StorageTracker
 
 aten = torch.ops.aten
 GIB = 2**30

@@ -11,8 +11,7 @@ from pathlib import Path
 from configs.attempt.close import close_attempt, has_ended
 from configs.attempt.open import open_attempt
 from configs.attempt.program import run_program
-from configs.checks.aitoolkit import check_engine
-from configs.checks.aitoolkit_keys import check_keys
+from configs.checks.aitoolkit import check_engine, check_keys
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid

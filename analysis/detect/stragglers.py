@@ -1,18 +1,62 @@
 """Find ranks that the others wait for, from the times at which each rank arrives at a step."""
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from analysis.read.arrivals import RankArrivals, read_arrivals
+from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
 from configs.run.folder import RunFolder
+from configs.run.records import is_number
 
 MIN_STEPS = 20
 LATE_S, LATE_SIGMAS, LATE_SHARE_OF_STEP = 0.005, 4.0, 0.01
 MIN_LATE_SHARE = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankArrivals:
+    """When one rank reached each step [n], in seconds, and on which line of its file [n]."""
+
+    path: Path
+    step: Ints
+    time: Floats
+    line: Ints
+
+
+def read_arrivals(folder: Path) -> dict[int, RankArrivals]:
+    """Return the arrivals of every rank whose `arrivals-RRRRR.jsonl` can be read.
+
+    A line is {"step": int, "time": seconds since 1970}, before the step's collective.
+    """
+    found = {}
+    for path in sorted(folder.glob("arrivals-*.jsonl")):
+        rank = re.fullmatch(r"arrivals-(\d{1,9})\.jsonl", path.name)
+        if rank and (rows := list(_rows(path))):
+            # The first line of a step counts: a later one is a resume's.
+            step, first = np.unique([step for step, _, _ in rows], return_index=True)
+            time, line = (np.array([row[column] for row in rows])[first] for column in (1, 2))
+            arrivals = RankArrivals(path=path, step=step, time=time.astype(float), line=line)
+            found[int(rank[1])] = arrivals
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[int, float, int]]:
+    """Yield the step, the time and the line of each whole record."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = json.loads(line)
+                step, time = record["step"], record["time"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if type(step) is int and 0 <= step < 1 << 53 and is_number(time):
+                yield step, time, number
 
 
 @dataclass(frozen=True, kw_only=True)

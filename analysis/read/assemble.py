@@ -1,6 +1,7 @@
 """Turn rows into run logs: tell ranks, bars, epochs, attempts and runs apart."""
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.attempts import SAME_MOMENT_S, attempts
 from analysis.read.columns import Rows
 from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
@@ -20,6 +20,8 @@ _PLACES = frozenset(["step", "line", "place", "rank", "group", "record", "of"])
 # A bar cuts its time to whole seconds: its end is up to twice as much later than it says.
 CUT_S = 0.5
 _EVALUATION = re.compile(r"(?i)(?:^|[/_. ])(?:e?val|valid|validation|test)(?:[/_. ]|$)|accuracy")
+SAME_MOMENT_S = 5.0
+DISPLACED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +176,50 @@ def _evaluations(
         record = {name: value for name, value in record.items() if not np.isnan(value)}
         found.append(record | {"step": int(step[row]), "line": int(line[row])})
     return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
+
+    `begun` are the rows at which a later attempt begins; `twice` counts rows that repeat a step.
+    """
+
+    of: Ints
+    begun: list[int]
+    twice: int
+
+    @property
+    def count(self) -> int:
+        """The number of attempts."""
+        return len(self.begun) + 1
+
+
+def attempts(step: Ints, clock: Floats) -> Attempts:
+    """Return the attempts in rows of `step` [n] and of a clock [n] (NaN if there is none).
+
+    A step seen before was printed twice (by another rank, by a bar that is redrawn) if the clock
+    shows the same moment; else it is done again, and the rows from that step on are superseded.
+    A new step that is lower by more than a line or two out of order begins an attempt, too.
+    """
+    of, begun, twice = np.ones(len(step), dtype=np.int64), list[int](), 0
+    if (np.diff(step) > 0).all():
+        return Attempts(of=of, begun=begun, twice=twice)
+    seen, recent, before = dict[int, int](), deque[int](maxlen=DISPLACED + 1), -1
+    for row, now in enumerate(step.tolist()):
+        earlier, is_repeated, before = seen.get(now), now == before, now
+        if earlier is not None and not is_repeated:
+            is_repeated = abs(clock[row] - clock[earlier]) <= SAME_MOMENT_S
+        if is_repeated:
+            of[row] = 0
+            twice += 1
+            continue
+        if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):
+            begun.append(row)
+            for old in [old for old in seen if old >= now]:
+                of[seen.pop(old)] = 0
+            recent.clear()
+        of[row] = len(begun) + 1
+        seen[now] = row
+        recent.append(now)
+    return Attempts(of=of, begun=begun, twice=twice)

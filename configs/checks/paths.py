@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
-from configs.checks.branch import check_branch
 from configs.checks.captions import read_prompts
 from configs.checks.dataset import check_dataset
 from configs.checks.flux import SINGLE_FILE, WEIGHTS_SUFFIXES, check_flux, check_targets
@@ -12,7 +11,7 @@ from configs.checks.infer import infer_spec
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import Kind, flatten, merge, read_tree, resolve, to_tree
-from configs.run.folder import is_run
+from configs.run.folder import RunFolder, is_run
 from configs.schema import Finetune, Infer, Pretrain, Run, keys
 
 
@@ -119,3 +118,32 @@ def _check_lora(file: Path | None) -> None:
         raise ConfigError(
             f"{file}: not a LoRA (no tensor name contains lora or lokr); name another file"
         )
+
+
+def check_branch(config: Pretrain) -> None:
+    """Raise `ConfigError` unless `train.branch_from` is a checkpoint that the config can go on."""
+    trunk = config.train.branch_from
+    if trunk and (problem := _branch_problem(Path(trunk), config)):
+        raise ConfigError(f"train.branch_from {trunk}: {problem}")
+
+
+def _branch_problem(checkpoint: Path, config: Pretrain) -> str | None:
+    trunk, step = RunFolder(checkpoint.parent.parent), checkpoint.name.removeprefix("step-")
+    if not step.isdecimal() or not is_run(trunk.path):
+        return "not a checkpoint of a run; name one, such as logs/RUN/checkpoints/step-000001000"
+    if int(step) >= config.train.steps:
+        return f"train.steps {config.train.steps} ends there; raise it"
+    before = trunk.config()
+    if not isinstance(before, Pretrain) or _branch_state(before) != _branch_state(config):
+        return (
+            "its run has another network, optimizer.kind or set of averages; set model, data.size, "
+            "channels and classes, optimizer.kind and train.ema_decay as there"
+        )
+    return None
+
+
+def _branch_state(config: Pretrain) -> tuple[object, ...]:
+    """Return all that the names and shapes of the state depend on."""
+    data, model = config.data, config.model.model_copy(update={"init_from": None})
+    sizes = data.size, data.channels, data.classes
+    return model, sizes, config.optimizer.kind, config.averages()

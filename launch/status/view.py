@@ -1,7 +1,9 @@
 """The state of runs for people: live ones first, those that are done as a number, in one table."""
 
 import re
+import shutil
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from configs.run.folder import RunFolder, is_run
+from configs.run.records import is_number
 from configs.run.study_folder import StudyFolder, is_study_folder, study_of
-from configs.table import Row, text_table
+from configs.table import Row, output_width, text_table
 from launch.slurm.reasons import in_words
-from launch.status.curve import run_lines
 from launch.status.state import Overview, RunStatus
 
 LIVE = ("running", "started", "starting", "saving", "evaluating", "sampling", "completing")
@@ -176,3 +178,32 @@ def clock_text(length_s: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"
+
+
+def run_lines(run: RunFolder) -> list[str]:
+    """Return a curve of the loss (in a pipe its newest and first value) and the newest sample."""
+    known = [record for record in run.records() if is_number(record.get("loss"))]
+    loss = {record["step"]: record["loss"] for record in known}
+    steps, lines = sorted(loss), []
+    if len(steps) > 1:
+        first, last = (f"{loss[step]:.4g} at step {step}" for step in (steps[0], steps[-1]))
+        lines.append(f"loss {last}; it was {first}")
+        if sys.stdout.isatty():
+            lines += _curve([loss[step] for step in steps], steps)
+    if samples := sorted(run.samples.rglob("*.png"), key=lambda path: path.stat().st_mtime_ns):
+        lines.append(f"newest sample: {samples[-1]}")
+    return lines
+
+
+def _curve(loss: list[float], steps: list[int]) -> list[str]:
+    import plotext  # it takes a tenth of a second
+
+    # At most 15 lines, and room for the table.
+    height = max(5, min(15, shutil.get_terminal_size().lines - 9))
+    plotext.clear_figure()
+    plotext.limit_size(False, False)
+    plotext.plot_size(output_width(), height)
+    plotext.plot(steps, loss, marker="braille")
+    ticks = [steps[0], (steps[0] + steps[-1]) // 2, steps[-1]]
+    plotext.xticks(ticks, list(map(str, ticks)))
+    return str(plotext.uncolorize(plotext.build())).rstrip().splitlines()

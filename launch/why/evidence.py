@@ -13,8 +13,14 @@ from configs.run.json_files import AttemptEntry, ErrorNote, read_error_note
 from configs.run.records import Record, read_records, state
 from launch.status.tail import job_output
 from launch.why import slurm_history
-from launch.why.exceptions import last_exception
-from launch.why.log_lines import LogLines, Quote, first_quotes, part_of_attempt, read
+from launch.why.log_lines import (
+    LogLines,
+    Quote,
+    first_quotes,
+    last_exception,
+    part_of_attempt,
+    read,
+)
 from launch.why.slurm_history import JobStart
 
 # The line of a job's output that names the run and its attempt.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.archive import pack
+from analysis.commands.files.archive import pack
 from configs.run.folder import ROOT, RunFolder, find_runs
 from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml

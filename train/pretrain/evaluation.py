@@ -1,35 +1,79 @@
-"""Evaluations during a pretraining: held-out loss, gradient noise of the whole model, samples."""
+"""Evaluations during a pretraining: held-out loss, gradient noise, samples and their distances."""
 
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
 from configs.checks.batch import BatchLayout
 from configs.errors import DataError
+from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from configs.schema.objective import Objective
-from train.data.latents.vae import decode_samples
+from train.data.latents.store import read_index
+from train.data.latents.vae import decode_samples, open_decoder
 from train.data.loader import Microbatch, ahead
 from train.data.source import Image, Source, held_out_split
 from train.diffusion.objective import time_shift
-from train.diffusion.rng import flow_time, validation_noise, validation_order
+from train.diffusion.rng import flow_time, sample_label, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
 from train.engine.checkpoint import save_averages
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
-from train.evaluate.sampler import grid_labels, sample, save_grid
+from train.evaluate.fid import compare
+from train.evaluate.fid_features import features_of, open_features
+from train.evaluate.fid_reference import reference_statistics
+from train.evaluate.sampler import grid_labels, sample, sampler_facts, save_grid, to_pixels
 from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import autocast
-from train.pretrain.fid_evaluation import FidEvaluation
 from train.pretrain.train_state import TrainState, zero_batch
+
+
+class FidEvaluation:
+    """The features and the reference of `evaluate.fid`, and the `labels` `[num]` to draw.
+
+    Collective: rank 0 computes the reference's statistics. Raises `ConfigError` or `DataError` if
+    the features, the reference or the VAE are missing.
+    """
+
+    def __init__(self, config: Pretrain, run: RunFolder, *, ranks: Ranks) -> None:
+        keys, self._config, self._ranks = config.evaluate.fid, config, ranks
+        file = Path(keys.features) if keys.features else None
+        self._features = open_features(file, device=ranks.device, digits=config.data)
+        self._reference = Path(keys.reference or run.path)
+        labels = [sample_label(config.seed, i, config.data.classes) for i in range(keys.num)]
+        self.labels, side = torch.tensor(labels), config.data.size
+        if open_decoder(config) is not None:
+            side = read_index(Path(str(config.data.path))).images.size
+        if ranks.rank == 0:
+            self._statistics = reference_statistics(
+                self._reference, self._features, side=side, batch=64
+            )
+        dist.barrier()
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return the features `[n, d]` of samples `[n, C, H, W]`, which may be latents."""
+        device = self._ranks.device
+        # Statistics of a reference are not of autocast's precision either.
+        with torch.autocast(device.type, enabled=False):
+            pixels = to_pixels(decode_samples(images.float(), self._config, device=device))
+            return torch.from_numpy(features_of(pixels, self._features))
+
+    def fields(self, features: Tensor, *, weights: str) -> dict[str, Any]:
+        """Return the record of the features `[num, d]` of the samples; on rank 0 only."""
+        facts = {"weights": weights, "labels": "random", "seed": self._config.seed}
+        facts |= {"reference": str(self._reference.absolute())} | sampler_facts(self._config)
+        return compare(features.numpy(), self._statistics, self._features, facts=facts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The state of a training: a network laid out over its ranks, and all that a step changes."""
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +22,7 @@ from train.model.flops import patches
 from train.model.parallelize import autocast, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
-from train.pretrain.projection import make_projection
-from train.weights.init import InitialNetwork
+from train.weights.load import InitialNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,3 +168,21 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     return Microbatch(
         image=image, noise=noise, t=label.float(), label=label, keep=keep, features=features
     )
+
+
+def make_projection(config: Pretrain, device: torch.device) -> nn.Module | None:
+    """Return an MLP of three layers with weights initialised from `seed`; None without `repa`.
+
+    It projects a block's tokens onto features, is whole on every rank, and in no exported weights.
+    Source: `build_mlp` of REPA (Yu et al. 2024), with its Xavier initialisation.
+    """
+    repa = config.repa
+    if not repa.weight:
+        return None
+    torch.manual_seed(config.seed)
+    sizes = (config.model.width, repa.hidden, repa.hidden, repa.features)
+    layers = [nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
+    for layer in layers:
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers[0], nn.SiLU(), layers[1], nn.SiLU(), layers[2]).to(device)

@@ -1,14 +1,23 @@
 """`archive`: pack the records of runs, small enough to publish beside a paper."""
 
 import argparse
+import io
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from analysis.archive import pack
 from analysis.read.find import places
+from analysis.read.machine import placement
 from analysis.table import remark
+from configs.disk import replacing
 from configs.errors import Unreadable
+from configs.run.folder import RunFolder
+from configs.run.study_folder import StudyFolder, is_study_folder
 
 EXAMPLE = "ditbench archive logs/layouts-1120 --out layouts.tar.xz"
+# The folders of an absolute path, without its last name; no URL, no ratio.
+_PATH = re.compile(r"(?<![\w./:~-])/(?:[\w.@+~=-]+/)+(?=[\w.@+~=-])")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,3 +43,57 @@ def run(args: argparse.Namespace) -> int:
     print(args.out)
     remark([f"{len(place.ours)} runs, {size / 1e3:.0f} kB; read it as a folder: cells {args.out}"])
     return 0
+
+
+def pack(folder: Path, runs: Sequence[RunFolder], out: Path) -> int:
+    """Write the records of `runs` under `folder` to `out`; return its size in bytes.
+
+    It holds configs, manifests, records and the study's own files: the data of every table and
+    figure, but no weights, samples, traces or output. Names of machines and the folders of absolute
+    paths are removed, so it can be published. The same runs give the same bytes.
+    """
+    files = dict(_files(folder, runs))
+    machines = _machines(runs)
+    with replacing(out) as file, tarfile.open(fileobj=file, mode="w:xz", preset=9) as archive:
+        for name in sorted(files):
+            data = _plain(files[name].read_text(encoding="utf-8"), machines).encode()
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return out.stat().st_size
+
+
+def _files(folder: Path, runs: Sequence[RunFolder]) -> Iterator[tuple[str, Path]]:
+    wanted: list[Path] = []
+    for run in runs:
+        changes = [run.attempt(number) / "overrides.yaml" for number in run.attempts()]
+        wanted += [run.config_file, run.manifest_file, run.metrics_file, *changes]
+    if is_study_folder(folder):
+        study = StudyFolder(folder)
+        wanted += [study.study_file, study.cells_file]
+    for path in wanted:
+        if path.is_file():
+            yield str(path.relative_to(folder)), path
+
+
+def _machines(runs: Sequence[RunFolder]) -> dict[str, str]:
+    """Map every name of a machine in the manifests to `node1`, `node2`, ..., the longest first.
+
+    A list of nodes counts as a name, and a short name may be a prefix of a full one.
+    """
+    seen: dict[str, None] = {}
+    for run in runs:
+        for entry in run.entries():
+            slurm = entry.get("slurm", {})
+            names = [entry.get("host"), slurm.get("cluster"), slurm.get("nodelist")]
+            names += [p.get(key) for p in placement(entry) for key in ("node", "host")]
+            seen |= dict.fromkeys(name for name in names if isinstance(name, str) and name)
+    renamed = {name: f"node{number}" for number, name in enumerate(seen, start=1)}
+    return dict(sorted(renamed.items(), key=lambda named: -len(named[0])))
+
+
+def _plain(text: str, machines: Mapping[str, str]) -> str:
+    """Return text without names of machines and without the folders of paths."""
+    for name, instead in machines.items():
+        text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", instead, text)
+    return _PATH.sub("", text)

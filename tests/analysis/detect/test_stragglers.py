@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.detect.stragglers import find_late
-from analysis.read.arrivals import read_arrivals
+from analysis.detect.stragglers import find_late, read_arrivals
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from configs.__main__ import main
-from configs.checks.aitoolkit import check_aitoolkit, unlike_native
-from configs.checks.aitoolkit_keys import REPLACED, known_keys, taken
+from configs.checks.aitoolkit import REPLACED, check_aitoolkit, known_keys, taken, unlike_native
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.load import resolve, to_tree

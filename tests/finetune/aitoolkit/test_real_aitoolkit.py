@@ -13,7 +13,7 @@ import pytest
 from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
-from configs.checks.aitoolkit_keys import known_keys
+from configs.checks.aitoolkit import known_keys
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import valid
 from finetune.aitoolkit.checkpoint import metadata_step

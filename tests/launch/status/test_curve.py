@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from configs.run.folder import RunFolder
-from launch.status.curve import run_lines
+from launch.status.view import run_lines
 
 
 @pytest.fixture

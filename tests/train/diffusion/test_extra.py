@@ -8,10 +8,15 @@ from torch import Tensor, nn
 from configs.checks.batch import divide, micro_batches
 from configs.errors import ConfigError
 from tests.train.diffusion.test_objective import DDPM, config_of
-from train.diffusion.extra import alignment_error, direction_error, dispersion, next_in_group
-from train.diffusion.objective import DiffusionObjective
+from train.diffusion.objective import (
+    DiffusionObjective,
+    alignment_error,
+    direction_error,
+    dispersion,
+    next_in_group,
+)
 from train.model.build import build_network
-from train.pretrain.projection import make_projection
+from train.pretrain.train_state import make_projection
 
 LATENT = ("data.source=latents", "data.path=store")
 T = torch.tensor([0.02, 0.3, 0.6, 0.9])

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.detect.stragglers import find_late
-from analysis.read.arrivals import read_arrivals
+from analysis.detect.stragglers import find_late, read_arrivals
 from tests.train.engine.pretend_gpu import PretendGpu
 from train.engine.clocks import DeviceClock
 from train.engine.metrics import ArrivalLog

@@ -17,7 +17,7 @@ from tests.real_runs import DIGITS, clean_environment, opened, two_ranks
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure
 from train.pretrain import micro_batch_trial
-from train.pretrain.micro_batch import tuned_micro_batch
+from train.pretrain.micro_batch_search import tuned_micro_batch
 
 # A tiny network on images of 256 kB each.
 WIDE = [

@@ -10,7 +10,7 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.schema.training import Optimizer
 from tests.real_runs import DIGITS, TINY, trained
-from train.pretrain.schedule_free import ScheduleFreeAdamW
+from train.pretrain.optimizer import ScheduleFreeAdamW
 from train.weights.export import export
 
 KEYS = ["optimizer.kind=schedule_free", "optimizer.decay=0.0", "train.ema_decay=null"]

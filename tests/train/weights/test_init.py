@@ -14,10 +14,10 @@ from configs.checks.batch import divide
 from configs.load import expect, load
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks
-from train.forecast.memory_tracker import StorageTracker
+from train.forecast.dry_run import StorageTracker
 from train.model.build import build_network
 from train.model.parallelize import parallelize
-from train.weights.init import InitialNetwork
+from train.weights.load import InitialNetwork
 
 
 def config_of(*keys: str) -> Pretrain:
