@@ -5,8 +5,7 @@ import importlib
 import sys
 from dataclasses import replace
 
-from analysis.fail_if import failing, parse_condition
-from analysis.table import remark
+from analysis.table import failing, parse_condition, remark
 from configs.errors import ConfigError, Unreadable
 from configs.run.lookup import look_up
 from configs.terminal import guarded

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all; suffixes of images; the header of a safetensors file."""
+"""Files, written whole or not at all; suffixes of images; the header of a safetensors file."""
 
 import json
 import os
@@ -27,6 +27,16 @@ def replace_file(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` as `replacing` does."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+class Below:
+    """The path of a file or folder directly below the `path` of the object that has it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Path:
+        return Path(owner.path, self._name)
 
 
 @contextmanager

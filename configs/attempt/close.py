@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.attempt.alike import skip_after_alike
 from configs.attempt.first import alternative
-from configs.attempt.pruning import prune_after
+from configs.attempt.pruning import prune_after, skip_after_alike
 from configs.disk import read_end
 from configs.errors import ConfigError
 from configs.run.failures import failures

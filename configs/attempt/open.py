@@ -6,11 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from configs.attempt.alike import skip_after_alike
 from configs.attempt.close import STALLED, is_stalled, record_failure
 from configs.attempt.first import alternative, claim_run, is_lost, may_be_lost
 from configs.attempt.program import program_tree
-from configs.attempt.pruning import skip_if_ruled_out
+from configs.attempt.pruning import skip_after_alike, skip_if_ruled_out
 from configs.checks.batch import check_ranks
 from configs.checks.paths import check_paths, with_absolute_paths
 from configs.checks.same_data import check_same_data, record_data

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.disk import replace_file
+from configs.disk import Below, replace_file
 from configs.errors import ConfigError
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.run.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifest
@@ -32,70 +32,26 @@ class RunFolder:
     """The files of one run folder."""
 
     path: Path
+    config_file = Below("config.yaml")  # the config with every key resolved; written once
+    manifest_file = Below("manifest.json")  # where each attempt ran, with which code and versions
+    metrics_file = Below("metrics.jsonl")  # the append-only records of what happened
+    checkpoints = Below("checkpoints")  # the folder also of `latest`, which names the newest
+    data_file = Below("data.json")  # hashes of a fine-tuning's images with captions, by path
+    averages = Below("averages")  # the folder of snapshots of power-function averages, by step
+    samples = Below("samples")  # the folder of sample grids, by step
+    lora = Below("lora")  # the folder of LoRA files, by step: `step-000000500.safetensors`
+    profile = Below("profile")  # the folder of Chrome traces and memory snapshots, by attempt
+    tensorboard = Below("tensorboard")  # the folder of TensorBoard events
+    stop_file = Below("STOP")  # if this file exists, the run saves and stops
 
     @property
     def name(self) -> str:
         """The name of the folder, `<stem of the YAML>-<id>`."""
         return self.path.name
 
-    @property
-    def config_file(self) -> Path:
-        """The config with every key resolved; written once."""
-        return self.path / "config.yaml"
-
-    @property
-    def manifest_file(self) -> Path:
-        """The facts about each attempt: where it ran, with which code and versions."""
-        return self.path / "manifest.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        """The append-only records of what happened."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints, and of `latest`, which names the newest."""
-        return self.path / "checkpoints"
-
-    @property
-    def data_file(self) -> Path:
-        """The hashes of a fine-tuning's images with their captions, by path."""
-        return self.path / "data.json"
-
-    @property
-    def averages(self) -> Path:
-        """The folder of snapshots of power-function averages, by step."""
-        return self.path / "averages"
-
-    @property
-    def samples(self) -> Path:
-        """The folder of sample grids, by step."""
-        return self.path / "samples"
-
     def prompt_sample(self, prompt: int, step: int) -> Path:
         """Return the sample of a prompt (counted from 0) after `step` steps of a fine-tuning."""
         return self.samples / f"prompt-{prompt:02d}" / f"step-{step:09d}.png"
-
-    @property
-    def lora(self) -> Path:
-        """The folder of LoRA files, by step: `step-000000500.safetensors`."""
-        return self.path / "lora"
-
-    @property
-    def profile(self) -> Path:
-        """The folder of Chrome traces and memory snapshots, by attempt."""
-        return self.path / "profile"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The folder of TensorBoard events."""
-        return self.path / "tensorboard"
-
-    @property
-    def stop_file(self) -> Path:
-        """If this file exists, the run saves and stops."""
-        return self.path / "STOP"
 
     def attempt(self, number: int) -> Path:
         """Return the folder of an attempt, counted from 1."""

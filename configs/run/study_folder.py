@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from configs.disk import replace_file
+from configs.disk import Below, replace_file
 from configs.errors import ConfigError
 from configs.load import read_tree, resolve_study
 from configs.schema import Study
@@ -38,31 +38,11 @@ class StudyFolder:
     """The files of one study folder."""
 
     path: Path
-
-    @property
-    def study_file(self) -> Path:
-        """The study with every key resolved."""
-        return self.path / "study.yaml"
-
-    @property
-    def cells_file(self) -> Path:
-        """The table of runs."""
-        return self.path / "cells.tsv"
-
-    @property
-    def proofs(self) -> Path:
-        """The folder with an empty file for each cell that ran out of memory, named as the cell."""
-        return self.path / "out-of-memory"
-
-    @property
-    def jobs(self) -> Path:
-        """The folder with the script of every job array and the rows of its tasks."""
-        return self.path / "jobs"
-
-    @property
-    def stop_file(self) -> Path:
-        """If this file exists, a study that runs without Slurm ends before its next cell."""
-        return self.path / "STOP"
+    study_file = Below("study.yaml")  # the study with every key resolved
+    cells_file = Below("cells.tsv")  # the table of runs
+    proofs = Below("out-of-memory")  # has an empty file for each cell that ran out of memory
+    jobs = Below("jobs")  # the folder with the script of every job array and the rows of its tasks
+    stop_file = Below("STOP")  # if it exists, a study without Slurm ends before its next cell
 
     def cell(self, name: str) -> Path:
         """Return the run folder of a cell."""

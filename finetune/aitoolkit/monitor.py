@@ -11,8 +11,7 @@ from finetune.aitoolkit.checkpoint import CheckpointCollector
 from finetune.aitoolkit.config import JOB
 from finetune.aitoolkit.job_db import JobTable, JobUpdate
 from finetune.aitoolkit.process import Process, failure
-from finetune.aitoolkit.progress import LossLog, StepRecords
-from finetune.aitoolkit.timeline import ClockReading, SamplingTime, Timeline
+from finetune.aitoolkit.progress import ClockReading, LossLog, SamplingTime, StepRecords, Timeline
 from train.engine.attempt import Attempt
 from train.engine.failure import RunFailure
 from train.engine.metrics import MetricsLogger, log

@@ -13,7 +13,7 @@ from finetune.aitoolkit.config import JOB, Workspace, lay_out_dataset, toolkit_c
 from finetune.aitoolkit.job_db import JobTable
 from finetune.aitoolkit.monitor import Monitor
 from finetune.aitoolkit.process import Process, versions
-from finetune.aitoolkit.timeline import Timeline
+from finetune.aitoolkit.progress import Timeline
 from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks
 from train.engine.environment import rank_placement

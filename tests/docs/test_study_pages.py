@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from analysis.markdown import blocks
+from analysis.commands.files.render import blocks
 
 PAGES = [Path("docs", "studies", f"{name}.md") for name in (*"abcde", "recipes")]
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -1,18 +1,23 @@
 """The optimizer of a run and the parameters that it treats alike."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from configs.schema import Pretrain
 from train.engine.ema import EMA
 from train.engine.gradients import local_part
-from train.pretrain.muon import LocalAdamW, Muon
 
 # Of muP (Yang et al. 2022, table 8): the other matrices read inputs that grow with the width.
 _EDGES = ("patches_", "time.0.", "label.", "registers")
+# The coefficients of the iteration: they bring small singular values fast to between 0.7 and 1.2.
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+# The root mean square of AdamW's updates (Liu et al.); that of orthogonal ones is 1 / sqrt(n).
+_RMS = 0.2
 
 
 def make_optimizer(
@@ -116,3 +121,105 @@ def _share(step: int, *, warmup: int) -> float:
     length = max(1, warmup)
     warm = min(step, length)
     return (warm / length) ** 2 / (warm * (warm + 1) * (2 * warm + 1) / 6 / length**2 + step - warm)
+
+
+class LocalAdamW(torch.optim.AdamW):
+    """AdamW that steps on each rank's parts: DTensors take twice the CPU time to start a step."""
+
+    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
+        has_complex: bool = super()._init_group(group, *lists)
+        for tensors in lists:
+            tensors[:] = [local_part(tensor) for tensor in tensors]
+        return has_complex
+
+
+class Muon(LocalAdamW):
+    """Muon on the groups that have a `momentum`, AdamW on the others.
+
+    Such a group holds matrices; with `heads`, each is the `qkv` of an attention with that number of
+    heads, and its queries, keys and values are three matrices. The iteration runs in `dtype`.
+    Source: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon/), with the scale of an
+    update of Liu et al. 2025 (arXiv 2502.16982). `torch.optim.Muon` has the same update, but in
+    bf16 whatever the precision, on fused queries, keys and values, and on every rank.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], *, dtype: torch.dtype, **adamw: Any) -> None:
+        super().__init__([{"momentum": None, **group} for group in groups], **adamw)
+        self._dtype = dtype
+        self._groups = [group for group in self.param_groups if group["momentum"] is not None]
+        for parameter in (p for group in self._groups for p in group["params"]):
+            self.state[parameter] = {"momentum": torch.zeros_like(parameter)}
+
+    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
+        return group["momentum"] is None and super()._init_group(group, *lists)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Take a step of AdamW, then one of Muon. Collective."""
+        super().step(closure)
+        for group in self._groups:
+            self._step_group(group)
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        """Turn the gradients into momentum with Nesterov's look-ahead, and step along it."""
+        gradients = [local_part(parameter.grad) for parameter in group["params"]]
+        momenta = [local_part(self.state[parameter]["momentum"]) for parameter in group["params"]]
+        if hasattr(self, "grad_scale"):
+            torch._foreach_div_(gradients, self.grad_scale)
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        torch._foreach_lerp_(gradients, momenta, group["momentum"])
+        for parameter, update in self._updates(group["params"], heads=group["heads"]):
+            size = parameter.shape[1] if group["heads"] else max(parameter.shape)
+            weight = local_part(parameter)
+            weight.mul_(1 - group["lr"] * group["weight_decay"])
+            weight.add_(update, alpha=-group["lr"] * _RMS * size**0.5)
+
+    def _updates(
+        self, parameters: list[nn.Parameter], *, heads: int | None
+    ) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Yield each parameter and this rank's part of its orthogonalised gradient.
+
+        Of as many matrices as there are ranks, each rank computes one and gets the others.
+        """
+        ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+        for first in range(0, len(parameters), ranks):
+            some = parameters[first : first + ranks]
+            mine = torch.empty(0, dtype=self._dtype, device=some[0].device)
+            for owner, parameter in enumerate(some):
+                whole: Any = parameter.grad
+                whole = whole.full_tensor() if isinstance(whole, DTensor) else whole
+                if owner == rank:
+                    matrices = split_heads(whole.to(self._dtype), heads)
+                    mine = join_heads(orthogonalized(matrices), heads).contiguous()
+            for owner, parameter in enumerate(some):
+                update = mine if owner == rank else mine.new_empty(parameter.shape)
+                if ranks > 1:
+                    dist.broadcast(update, owner)
+                if isinstance(parameter, DTensor):
+                    replicated = DTensor.from_local(update, parameter.device_mesh)
+                    update = replicated.redistribute(placements=parameter.placements).to_local()
+                yield parameter, update
+
+
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """Return about U V^T of each matrix U S V^T of `matrices` `[..., m, n]`, in their type.
+
+    Five Newton-Schulz iterations of degree 5: singular values become 0.7 to 1.2, not 1.
+    """
+    is_tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if is_tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    return x.mT if is_tall else x
+
+
+def split_heads(qkv: Tensor, heads: int | None) -> Tensor:
+    """Return `qkv` `[3 d, d]`, its rows ordered by head, as `[3, d, d]`; any other as it is."""
+    return qkv.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(1, 2) if heads else qkv
+
+
+def join_heads(matrices: Tensor, heads: int | None) -> Tensor:
+    """Undo `split_heads`."""
+    return matrices.unflatten(1, (heads, -1)).transpose(0, 1).flatten(0, 2) if heads else matrices

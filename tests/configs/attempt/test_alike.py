@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.alike import skip_after_alike
 from configs.attempt.open import open_attempt
+from configs.attempt.pruning import skip_after_alike
 from configs.errors import ConfigError
 from configs.load import to_tree
 from configs.run.folder import RunFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.alike import skip_after_alike
+from configs.attempt.pruning import skip_after_alike
 from configs.run.folder import RunFolder, find_runs
 from launch.slurm.client import Refused
 from launch.submit.refusals import confirm

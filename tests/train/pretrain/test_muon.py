@@ -11,8 +11,14 @@ from tests.real_runs import DIGITS
 from train.engine.ema import EMA
 from train.model.build import build_network
 from train.model.flops import muon_matrices, newton_schulz_flops
-from train.pretrain.muon import Muon, join_heads, orthogonalized, split_heads
-from train.pretrain.optimizer import make_optimizer, parameter_groups
+from train.pretrain.optimizer import (
+    Muon,
+    join_heads,
+    make_optimizer,
+    orthogonalized,
+    parameter_groups,
+    split_heads,
+)
 
 SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "optimizer.kind=muon"]
 
