@@ -25,7 +25,8 @@ def read_tree(path: Path) -> Tree:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, _yaml_names(path.parent), n=1)
+        others = [other.name for other in path.parent.glob("*.yaml")]
+        near = difflib.get_close_matches(path.name, others, n=1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
         raise ConfigError(f"{path}: no such file{hint}") from None
     except IsADirectoryError:
@@ -47,10 +48,6 @@ def read_tree(path: Path) -> Tree:
         # The folder of the program is relative to the file that names it.
         tree["folder"] = str((path.parent / str(tree.get("folder") or ".")).resolve())
     return tree
-
-
-def _yaml_names(folder: Path) -> list[str]:
-    return [path.name for path in folder.glob("*.yaml")] if folder.is_dir() else []
 
 
 def parse_overrides(overrides: list[str]) -> Tree:

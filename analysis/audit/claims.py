@@ -174,7 +174,8 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
         arms = [Arm(runs=(run,)) for run in runs]
         found_ratio = speedup(*arms)
         refusal = why_not_comparable(*arms)
-        why = refusal or f"{why}, configs {_known(logs)}"
+        known = "known" if all(log.config is not None for log in logs) else "unknown"
+        why = refusal or f"{why}, configs {known}"
         return found_ratio, _needed(found_ratio, why)
     return _of_one(claim.quantity, runs[0], why)
 
@@ -210,10 +211,6 @@ def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
         return None, "no loss is recorded"
     found = mean_interval(known[-max(1, len(known) // 4) :])
     return found, _needed(found, "mean over the last quarter of the records")
-
-
-def _known(logs: Sequence[RunLog]) -> str:
-    return "known" if all(log.config is not None for log in logs) else "unknown"
 
 
 def _needed(found: Estimate | None, why: str) -> str:

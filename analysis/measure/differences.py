@@ -103,11 +103,8 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
         return {}
     known = {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
-    return known | {name: known[group] for name in config if (group := _mapping(name)) in known}
-
-
-def _mapping(name: str) -> str:
-    return name.rpartition(".")[0]
+    groups = ((name, name.rpartition(".")[0]) for name in config)
+    return known | {name: known[group] for name, group in groups if group in known}
 
 
 def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -40,7 +40,7 @@ def read_ours(run: RunFolder) -> RunLog:
             records.append(record)
     except (ConfigError, OSError) as error:
         raise Unreadable(str(error)) from None
-    current = sorted(valid(records), key=_step_of)
+    current = sorted(valid(records), key=lambda record: record["step"])
     steps = [record for record in current if _is_step(record)]
     kept = {id(record) for record in steps}
     skipped = f"{run.metrics_file}: {len(odd)} lines are no records and were skipped"
@@ -108,10 +108,6 @@ def _allocated(facts: list[AttemptEntry]) -> dict[int, tuple[float, float | None
     """Return when the job of each attempt began and ended; None for an end that is not recorded."""
     known = [entry for entry in facts if "began" in entry]
     return {entry["attempt"]: (entry["began"], entry.get("ended")) for entry in known}
-
-
-def _step_of(record: Record) -> int:
-    return int(record["step"])
 
 
 def _columns(steps: Iterable[Record]) -> dict[str, Floats]:

@@ -17,11 +17,6 @@ MOST_FILES, MOST_DEPTH, MOST_BYTES = 20_000, 32, 1 << 31
 _ARCHIVES: dict[str, str] = {}
 
 
-def is_archive(path: Path) -> bool:
-    """Whether a file has the name of a tar that can be read."""
-    return path.name.endswith(ENDINGS) and path.is_file()
-
-
 def as_named(text: str) -> str:
     """Return text in which unpacked folders stand as their archives: `a.tar.xz/cells/x`."""
     for folder, archive in _ARCHIVES.items():
@@ -31,7 +26,8 @@ def as_named(text: str) -> str:
 
 def in_archive(path: Path) -> Path:
     """Return the unpacked file or folder of `a.tar.xz/cells/x`; any other path as it is."""
-    archive = next((one for one in (path, *path.parents) if is_archive(one)), None)
+    found = (one for one in (path, *path.parents) if one.name.endswith(ENDINGS) and one.is_file())
+    archive = next(found, None)
     return unpacked(archive) / path.relative_to(archive) if archive else path
 
 

@@ -69,16 +69,12 @@ def effects_section(logs: Sequence[RunLog]) -> str:
             as_svg(effects_figure(found, study)),
             "Each dot is a pair of cells; mean and 95 % interval",
         ),
-        table([_effect(effect) for effect in found]),
+        table([_rounded(effect_row(effect)) | {"unlike": None} for effect in found]),
         *(aside(line) for line in _unlike(found)),
         "<h3>How an effect changes with another factor</h3>" if changes else "",
         table([_rounded(interaction_row(one)) for one in changes]) if changes else "",
         aside(_rule(study)),
     )
-
-
-def _effect(effect: Effect) -> dict[str, Any]:
-    return _rounded(effect_row(effect)) | {"unlike": None}
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

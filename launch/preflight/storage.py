@@ -133,7 +133,8 @@ def _lustre_quota(folder: Path) -> Iterator[Room]:
 
 
 def _quota(folder: Path) -> Iterator[Room]:
-    output = _output("quota", "-w", "-p", "-f", str(_mount_of(folder)))
+    mount = next(place for place in (folder, *folder.parents) if place.is_mount())
+    output = _output("quota", "-w", "-p", "-f", str(mount))
     for line in output.splitlines():
         words = line.split()
         # device, kilobytes, quota, limit, grace, files, quota, limit, grace
@@ -150,10 +151,6 @@ def _left(source: str, kilobytes: str, limit: str, files: str, most: str) -> Roo
         size=max(0, limit_kb - used_kb) * 1024 if limit_kb else None,
         files=max(0, files_limit - files_used) if files_limit else None,
     )
-
-
-def _mount_of(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.is_mount())
 
 
 def _output(*command: str) -> str:
