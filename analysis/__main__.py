@@ -114,9 +114,7 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
     )
     logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
     logs.add_argument(
-        "--pattern",
-        metavar="REGEX",
-        help=r"a line's pattern: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'",
+        "--pattern", metavar="REGEX", help=r"of a line: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'"
     )
     logs.add_argument("--columns", metavar="NAMES", help="columns: step=iter,loss=total_loss")
     logs.add_argument(

@@ -58,10 +58,7 @@ def _style() -> Any:
 def figure_of(
     *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
 ) -> tuple[Figure, list[Any]]:
-    """Return a figure of panels one above the other, and the panels.
-
-    It is eight inches wide, or as wide as `on_paper` says.
-    """
+    """Return a figure, 8 inches wide or as `on_paper` says, and its panels from top to bottom."""
     with mpl.rc_context(_style()):
         figure = Figure(figsize=(_PAPER_WIDTH.get() or 8, height), layout="constrained")
         panels = figure.subplots(rows, 1, squeeze=False, sharex=shared, height_ratios=ratios)

@@ -106,10 +106,7 @@ def parse_condition(text: str) -> Condition:
 def failing(
     rows: Sequence[Mapping[str, Any]], conditions: Sequence[Condition]
 ) -> tuple[bool, list[str]]:
-    """Return whether any condition holds for any row, and remarks.
-
-    There is a remark on each condition that holds or cannot be decided.
-    """
+    """Return whether any condition holds, and a remark on each that does or is undecided."""
     failed, remarks = False, []
     for condition in conditions:
         known = {name for row in rows for name in row}

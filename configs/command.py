@@ -1,10 +1,10 @@
 """The command line of `train` and `finetune`: run an attempt, or one of the other commands."""
 
-import argparse
 import importlib
 import logging
 import os
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -44,10 +44,10 @@ def run_command(
             logging.getLogger(name).addFilter(partial(_lacks, part))
         if words and words[0] in commands:
             return int(importlib.import_module(commands[words[0]]).main(words[1:]))
-        parser = argparse.ArgumentParser(
+        parser = ArgumentParser(
             prog=f"python -m {engine}",
             description=about,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=RawDescriptionHelpFormatter,
         )
         parser.add_argument("run", type=Path, help="run folder")
         parser.add_argument("--attempt", type=int, help="its number; default: the newest")

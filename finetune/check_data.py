@@ -270,10 +270,7 @@ def _buckets(config: Finetune, images: Sequence[CaptionedFile], seen: _Seen) -> 
 
 
 def save_sheet(
-    pairs: Sequence[CaptionedFile],
-    file: Path,
-    data: CaptionedImages,
-    problems: Sequence[DatasetProblem],
+    pairs: list[CaptionedFile], file: Path, data: CaptionedImages, problems: list[DatasetProblem]
 ) -> None:
     """Write a contact sheet as a PNG: each image as training sees it, problem and caption.
 

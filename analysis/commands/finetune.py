@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
         "runs": finetune_rows(tuned),
         "speedups": speedup_rows(tuned),
         "drawing": [
-            row
-            for row in image_rows([*of_kind(logs, "infer"), *tuned])
-            if row["image_s"] is not None
+            one
+            for one in image_rows([*of_kind(logs, "infer"), *tuned])
+            if one["image_s"] is not None
         ],
     }
     if args.json or args.csv:

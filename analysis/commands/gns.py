@@ -22,10 +22,7 @@ EXAMPLE = "ditbench gns logs/digits-1120 --plot noise.png"
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the number of stages, the scope and the plot."""
     parser.add_argument(
-        "--stages",
-        type=_positive,
-        default=10,
-        help="cut training into at most this many stages (default: 10)",
+        "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
     )
     parser.add_argument(
         "--by-step", action="store_true", help="print one column of B_simple per step"

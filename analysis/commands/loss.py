@@ -31,11 +31,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="compare this evaluation, such as validation_loss, instead of the training loss",
     )
     parser.add_argument(
-        "--after",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="compare from this point of the axis on",
+        "--after", type=float, default=0.0, metavar="X", help="compare from this point on"
     )
     parser.add_argument(
         "--margin",

@@ -30,10 +30,7 @@ AITOOLKIT_DATABASE = "ai-toolkit database"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One fault, at the step and line of the record that shows it.
-
-    `path` is the file of that line if it is not the run's own file.
-    """
+    """One fault, at the step and line that show it; `path` is the file if not the run's own."""
 
     kind: str
     step: int
@@ -142,10 +139,7 @@ def _rates(log: RunLog) -> Iterator[Finding]:
 
 
 def _rate_drop(log: RunLog, found: Intervals) -> Iterator[Finding]:
-    """Find the strongest lasting slowdown after the warm-up.
-
-    Outliers are judged by the intervals around them, because all later ones may be slow.
-    """
+    """Find the strongest lasting slowdown after warm-up, by intervals without local outliers."""
     logs = np.log(found.seconds)
     half = len(logs) // 2
     head = warmup_end(found.seconds[:half])

@@ -91,12 +91,9 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
             "its checkpoints with jobs/gns.sbatch"
         )
-    key = "objective.sampler" if not samples else "sampler"
+    sampler = str(config.get("sampler" if samples else "objective.sampler") or "uniform")
     return GradientNoiseLog(
-        name=run.name,
-        sampler=str(config.get(key) or "uniform"),
-        stages=tuple(found),
-        malformed=malformed,
+        name=run.name, sampler=sampler, stages=tuple(found), malformed=malformed
     )
 
 

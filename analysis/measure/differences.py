@@ -71,9 +71,7 @@ def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Dif
     that follows from a differing key does not count either.
     """
     return [
-        item
-        for item in independent(found)
-        if of in item.affects and "resources" not in item.affects
+        one for one in independent(found) if of in one.affects and "resources" not in one.affects
     ]
 
 

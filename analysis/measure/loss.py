@@ -101,10 +101,7 @@ def pooled_verdict(pairs: Sequence[CurvePair], *, margin: float) -> str | None:
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
-    """Return the training loss of a run over an axis, or the evaluation `of`.
-
-    Raise `Unreadable` if the run does not record them.
-    """
+    """Return a run's training loss over an axis, or its evaluation `of`, or raise `Unreadable`."""
     if of != "loss":
         return _evaluated(log, by, of)
     x = axis_values(log, by)

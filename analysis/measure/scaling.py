@@ -109,10 +109,7 @@ def _row(kind: str, count: int, arm: Arm, base: Arm, least: int) -> dict[str, An
 
 
 def amdahl(rows: Sequence[Mapping[str, Any]]) -> Estimate | None:
-    """Fit the serial share s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967), with its interval.
-
-    Return None for fewer than `MIN_POINTS` points.
-    """
+    """Fit s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967); None below `MIN_POINTS` points."""
     known = [(row["ranks"], row["speedup"]) for row in rows if row["speedup"]]
     if len(known) < MIN_POINTS:
         return None

@@ -127,10 +127,7 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
 
 
 def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
-    """Return the rows that hold a metric and its values [n], a loss smoothed.
-
-    Evaluations go before step rows.
-    """
+    """Return rows, evaluations before steps, with a metric and its values [n], a loss smoothed."""
     rows = [dict(record) for record in log.evaluations if type(record.get(name)) in (int, float)]
     if rows:
         rows.sort(key=lambda record: record["step"])

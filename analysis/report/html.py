@@ -65,10 +65,7 @@ def text(value: object) -> str:
 def table(
     rows: Sequence[Mapping[str, Any]], *, link: Callable[[str, Any], str | None] | None = None
 ) -> str:
-    """Return rows under headings; `link(column, row)` may return the address of a cell's source.
-
-    A column that is empty in every row is left out.
-    """
+    """Return rows as HTML without empty columns; `link(column, row)` may return a cell's source."""
     heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
     numeric = {head for head in heads if all(is_number(row.get(head)) for row in rows)}
     top = "".join(

@@ -28,10 +28,7 @@ def data_address(path: Path) -> str | None:
 
 
 def small_png(path: Path) -> bytes | None:
-    """Return the image as a PNG at most `WIDEST` pixels wide.
-
-    Return None if it is too large or cannot be decoded.
-    """
+    """Return a PNG at most `WIDEST` pixels wide; None if the image is too large or damaged."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             return None

@@ -40,10 +40,7 @@ def may_be_lost(run: RunFolder) -> bool:
 
 
 def claim_run(run: RunFolder) -> bool:
-    """Claim the run for this job; return False if another job has it.
-
-    Raise `ConfigError` if no claim can be written: then this job must not train.
-    """
+    """Claim the run; return False if another job has it, `ConfigError` if that stays unknown."""
     if alternative() is None:
         return True
     file = claim_file(run, os.environ[SUBMISSION])

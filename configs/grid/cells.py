@@ -59,10 +59,7 @@ class Axis:
 
 
 def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
-    """Return the cells of a study over the config `base`.
-
-    Raise `ConfigError`, which names `source`, cell and key, if one of them is not valid.
-    """
+    """Return a study's cells over `base`; a `ConfigError` names `source`, cell and key."""
     axes = [_axis(name, levels) for name, levels in study.axes.items()]
     _check_keys(study, axes, source=source)
     combinations = list(_combinations(axes, source=source))
@@ -142,11 +139,7 @@ def _matches(condition: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 def _is_left_out_by_level(study: Study, levels: Mapping[str, Any]) -> bool:
     """Return whether a condition on axes alone matches: such a cell need not even be valid."""
-    return any(
-        _matches(condition, levels)
-        for condition in study.leave_out
-        if set(condition) <= set(levels)
-    )
+    return any(_matches(one, levels) for one in study.leave_out if set(one) <= set(levels))
 
 
 def _without_left_out(
@@ -155,11 +148,7 @@ def _without_left_out(
     for condition in study.leave_out:
         _check_condition(condition, axes, cells, source=source)
     by_key = [one for one in study.leave_out if not set(one) <= {axis.name for axis in axes}]
-    return [
-        cell
-        for cell in cells
-        if not any(_matches(condition, _values(cell)) for condition in by_key)
-    ]
+    return [cell for cell in cells if not any(_matches(one, _values(cell)) for one in by_key)]
 
 
 def _values(cell: Cell) -> Tree:

@@ -36,13 +36,9 @@ def read_version(root: Path) -> Version | None:
 
 def git(root: Path, *arguments: str) -> str | None:
     """Return the output of a git command, or None if it fails or git is not installed."""
+    command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            env=without_git_variables(),
-            capture_output=True,
-            check=True,
-        )
+        done = subprocess.run(command, env=without_git_variables(), capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.decode(errors="backslashreplace")

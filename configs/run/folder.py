@@ -123,12 +123,8 @@ class RunFolder:
 
     def is_done(self, config: Run) -> bool:
         """Return whether the run ended with `done` at or beyond the last step of `config`."""
-        last = state(self.records())
-        return (
-            last is not None
-            and last["event"] == "done"
-            and last.get("step", 0) >= config.last_step()
-        )
+        last = state(self.records()) or {}
+        return last.get("event") == "done" and last.get("step", 0) >= config.last_step()
 
 
 def is_run(path: Path) -> bool:

@@ -44,17 +44,12 @@ class PromptSamples(KeyGroup):
 
 
 def check_prompts(
-    prompts: list[str | Prompt],
-    prompts_file: str | None,
-    width: int,
-    height: int,
-    *,
-    group: str = "",
+    prompts: list[str | Prompt], file: str | None, width: int, height: int, *, group: str = ""
 ) -> None:
     """Raise `ValueError` if there is no prompt, or a size is not a whole number of tokens."""
-    if not prompts and prompts_file is None:
+    if not prompts and file is None:
         raise ValueError(f"{group}prompts is empty: list a prompt, or name {group}prompts_file")
-    if prompts and prompts_file is not None:
+    if prompts and file is not None:
         raise ValueError(f"{group}prompts and {group}prompts_file: give one of them")
     sides: list[tuple[str, int | None]] = [("width", width), ("height", height)]
     for prompt in prompts:

@@ -47,11 +47,8 @@ class Monitor:
         self._attempt, self._process, self._root, self._job = attempt, process, root, job
         self._timeline, self._metrics, self._start = timeline, metrics, start
         self._losses = LossLog(root / "loss_log.db")
-        self._steps = StepRecords(
-            every=config.log.every,
-            last=config.train.steps,
-            images_per_step=config.train.global_batch,
-        )
+        every, last, batch = config.log.every, config.train.steps, config.train.global_batch
+        self._steps = StepRecords(every=every, last=last, images_per_step=batch)
         self.collector = CheckpointCollector(root, attempt.run, keep=config.checkpoint.keep)
         self.saved = start
         self._last: JobUpdate | None = None
@@ -67,10 +64,7 @@ class Monitor:
         self._deadline: float | None = None
 
     def run(self) -> StopRequest:
-        """Follow the process to its end and return the stop request that ended it.
-
-        Raise `RunFailure` if it failed.
-        """
+        """Return the stop request that ended the process; raise `RunFailure` if it failed."""
         while self._process.status() is None:
             self._poll()
             self._check_hang()

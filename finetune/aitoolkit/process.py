@@ -90,10 +90,7 @@ class Process:
 
 
 def _prepare() -> None:
-    """Run in the child: ignore the signals that Slurm sends to all processes.
-
-    They would end ai-toolkit before it saves.
-    """
+    """Ignore, in the child, the signals that Slurm sends to all: it would end before it saves."""
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -100,10 +100,7 @@ class LoraWeights(nn.Module):
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Draw from the seed alone, or set to zero: the LoRA is the same on any machine.
-
-        The norms of DoRA stay those of the base model.
-        """
+        """Draw by the seed alone, or set to zero, the same on any machine; DoRA's norms stay."""
         for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
             _, part = _layer_and_part(name.replace("/", "."))
             if part in _RANDOM:
@@ -146,10 +143,7 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
     with _expected_warnings():
         layers = [name for name in linear if config.selects(name)]
         transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
-    named = {
-        _name_in_file(name): parameter
-        for name, parameter in _learned_in_float32(transformer).items()
-    }
+    named = {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
     scales = {name: transformer.get_submodule(name).scaling[LEARNED] for name in layers}
     weights = LoraWeights(named, scales=scales)
     weights.initialise(seed)
@@ -185,21 +179,17 @@ def _fuse(transformer: FluxTransformer2DModel) -> None:
 
 
 def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
-    tensors, alphas, metadata = FluxPipeline.lora_state_dict(
+    state, alphas, metadata = FluxPipeline.lora_state_dict(
         str(file), return_alphas=True, return_lora_metadata=True
     )
-    if any(".lokr_" in key for key in tensors):
+    if any(".lokr_" in key for key in state):
         # diffusers reads LoKr by its own keys only, which have no alpha.
-        tensors |= alphas
-        _bake_lokr_alpha_(tensors)
+        state |= alphas
+        _bake_lokr_alpha_(state)
         alphas = None
     with _expected_warnings():
         transformer.load_lora_adapter(
-            tensors,
-            prefix="transformer",
-            network_alphas=alphas,
-            metadata=metadata,
-            adapter_name=name,
+            state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=name
         )
 
 

@@ -21,11 +21,7 @@ def _add_preflight(commands: Commands) -> None:
         epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
     )
     preflight.add_argument(
-        "source",
-        nargs="?",
-        type=Path,
-        metavar="CONFIG|RUN|STUDY",
-        help="config, run to resume, or study",
+        "source", nargs="?", type=Path, metavar="CONFIG|RUN|STUDY", help="a config, run or study"
     )
     preflight.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
     preflight.add_argument(

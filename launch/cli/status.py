@@ -31,11 +31,7 @@ def _add_status(commands: Commands) -> None:
         "pressed. Jobs that Slurm holds after a requeue are allowed to begin sooner.",
     )
     status.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="RUN|LOGS",
-        help="runs, or folders of runs (default: LOGS)",
+        "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"
     )
     add_forms(status, json="JSON on stdout", csv="CSV on stdout")
     status.add_argument(

@@ -55,7 +55,7 @@ def _add_submit(commands: Commands) -> None:
         dest="how",
         action="store_const",
         const="local",
-        help="run in the background on this machine",
+        help="run here in the background",
     )
     folder = submit.add_mutually_exclusive_group()
     folder.add_argument("--into", type=Path, metavar="FOLDER", help="add a study's cells to FOLDER")

@@ -27,10 +27,7 @@ _PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
 
 
 def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience_min: float) -> int:
-    """Measure the cluster; return 1 if anything could not be measured.
-
-    Raises `ConfigError` and `Refused`.
-    """
+    """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
     name = site_file.site_name(site) if site else site_file.cluster_name()
     words = to_words(flags)
     found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))

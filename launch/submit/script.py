@@ -114,10 +114,7 @@ class Array:
 def make_arrays(
     study: StudyFolder, rows: Sequence[StudyRow], *, size: int, configs: Mapping[str, Run]
 ) -> Iterator[Array]:
-    """Yield the arrays for these rows, none with more than `size` tasks.
-
-    `configs` are those of the cells that may have no folder yet.
-    """
+    """Yield arrays of at most `size` tasks; `configs` are those of cells without a folder yet."""
     for shape in dict.fromkeys(row.shape for row in rows):
         left = sorted((row for row in rows if row.shape == shape), key=lambda row: row.index)
         while left:

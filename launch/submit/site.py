@@ -74,12 +74,8 @@ def site_environment(name: str | None) -> dict[str, str]:
 
 
 def _describe(root: Path, *resources: str, name: str | None) -> list[str]:
-    answer = subprocess.run(
-        [root / "env" / "describe.sh", *resources],
-        env=site_environment(name),
-        capture_output=True,
-        check=False,
-    )
+    command = [str(root / "env" / "describe.sh"), *resources]
+    answer = subprocess.run(command, env=site_environment(name), capture_output=True, check=False)
     if answer.returncode:
         raise ConfigError(answer.stderr.decode(errors="replace").strip())
     return os.fsdecode(answer.stdout).split("\0")[:-1]

@@ -93,10 +93,7 @@ def _named(root: Path, names: list[str]) -> list[bytes]:
 
 
 def read_tree(root: Path, names: Sequence[bytes] = ()) -> Tree:
-    """Read the files `names` of a folder, by default the tree that git lists.
-
-    Raise `ConfigError` if git cannot list it.
-    """
+    """Read `names` in a folder, by default all that git lists; `ConfigError` if git cannot."""
     files = list(_files(root, names or _listed(root)))
     code = read_version(root)
     if code is not None:
@@ -184,14 +181,10 @@ def _files(root: Path, paths: Iterable[bytes]) -> Iterator[File]:
 
 
 def _listed(root: Path) -> list[bytes]:
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others"]
+    command = ["git", "-C", str(root), "ls-files", "-z"]
+    command += ["--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(
-            [*command, "--exclude-standard"],
-            capture_output=True,
-            check=True,
-            env=without_git_variables(),
-        )
+        done = subprocess.run(command, capture_output=True, check=True, env=without_git_variables())
     except FileNotFoundError:
         raise ConfigError("git not found, which lists the tree; load its module") from None
     except subprocess.CalledProcessError as error:

@@ -162,7 +162,7 @@ def _state(evidence: Evidence) -> str:
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of a cause's texts."""
     evidence = diagnosis.evidence
-    run, start = evidence.run, evidence.start
+    run, start, output = evidence.run, evidence.start, evidence.output
     saved = f"; it saved at step {evidence.end['step']}" if evidence.end.get("step") else ""
     config = run.path if run else _config(evidence)
     preflight = f"ditbench preflight {shlex.quote(_short(config))}" if config else ""
@@ -172,11 +172,7 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
         "{resume}": "ditbench submit {run}",
         "{run}": shlex.quote(_short(run.path)) if run else "",
         "{logs}": shlex.quote(_short(run.path.parent)) if run else "",
-        "{output}": (
-            shlex.quote(_short(evidence.output))
-            if evidence.output
-            else f"sacct -j {_job(evidence)}"
-        ),
+        "{output}": shlex.quote(_short(output)) if output else f"sacct -j {_job(evidence)}",
         "{nodes}": start.nodes if start and start.nodes else "NODE",
         "{check}": f", check with {preflight}" if preflight else "",
         "{limit}": f"the job's time limit was {'near' if evidence.event == 'paused' else 'over'}",

@@ -214,10 +214,7 @@ def next_in_group(x: Tensor, group: int) -> Tensor:
 
 
 def alignment_error(tokens: Tensor, features: Tensor) -> Tensor:
-    """Return the mean of -cos(token, feature), `[B]`, for inputs `[B, T, D]`.
-
-    Source: REPA (Yu et al. 2024).
-    """
+    """Return the mean -cos(token, feature) of REPA (Yu et al. 2024), `[B]`, for `[B, T, D]`."""
     return -F.cosine_similarity(tokens.float(), features.float(), dim=-1).mean(dim=1)
 
 

@@ -111,10 +111,7 @@ def open_and_run(
 
 
 def finish(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:
-    """Record how the work ended, with `fields`, and close `metrics`.
-
-    If a newer attempt runs, the record is left to it.
-    """
+    """Close `metrics` with the record of the end and `fields`, unless a newer attempt runs."""
     if request is StopRequest.LEAVE:
         log.warning("a newer attempt has begun: leaving")
     else:

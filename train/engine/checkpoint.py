@@ -140,10 +140,7 @@ class SavedCheckpoint:
 
 
 class CheckpointSaver:
-    """Saves the state of all ranks; at most one save is in progress.
-
-    An `asynchronous` save is written while training goes on.
-    """
+    """Saves the state of all ranks, one at a time; `asynchronous` ones while training goes on."""
 
     def __init__(
         self,

@@ -56,10 +56,7 @@ def newest(folder: Path) -> str | None:
 
 
 def damaged_files(checkpoint: Path, *, part: int = 0, parts: int = 1) -> list[str]:
-    """Return the files of a checkpoint that are missing or changed.
-
-    Only share `part` of `parts` is checked, so that ranks can divide the work.
-    """
+    """Return the missing or changed files of a checkpoint, of share `part` of `parts` only."""
     try:
         sums = read_json(checkpoint / SUMS, dict[str, str])
     except (ConfigError, FileNotFoundError):

@@ -216,10 +216,7 @@ def bootstrap_store(ranks: Ranks) -> dist.Store:
 
 
 def broadcast_str_before_init(ranks: Ranks, make: Callable[[], str]) -> str:
-    """Return rank 0's `make()` on every rank, before there is a process group.
-
-    If it raises `ConfigError` on rank 0, every rank raises it.
-    """
+    """Return rank 0's `make()`, or raise its `ConfigError`, on every rank, before init."""
     store = bootstrap_store(ranks)
     if ranks.rank:
         answer = json.loads(store.get("broadcast"))

@@ -76,10 +76,7 @@ class Loop(Generic[Training]):
         self._pending: _PendingRecord | None = None
 
     def train(self) -> StopRequest:
-        """Train to the last step or a stop request, and save unless a newer attempt runs.
-
-        Return the request that ended training, or `GO_ON` after the last step.
-        """
+        """Train to the last step or a stop request; save unless superseded; return the request."""
         context, agreement = self.context, Agreement()
         last, signals = context.attempt.config.train.steps, context.attempt.stop_signals
         with contextlib.closing(context.watchdog):

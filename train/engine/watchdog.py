@@ -87,11 +87,8 @@ class HangWatchdog:
             step, parts = self._at
             self._store.set(f"at/{self._ranks.rank}", f"{step} {parts}")
             # One rank alone judges: it wakes a suspended one, which another would then see awake.
-            if (
-                self._armed
-                and now - self._since > self.limit()
-                and self._store.add("judges", 1) == 1
-            ):
+            is_late = self._armed and now - self._since > self.limit()
+            if is_late and self._store.add("judges", 1) == 1:
                 self._end_attempt()
             if self._store.check(["over"]):
                 # Another rank is ending the attempt, and this process with it.

@@ -8,7 +8,6 @@ storage; under torchrun also an all-reduce of a bucket. On a CPU it uses the thr
 Examples: ditbench train card --out card.json; ditbench train card --fit logs
 """
 
-import argparse
 import os
 import tempfile
 import time
@@ -26,6 +25,7 @@ from configs.checks.batch import divide
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.schema import Pretrain
+from configs.terminal import command_parser
 from train.data.loader import Microbatch
 from train.engine.clocks import time_calls
 from train.engine.distributed import Ranks, process_group, read_ranks
@@ -50,11 +50,7 @@ _FACTS = ("threads", "gpu_memory_gb", "power_limit_w", "sm_mhz", "max_sm_mhz")
 
 def main(arguments: list[str]) -> int:
     """Carry out the command; return 0."""
-    parser = argparse.ArgumentParser(
-        prog="ditbench train card",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("train card", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, metavar="FILE", help="measure, and write the card")
     what.add_argument("--fit", type=Path, metavar="LOGS", help="fit the finished runs below LOGS")
@@ -114,12 +110,7 @@ class _Meter:
         yield from self._machine(folder)
 
     def _put(
-        self,
-        name: Any,
-        shape: tuple[int, ...],
-        call: Callable[[], object],
-        calls: int = 0,
-        **of: Any,
+        self, name: Any, shape: tuple[int, ...], call: Callable[[], Any], calls: int = 0, **of: Any
     ) -> Measured:
         device, least_s = self._device, self._least_s
         value, spread = time_calls(call, device=device, least_s=least_s, calls=calls)

@@ -18,6 +18,7 @@ from typing import Any
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.schema import Finetune
+from configs.terminal import command_parser
 from train.forecast.estimate import forecast
 from train.forecast.lora import forecast_lora
 from train.forecast.memory import GIB
@@ -51,11 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ditbench train forecast",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("train forecast", __doc__)
     parser.add_argument(
         "configs", nargs="*", metavar="CONFIG", help="YAML files, then key=value for all of them"
     )
@@ -66,9 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gpus-per-node", type=_positive, help="default: from the config")
     parser.add_argument(
-        "--exact",
-        action="store_true",
-        help="also count the memory in a dry run on fake tensors (10-30 s)",
+        "--exact", action="store_true", help="also count the memory on fake tensors (10-30 s)"
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON; a list for several configs"

@@ -159,10 +159,7 @@ def _forward_backward(
     objective: DiffusionObjective,
     storages: StorageTracker,
 ) -> tuple[int, int]:
-    """Compute the gradients of a step; return the bytes of activations and of gradients.
-
-    Two microbatches stand for any larger number.
-    """
+    """Return the bytes of activations and of gradients; two microbatches stand for any more."""
     data, images = config.data, layout.micro_batch
     # The CPU has no float16 autocast here; bfloat16 takes the same memory.
     precision = "bf16" if config.train.precision == "fp16" else config.train.precision
@@ -216,10 +213,7 @@ def forecast_unet(query: ForecastQuery) -> Forecast:
 
 
 class _UNetMemory:
-    """Memory as a linear function of the micro batch, from dry runs of 4 and 8 images.
-
-    Micro batches below 4 have a dry run of their own.
-    """
+    """Memory, linear in the micro batch between dry runs of 4 and 8 images; below 4 each by one."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[int, bool], Memory] = {}

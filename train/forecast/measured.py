@@ -69,10 +69,7 @@ class StepParts:
 
 
 class CardModel:
-    """The rates of a card in one precision, compiled or eager.
-
-    Raise `ValueError` if the card lacks any of them.
-    """
+    """A card's rates in one precision, compiled or eager; `ValueError` if it lacks any."""
 
     def __init__(self, card: Card, *, precision: str, compiled: bool) -> None:
         self._card, self._is_gpu = card, "driver" in card.versions
@@ -95,10 +92,7 @@ class CardModel:
             raise ValueError(f"the card of {card.device} has no {precision}")
 
     def parts(self, config: Pretrain, layout: BatchLayout, *, nodes: int = 1) -> StepParts:
-        """Return the seconds of a step on one of `layout`'s ranks.
-
-        Raise `ValueError` for a layout whose communication the card does not know.
-        """
+        """Return a step's seconds on one rank; `ValueError` if the card lacks the communication."""
         images, times, depth = layout.micro_batch, layout.accumulation, config.model.depth
         macs, checkpointing = training_macs(config), config.activation_checkpointing
         again = recomputed_macs(config) / (macs["blocks"] + macs["attention"] + macs["adaln"])

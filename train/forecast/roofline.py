@@ -58,10 +58,7 @@ def sheet_step(seconds: float) -> StepTime:
 def step_time(
     config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: Gpu, macs: dict[str, int]
 ) -> StepTime | None:
-    """Return the predicted seconds of a step on all ranks together.
-
-    Return None for a GPU that only emulates the precision, which a run would refuse.
-    """
+    """Return a step's seconds on all ranks; None if the GPU only emulates the precision."""
     tflops: float | None = getattr(gpu.peak_tflops, config.train.precision)
     if tflops is None:
         return None

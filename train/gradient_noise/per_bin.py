@@ -83,10 +83,7 @@ class WholeModelNoise:
         return at | rows | {"all": all_t}
 
     def _sample(self, k: int, step: int, first: int, scale: float) -> torch.Tensor:
-        """Return this rank's part `[6]` of a sample, in the order of `_NAMES`.
-
-        `first` is the number of the sample's first microbatch.
-        """
+        """Return this rank's part `[6]`, by `_NAMES`, of a sample from microbatch `first` on."""
         if isinstance(self._model, FSDPModule):
             self._model.set_requires_gradient_sync(True)
         for turn in range(self._per_rank):

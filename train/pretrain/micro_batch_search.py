@@ -105,10 +105,7 @@ class MicroBatchSearch:
     store: Store
 
     def largest(self, candidates: list[int]) -> tuple[int, dict[str, str]]:
-        """Return the largest of the sorted `candidates` that fits, and all verdicts on the way.
-
-        Raise `RunFailure` if none fits.
-        """
+        """Return the largest fitting of sorted `candidates`, and all verdicts, or `RunFailure`."""
         tried: dict[str, str] = {}
         low, high = -1, len(candidates)  # fits, does not fit
         while high - low > 1:

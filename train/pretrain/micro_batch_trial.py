@@ -25,8 +25,7 @@ from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
-from train.model.parallelize import gradient_sync
-from train.pretrain.compilation import with_compile_resolved
+from train.model.parallelize import gradient_sync, with_compile_resolved
 from train.pretrain.train_state import make_train_state, zero_batch
 
 # The share of memory that a micro batch must leave free.

@@ -44,8 +44,7 @@ from train.model.flops import (
     tokens,
     training_flops,
 )
-from train.model.parallelize import DTYPES, is_sharded
-from train.pretrain.compilation import with_compile_resolved
+from train.model.parallelize import DTYPES, is_sharded, with_compile_resolved
 from train.pretrain.evaluation import FidEvaluation, HeldOutLoss, PretrainEvaluator
 from train.pretrain.gradient_check import check_gradients
 from train.pretrain.micro_batch_search import tuned_micro_batch
@@ -92,18 +91,16 @@ def _run(attempt: Attempt[Pretrain]) -> None:
             pin=ranks.device.type == "cuda",
         )
         with contextlib.closing(batches):
+            steps = PretrainStep(
+                context=context, train_state=train_state, batches=batches, noise=noise
+            )
+            evaluator = PretrainEvaluator(
+                context=context, train_state=train_state, held_out=held_out, noise=noise, fid=fid
+            )
             loop = Loop(
                 context=context,
-                steps=PretrainStep(
-                    context=context, train_state=train_state, batches=batches, noise=noise
-                ),
-                evaluator=PretrainEvaluator(
-                    context=context,
-                    train_state=train_state,
-                    held_out=held_out,
-                    noise=noise,
-                    fid=fid,
-                ),
+                steps=steps,
+                evaluator=evaluator,
                 saver=CheckpointSaver(
                     attempt.run.checkpoints,
                     keep=config.checkpoint.keep,

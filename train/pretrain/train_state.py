@@ -125,10 +125,7 @@ class TrainState:
 def make_train_state(
     config: Pretrain, *, layout: BatchLayout, ranks: Ranks, resumes: bool = False
 ) -> TrainState:
-    """Return the state before the first step.
-
-    With `resumes`, the weights stay undefined until a checkpoint is loaded.
-    """
+    """Return the first state; with `resumes`, its weights are undefined until they are loaded."""
     set_precision(config.train.precision, ranks.device)
     set_deterministic(config.train.deterministic)
     # All convolutions of a U-Net keep their shapes: cuDNN can time its algorithms once.

@@ -14,8 +14,7 @@ from configs.schema import Pretrain
 from tests.real_runs import DIGITS, opened
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.model import parallelize
-from train.pretrain import compilation
-from train.pretrain.compilation import with_compile_resolved
+from train.model.parallelize import with_compile_resolved
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_auto_compiles_on_gpus_if_every_rank_can(
     others: bool, run: RunFolder, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallelize, "check_compiler", lambda: None)
-    monkeypatch.setattr(compilation, "from_every_rank", lambda mine: [mine, others])
+    monkeypatch.setattr(parallelize, "from_every_rank", lambda mine: [mine, others])
     assert resolved(run, on_gpu(ranks)) is others
 
 

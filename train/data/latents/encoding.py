@@ -81,11 +81,9 @@ class Encoder:
         labels = Path(config.labels) if config.labels else None
         self.listing: Listing = list_images(Path(config.images), labels=labels)
         self.listing_sha256 = _listing_sha256(self.listing, Path(config.images))
+        classes, channels = len(self.listing.names), config.channels
         self._images = ImageFolder(
-            self.listing,
-            size=config.size,
-            channels=config.channels,
-            classes=len(self.listing.names),
+            self.listing, size=config.size, channels=channels, classes=classes
         )
         self._vae = Vae(Path(config.vae), device=device, precision=config.precision)
         if self._vae.image_channels != config.channels:
