@@ -137,13 +137,8 @@ def save_model(folder: Path, shape: FluxShape, *, variant: str) -> None:
     (folder / "model_index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
     transformer = _transformer(shape, variant)
     if shape.pretraining_steps:
-        learn_sprites(
-            transformer,
-            folder,
-            side=shape.side,
-            steps=shape.pretraining_steps,
-            text_tokens=shape.text_tokens,
-        )
+        side, steps, tokens = shape.side, shape.pretraining_steps, shape.text_tokens
+        learn_sprites(transformer, folder, side=side, steps=steps, text_tokens=tokens)
     _cast(shape.dtype, transformer).save_pretrained(folder / "transformer")
 
 

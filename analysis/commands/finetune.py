@@ -31,14 +31,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables that are not empty; return 1 if all are."""
     logs = read_logs(args.paths)
     tuned = of_kind(logs, "finetune")
+    drawn = image_rows([*of_kind(logs, "infer"), *tuned])
     tables = {
         "runs": finetune_rows(tuned),
         "speedups": speedup_rows(tuned),
-        "drawing": [
-            one
-            for one in image_rows([*of_kind(logs, "infer"), *tuned])
-            if one["image_s"] is not None
-        ],
+        "drawing": [row for row in drawn if row["image_s"] is not None],
     }
     if args.json or args.csv:
         put(tables["runs"], args, json=tables)

@@ -129,14 +129,8 @@ def _stage(part: list[StepNoise], wholes: list[WholeNoise]) -> Stage:
         batch=first.batch,
         weight=np.array([one.steps for one in part]),
     )
-    binned = [_adaln(part)] if len(first.weights) else []
-    return Stage(
-        step=part[-1].step,
-        count=first.count,
-        seconds=None,
-        whole=whole,
-        binned=(*binned, *_whole_model(wholes)),
-    )
+    binned = (*([_adaln(part)] if len(first.weights) else []), *_whole_model(wholes))
+    return Stage(step=part[-1].step, count=first.count, seconds=None, whole=whole, binned=binned)
 
 
 def _adaln(part: list[StepNoise]) -> BinnedSums:

@@ -114,12 +114,8 @@ def _stage_dict(stage: StageNoise) -> dict[str, Any]:
 
 def _size_fields(stage: Stage) -> dict[str, Any]:
     """Return the number of samples, their microbatches K of b images, and their seconds."""
-    return {
-        "samples": len(stage.whole),
-        "k": stage.count,
-        "b": stage.whole.batch,
-        "seconds": stage.seconds,
-    }
+    shape = {"samples": len(stage.whole), "k": stage.count, "b": stage.whole.batch}
+    return shape | {"seconds": stage.seconds}
 
 
 def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:

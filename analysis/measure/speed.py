@@ -227,13 +227,8 @@ def arm_in_words(base: Arm, arm: Arm) -> str:
     known.pop("seed", None)
     if not 0 < len(known) <= MOST_IN_WORDS or base.runs[0].log.config is None:
         return arm.name
-    after, before = (
-        ", ".join(_side(item.name, value) for item, value in sides)
-        for sides in (
-            [(item, item.b) for item in known.values()],
-            [(item, item.a) for item in known.values()],
-        )
-    )
+    after = ", ".join(_side(item.name, item.b) for item in known.values())
+    before = ", ".join(_side(item.name, item.a) for item in known.values())
     return f"{after} against {before}"
 
 

@@ -78,12 +78,9 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"the micro batch {micro} does not consist of whole groups: set objective.extra.group "
             f"{config.objective.group} to a divisor of it, or train.micro_batch to a multiple"
         )
+    times = share // micro
     layout = BatchLayout(
-        replicate=replicate,
-        shard=shard,
-        tensor=tensor,
-        micro_batch=micro,
-        accumulation=share // micro,
+        replicate=replicate, shard=shard, tensor=tensor, micro_batch=micro, accumulation=times
     )
     if isinstance(config, Pretrain):
         _check_microbatches(config, layout)

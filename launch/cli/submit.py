@@ -51,11 +51,7 @@ def _add_submit(commands: Commands) -> None:
         help="print batch scripts, plan and cost, then all that would be refused; write nothing",
     )
     how.add_argument(
-        "--local",
-        dest="how",
-        action="store_const",
-        const="local",
-        help="run here in the background",
+        "--local", dest="how", action="store_const", const="local", help="run here, in background"
     )
     folder = submit.add_mutually_exclusive_group()
     folder.add_argument("--into", type=Path, metavar="FOLDER", help="add a study's cells to FOLDER")
