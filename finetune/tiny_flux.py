@@ -14,16 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxTransformer2DModel
 from safetensors.torch import save_file
-from transformers import (
-    CLIPTextConfig,
-    CLIPTextModel,
-    CLIPTokenizer,
-    T5Config,
-    T5EncoderModel,
-    T5Tokenizer,
-)
 
 from configs.errors import ConfigError
 from finetune.native.base_model import hide_progress_bars
@@ -157,8 +150,8 @@ def _transformer(shape: FluxShape, variant: str) -> FluxTransformer2DModel:
 
 def _save_text_encoders(folder: Path, shape: FluxShape) -> None:
     heads = max(1, shape.clip_width // 64)
-    clip = CLIPTextModel(
-        CLIPTextConfig(
+    clip = transformers.CLIPTextModel(
+        transformers.CLIPTextConfig(
             vocab_size=_save_clip_tokenizer(folder / "tokenizer"),
             hidden_size=shape.clip_width,
             projection_dim=shape.clip_width,
@@ -172,8 +165,8 @@ def _save_text_encoders(folder: Path, shape: FluxShape) -> None:
     )
     _cast(shape.dtype, clip).save_pretrained(folder / "text_encoder")
     heads = max(1, shape.t5_width // 64)
-    t5 = T5EncoderModel(
-        T5Config(
+    t5 = transformers.T5EncoderModel(
+        transformers.T5Config(
             vocab_size=_save_t5_tokenizer(folder / "tokenizer_2", tokens=shape.text_tokens),
             d_model=shape.t5_width,
             d_kv=shape.t5_width // heads,
@@ -190,7 +183,7 @@ def _save_clip_tokenizer(folder: Path) -> int:
     """Save a tokenizer that knows single letters only; return its vocabulary size."""
     words = ["<|startoftext|>", "<|endoftext|>", *_LETTERS, *(f"{c}</w>" for c in _LETTERS)]
     vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+    tokenizer = transformers.CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
     tokenizer.save_pretrained(folder)
     # Loaders of other versions build the tokenizer from vocab.json and merges.txt.
     tokenizer._tokenizer.model.save(str(folder))
@@ -201,7 +194,9 @@ def _save_t5_tokenizer(folder: Path, *, tokens: int) -> int:
     """Save a tokenizer that knows single letters only; return its vocabulary size."""
     scores = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
     scores += [(letter, -3.0) for letter in _LETTERS]
-    T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=tokens).save_pretrained(folder)
+    transformers.T5Tokenizer(vocab=scores, extra_ids=0, model_max_length=tokens).save_pretrained(
+        folder
+    )
     return len(scores)
 
 

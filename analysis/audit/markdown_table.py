@@ -7,14 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from analysis.audit.claims import (
-    LARGEST_FILE,
-    judge,
-    judged_row,
-    parse_seconds,
-    parse_value,
-    read_claims,
-)
+from analysis.audit import claims
 from analysis.stats.intervals import Estimate
 from configs.errors import Unreadable
 
@@ -47,13 +40,13 @@ def judged(path: Path) -> list[dict[str, Any]]:
         raise Unreadable(f"{path}: no such file with claims")
     if path.suffix.lower() in (".md", ".markdown"):
         return judge_markdown(path)
-    return [judge(claim) for claim in read_claims(path)]
+    return [claims.judge(claim) for claim in claims.read_claims(path)]
 
 
 def judge_markdown(path: Path) -> list[dict[str, Any]]:
     """Check rates against steps / time, rates against each other, and speedups in the text."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        if path.stat().st_size > claims.LARGEST_FILE:
             raise Unreadable(f"{path}: too large for a page with a table")
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -92,11 +85,11 @@ def _places(heads: list[str]) -> dict[str, int]:
 
 def _row(cells: list[str], places: dict[str, int], line: int) -> TableRow | None:
     try:
-        steps, _ = parse_value(cells[places["steps"]], quantity="steps")
-        seconds, half_s = parse_seconds(cells[places["seconds"]])
+        steps, _ = claims.parse_value(cells[places["steps"]], quantity="steps")
+        seconds, half_s = claims.parse_seconds(cells[places["seconds"]])
         rate, half = None, 0.0
         if "rate" in places:
-            rate, half = parse_value(cells[places["rate"]].split()[0], quantity="rate")
+            rate, half = claims.parse_value(cells[places["rate"]].split()[0], quantity="rate")
     except (Unreadable, IndexError):
         return None
     if steps <= 0 or seconds <= 0:
@@ -122,7 +115,7 @@ def _rates(rows: list[TableRow]) -> Iterator[dict[str, Any]]:
             text = f"{row.device}, {row.steps:g} steps: {row.rate:g} steps/s"
             found = _ratio(row.steps, row.seconds, 0.0, row.half_s)
             why = f"steps over run time, line {row.line}: an end-to-end rate"
-            yield judged_row(text, row.rate, found, why, half=row.half)
+            yield claims.judged_row(text, row.rate, found, why, half=row.half)
 
 
 def _clocks(rows: list[TableRow]) -> Iterator[dict[str, Any]]:
@@ -137,13 +130,13 @@ def _clocks(rows: list[TableRow]) -> Iterator[dict[str, Any]]:
                 f"line {long.line}; the longer one probably holds what the shorter leaves out "
                 "(sampling, saving); one clock for both would be needed"
             )
-            yield judged_row(text, after, Estimate(value=before), why, verdict="disagrees")
+            yield claims.judged_row(text, after, Estimate(value=before), why, verdict="disagrees")
 
 
 def _speedups(rows: list[TableRow], prose: str) -> Iterator[dict[str, Any]]:
     """Yield each speedup told in the prose against the ratios of devices at equal steps."""
     for match in _SPEEDUP.finditer(prose):
-        value, half = parse_value(match[1], quantity="rate")
+        value, half = claims.parse_value(match[1], quantity="rate")
         for a, b in combinations(rows, 2):
             if a.device == b.device or a.steps != b.steps:
                 continue
@@ -151,4 +144,4 @@ def _speedups(rows: list[TableRow], prose: str) -> Iterator[dict[str, Any]]:
             text = f"{match[0]}: {fast.device} over {slow.device}, {a.steps:g} steps"
             found = _ratio(slow.seconds, fast.seconds, slow.half_s, fast.half_s)
             why = f"run times of lines {a.line} and {b.line}; one run each"
-            yield judged_row(text, value, found, why, half=half)
+            yield claims.judged_row(text, value, found, why, half=half)

@@ -9,13 +9,8 @@ import numpy as np
 
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import (
-    Estimate,
-    Floats,
-    geometric_mean,
-    mean_interval,
-    median_interval,
-)
+from analysis.stats import intervals
+from analysis.stats.intervals import Estimate, Floats
 from configs.errors import Unreadable
 
 AXES = {
@@ -97,7 +92,7 @@ def pooled_verdict(pairs: Sequence[CurvePair], *, margin: float) -> str | None:
     logs = [pair.log_ratio.value for pair in pairs if pair.log_ratio is not None]
     if len(logs) < max(len(pairs), FEWEST_SEEDS):
         return None
-    return _word(geometric_mean(np.array(logs)), 1 - margin, 1 + margin)
+    return _word(intervals.geometric_mean(np.array(logs)), 1 - margin, 1 + margin)
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
@@ -202,7 +197,7 @@ def pair_curves(
 
 def _mean(gap: Floats) -> Estimate:
     """Return the mean of a gap with its interval, which has no width if the gap is 0 throughout."""
-    return mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
+    return intervals.mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
 
 
 def whole_factor(found: CurvePair) -> int | None:
@@ -214,7 +209,7 @@ def whole_factor(found: CurvePair) -> int | None:
         return None
     ratios = found.loss_b / found.loss_a
     sign = 1 if np.median(ratios) > 1 else -1
-    median = median_interval(ratios**sign)
+    median = intervals.median_interval(ratios**sign)
     factor = round(median.value)
     if not 2 <= factor <= MAX_FACTOR or median.low is None or median.high is None:
         return None

@@ -4,15 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from analysis.measure.finetune import (
-    PHASES,
-    display_row,
-    finetune_rows,
-    image_rows,
-    of_kind,
-    settings,
-    speedup_rows,
-)
+from analysis.measure import finetune
 from analysis.measure.sample_grid import render_png, sample_grids
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, table, text
@@ -26,19 +18,19 @@ _LEARNT = (
 
 def finetune_section(logs: Sequence[RunLog]) -> str:
     """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
-    tuned = of_kind(logs, "finetune")
+    tuned = finetune.of_kind(logs, "finetune")
     if not tuned:
         return ""
-    ratios = speedup_rows(tuned)
-    by_run = {log.name: settings(log) for log in tuned}
+    ratios = finetune.speedup_rows(tuned)
+    by_run = {log.name: finetune.settings(log) for log in tuned}
     common = set.intersection(*(set(known.items()) for known in by_run.values()))
     rows = [
-        display_row(
+        finetune.display_row(
             row | {"settings": _words(by_run[row["run"]], set(by_run[row["run"]].items()) - common)}
         )
-        for row in finetune_rows(tuned)
+        for row in finetune.finetune_rows(tuned)
     ]
-    phases = ["wall_s", *(f"{name}_s" for name in PHASES)]
+    phases = ["wall_s", *(f"{name}_s" for name in finetune.PHASES)]
     asked = [name for name in rows[0] if name not in (*phases, "done", "engine", "clock")]
     return section(
         "finetune",
@@ -48,7 +40,7 @@ def finetune_section(logs: Sequence[RunLog]) -> str:
         aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
         "<h3>Seconds by phase</h3>",
         table([{name: row[name] for name in ("run", *phases)} for row in rows]),
-        "<h3>Speedup at equal steps</h3>" + table([display_row(row) for row in ratios])
+        "<h3>Speedup at equal steps</h3>" + table([finetune.display_row(row) for row in ratios])
         if ratios
         else aside("No speedup: no two runs have the same number of steps on different devices."),
     )
@@ -60,21 +52,21 @@ def _words(known: Mapping[str, str], kept: AbstractSet[tuple[str, str]]) -> str 
 
 def images_section(logs: Sequence[RunLog]) -> str:
     """Return seconds per image, of inference runs and of samples during training."""
-    drew = [*of_kind(logs, "infer"), *of_kind(logs, "finetune")]
-    rows = [row for row in image_rows(drew) if row["image_s"] is not None]
+    drew = [*finetune.of_kind(logs, "infer"), *finetune.of_kind(logs, "finetune")]
+    rows = [row for row in finetune.image_rows(drew) if row["image_s"] is not None]
     if not rows:
         return ""
     return section(
         "images",
         "Seconds per image",
-        table([display_row(row) for row in rows]),
+        table([finetune.display_row(row) for row in rows]),
         aside("Medians over images, without loading, warm-up and the first image of a start."),
     )
 
 
 def grid_section(logs: Sequence[RunLog]) -> str:
     """Return samples by device and step, one picture per prompt."""
-    found = sample_grids(of_kind(logs, "finetune"))
+    found = sample_grids(finetune.of_kind(logs, "finetune"))
     pictures = []
     for grid in found.grids:
         address = "data:image/png;base64," + base64.b64encode(render_png([grid])).decode()

@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.detect.detectors import Finding, detect, finding_row
 from analysis.gpus.load import explained, steady_load
+from analysis.measure import speed_table
 from analysis.measure.loss import (
     AXES,
     NO_TRAINING,
@@ -20,22 +21,10 @@ from analysis.measure.loss import (
 )
 from analysis.measure.overview import run_row
 from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
-from analysis.measure.speed_table import (
-    difference_rows,
-    display_row,
-    speed_rows,
-    speedup_text,
-    time_rows,
-)
 from analysis.read.find import ReadLogs
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
-from analysis.report.effects import (
-    cells_section,
-    decisions_section,
-    effects_section,
-    quality_section,
-)
+from analysis.report import effects
 from analysis.report.evidence import address, command, evidence, source
 from analysis.report.finetune import finetune_section, grid_section, images_section
 from analysis.report.gradient_noise import noise_section
@@ -81,11 +70,11 @@ def report_sections(found: ReadLogs, *, beside: Path, margin: float) -> tuple[di
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
         "finetune": finetune_section(logs),
-        "decisions": decisions_section(logs),
+        "decisions": effects.decisions_section(logs),
         **comparison.first,
         "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
         "images": images_section(logs),
-        "quality": quality_section(trained),
+        "quality": effects.quality_section(trained),
         "noise": noise_section(logs),
         **comparison.second,
         "findings": findings_section([(log, one) for log in logs for one in detect(log)], beside),
@@ -109,7 +98,7 @@ class _Comparison:
 def _compared(trained: Sequence[RunLog], beside: Path, *, margin: float) -> _Comparison:
     measured = measure_rates(trained)
     compared = group_arms(measured)
-    speeds = speed_rows(compared)
+    speeds = speed_table.speed_rows(compared)
     firsts = [arm.runs[0].log for arm in compared]
     # One axis for all verdicts of the page.
     by = "images" if all((log.column("images") > 0).any() for log in firsts) else "step"
@@ -117,8 +106,8 @@ def _compared(trained: Sequence[RunLog], beside: Path, *, margin: float) -> _Com
     return _Comparison(
         base=f", compared with {compared[0].name}",
         first={
-            "cells": cells_section(trained, by=by, margin=margin),
-            "effects": effects_section(trained),
+            "cells": effects.cells_section(trained, by=by, margin=margin),
+            "effects": effects.effects_section(trained),
             "verdicts": _verdicts(speeds, pairs, compared, beside, by=by, margin=margin),
         },
         second={
@@ -163,7 +152,7 @@ def _verdicts(
     for row, arm in zip(speeds[1:], arms[1:], strict=True):
         ratio = ""
         if row["speedup"] is not None:
-            value, _, interval = speedup_text(row).partition(" ")
+            value, _, interval = speed_table.speedup_text(row).partition(" ")
             ratio = f"<b>{value}</b> {interval}"
         line = f"<b>{text(arm_in_words(arms[0], arm))}</b>: {ratio} {text(row['verdict'])}"
         logs = [run.log for one in (arms[0], arm) for run in one.runs]
@@ -184,7 +173,7 @@ def _of_loss(verdict: str) -> str:
 
 
 def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
-    spent = [row for row in time_rows(arms) if row["wall_s"] > 0]
+    spent = [row for row in speed_table.time_rows(arms) if row["wall_s"] > 0]
     booked = [row for row in spent if len(row) > 3]
     rates = "Steady rate and its 95 % interval" + _more(speeds)
     shares = "Shares of the wall time without the queue" + _more(booked)
@@ -193,7 +182,7 @@ def _speed(speeds: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> str:
         "speed",
         "Speed",
         figure(rates_plot(speeds), rates) if has_rate else "",
-        table([display_row(row) for row in speeds]),
+        table([speed_table.display_row(row) for row in speeds]),
         "<h3>Time by purpose, in seconds</h3>" + table(spent) if spent else "",
         figure(time_plot(booked), shares) if booked else "",
     )
@@ -227,7 +216,7 @@ def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, by: str, margin
 def _differences(arms: Sequence[Arm]) -> str:
     parts = []
     for arm in arms[1 : MOST_DIFFERENCES + 1]:
-        rows = difference_rows(arms[0], arm)
+        rows = speed_table.difference_rows(arms[0], arm)
         parts.append(f"<h3>{text(arm.name)} against {text(arms[0].name)}</h3>")
         parts.append(aside(attribution(arms[0], arm)))
         parts.append(table(rows) if rows else "")

@@ -4,23 +4,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from configs.schema import training
 from configs.schema.data import Data
 from configs.schema.gns import GradientNoise
 from configs.schema.key import key
 from configs.schema.model import Model
 from configs.schema.objective import Alignment, Objective
 from configs.schema.run import Run
-from configs.schema.training import (
-    ActivationCheckpointing,
-    Checkpoint,
-    Evaluate,
-    Layout,
-    Optimizer,
-    Profile,
-    Sample,
-    Train,
-    Validation,
-)
 
 
 class Pretrain(Run):
@@ -34,17 +24,17 @@ class Pretrain(Run):
     data: Data = Field(default_factory=Data)
     objective: Objective = Field(default_factory=Objective)
     repa: Alignment = Field(default_factory=Alignment)
-    optimizer: Optimizer = Field(default_factory=Optimizer)
-    train: Train = Field(default_factory=Train)
-    activation_checkpointing: ActivationCheckpointing = Field(
-        default_factory=ActivationCheckpointing
+    optimizer: training.Optimizer = Field(default_factory=training.Optimizer)
+    train: training.Train = Field(default_factory=training.Train)
+    activation_checkpointing: training.ActivationCheckpointing = Field(
+        default_factory=training.ActivationCheckpointing
     )
-    layout: Layout = Field(default_factory=Layout)
-    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    validation: Validation = Field(default_factory=Validation)
-    evaluate: Evaluate = Field(default_factory=Evaluate)
-    profile: Profile = Field(default_factory=Profile)
-    sample: Sample = Field(default_factory=Sample)
+    layout: training.Layout = Field(default_factory=training.Layout)
+    checkpoint: training.Checkpoint = Field(default_factory=training.Checkpoint)
+    validation: training.Validation = Field(default_factory=training.Validation)
+    evaluate: training.Evaluate = Field(default_factory=training.Evaluate)
+    profile: training.Profile = Field(default_factory=training.Profile)
+    sample: training.Sample = Field(default_factory=training.Sample)
     gns: GradientNoise = Field(default_factory=GradientNoise)
 
     def last_step(self) -> int:

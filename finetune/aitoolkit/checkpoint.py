@@ -10,17 +10,7 @@ from configs.disk import read_safetensors_header, replace_file, replacing
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder
 from finetune.aitoolkit.config import JOB
-from train.engine.checkpoint_files import (
-    SUMS,
-    damaged_files,
-    discard_partial,
-    file_sum,
-    install,
-    newest_first,
-    partial_path,
-    quarantine,
-    step_name,
-)
+from train.engine import checkpoint_files
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
@@ -51,16 +41,16 @@ def newest_checkpoint(folder: Path) -> LoraSnapshot | None:
 
     Damaged checkpoints are quarantined. Raise `RunFailure` if all are damaged.
     """
-    names = newest_first(folder)
+    names = checkpoint_files.newest_first(folder)
     for name in names:
-        damaged = damaged_files(folder / name)
+        damaged = checkpoint_files.damaged_files(folder / name)
         if not damaged:
             progress = json.loads((folder / name / PROGRESS).read_text(encoding="utf-8"))
             return LoraSnapshot(
                 folder=folder / name, step=progress["step"], seconds=progress["seconds"]
             )
         log.warning("%s is damaged (%s): quarantined", folder / name, ", ".join(damaged))
-        quarantine(folder / name)
+        checkpoint_files.quarantine(folder / name)
     if names:
         raise RunFailure("disk", f"{folder}: all checkpoints are damaged; delete it to start over")
     return None
@@ -94,17 +84,17 @@ class CheckpointCollector:
 
     def adopt(self, lora: Path, *, step: int, seconds: dict[str, float]) -> None:
         """Install a LoRA and the optimizer beside it as the checkpoint after `step` steps."""
-        checkpoints, name = self._run.checkpoints, step_name(step)
-        folder = partial_path(checkpoints, name)
+        checkpoints, name = self._run.checkpoints, checkpoint_files.step_name(step)
+        folder = checkpoint_files.partial_path(checkpoints, name)
         checkpoints.mkdir(exist_ok=True)
-        discard_partial(checkpoints)
+        checkpoint_files.discard_partial(checkpoints)
         folder.mkdir()
         shutil.copyfile(lora, folder / LORA)
         self._copy_optimizer(folder)
         replace_file(folder / PROGRESS, json.dumps({"step": step, "seconds": seconds}) + "\n")
-        sums = {file.name: file_sum(file) for file in sorted(folder.iterdir())}
-        replace_file(folder / SUMS, json.dumps(sums, indent=1) + "\n")
-        install(checkpoints, name, keep=self._keep)
+        sums = {file.name: checkpoint_files.file_sum(file) for file in sorted(folder.iterdir())}
+        replace_file(folder / checkpoint_files.SUMS, json.dumps(sums, indent=1) + "\n")
+        checkpoint_files.install(checkpoints, name, keep=self._keep)
         self._publish(checkpoints / name / LORA, name)
 
     def clean_up(self) -> None:

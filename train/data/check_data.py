@@ -12,13 +12,7 @@ from pathlib import Path
 from configs.errors import DataError
 from configs.terminal import command_parser
 from train.data.folder import ImageFolder, list_images
-from train.data.latents.checks import (
-    QUICK_SAMPLE,
-    duplicate_problems,
-    sample_indices,
-    store_problems,
-    vae_problems,
-)
+from train.data.latents import checks
 from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read_index
 
 
@@ -34,8 +28,8 @@ def main(arguments: list[str]) -> int:
     try:
         if any((path / name).is_file() for name in (INDEX, ENCODING)):
             index = read_index(path)
-            problems = store_problems(path, index, fast=fast)
-            problems += vae_problems(index, vae=options.vae)
+            problems = checks.store_problems(path, index, fast=fast)
+            problems += checks.vae_problems(index, vae=options.vae)
             print(_summary(index), file=sys.stderr)
         else:
             problems = folder_problems(path, labels=options.labels, fast=fast)
@@ -56,14 +50,16 @@ def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[st
     count = len(listing.files)
     images = ImageFolder(listing, size=32, channels=3, classes=len(listing.names))
     problems = []
-    for index in sample_indices(count, QUICK_SAMPLE if fast else count):
+    for index in checks.sample_indices(count, checks.QUICK_SAMPLE if fast else count):
         try:
             images[int(index)]
         except DataError as error:
             problems.append(f"{error}; replace or remove it, or encode with encode.skip_bad true")
-    files = (listing.files[int(index)] for index in sample_indices(count, QUICK_SAMPLE))
+    files = (
+        listing.files[int(index)] for index in checks.sample_indices(count, checks.QUICK_SAMPLE)
+    )
     digests = (checksum(file) for file in files if file.is_file())
-    return problems + duplicate_problems(digests, claimed=count)
+    return problems + checks.duplicate_problems(digests, claimed=count)
 
 
 def _summary(index: StoreIndex) -> str:

@@ -18,14 +18,7 @@ from configs.schema import Pretrain
 from train.forecast.activations import PRECISION_BYTES, block_kept, compiled_kept, edges_kept
 from train.forecast.parameters import block_count, dit_parameters, held_parameters
 from train.forecast.roofline import EAGER_PASSES, StepTime
-from train.model.flops import (
-    block_tokens,
-    extra_macs,
-    mlp_hidden,
-    newton_schulz_flops,
-    recomputed_macs,
-    training_macs,
-)
+from train.model import flops
 
 # Where the host takes all the time of a GPU: width, tokens, images.
 HOST_BOUND = (64, 16, 1)
@@ -94,18 +87,18 @@ class CardModel:
     def parts(self, config: Pretrain, layout: BatchLayout, *, nodes: int = 1) -> StepParts:
         """Return a step's seconds on one rank; `ValueError` if the card lacks the communication."""
         images, times, depth = layout.micro_batch, layout.accumulation, config.model.depth
-        macs, checkpointing = training_macs(config), config.activation_checkpointing
-        again = recomputed_macs(config) / (macs["blocks"] + macs["attention"] + macs["adaln"])
+        macs, checkpointing = flops.training_macs(config), config.activation_checkpointing
+        again = flops.recomputed_macs(config) / (macs["blocks"] + macs["attention"] + macs["adaln"])
         products = attention = 0.0
-        for length, count in Counter(block_tokens(config)).items():
+        for length, count in Counter(flops.block_tokens(config)).items():
             product, attended = self._block(config, layout, length)
             products, attention = products + count * product, attention + count * attended
         fastest = math.exp(min(rate for _, rate in self._products))
-        products += images * sum(extra_macs(config).values()) * fastest
+        products += images * sum(flops.extra_macs(config).values()) * fastest
         rest = depth * _along(self._rest, _block_bytes(config, images))
         outside = _along(self._outside, edges_kept(config).image * images)
         update = _along(self._update, held_parameters(config, layout))
-        update += newton_schulz_flops(config) / 6 / layout.world * fastest
+        update += flops.newton_schulz_flops(config) / 6 / layout.world * fastest
         # Of both passes, the forward pass takes a third, and of attention 2 of 7 products.
         products *= 1 + again / 3
         attention *= 1 + again * 2 / 7
@@ -132,7 +125,7 @@ class CardModel:
     def _block(self, config: Pretrain, layout: BatchLayout, length: int) -> tuple[float, float]:
         """Return the seconds of the products and of the attention of a block of `length` tokens."""
         images, d, heads = layout.micro_batch, config.model.width, config.model.heads
-        hidden, ups = mlp_hidden(config), {"gelu": 1, "swiglu": 2}[config.model.mlp]
+        hidden, ups = flops.mlp_hidden(config), {"gelu": 1, "swiglu": 2}[config.model.mlp]
         layers = [(3 * d, d), (d, d), (d, hidden), *[(hidden, d)] * ups]
         shapes = [(images * length, n, k) for n, k in layers]
         if config.model.conditioning == "adaln":

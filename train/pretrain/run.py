@@ -35,15 +35,8 @@ from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
+from train.model import flops
 from train.model.build import network_macs
-from train.model.flops import (
-    extra_macs,
-    newton_schulz_flops,
-    patches,
-    recomputed_macs,
-    tokens,
-    training_flops,
-)
 from train.model.parallelize import DTYPES, is_sharded, with_compile_resolved
 from train.pretrain.evaluation import FidEvaluation, HeldOutLoss, PretrainEvaluator
 from train.pretrain.gradient_check import check_gradients
@@ -122,7 +115,7 @@ def _training_images(source: Source, config: Pretrain) -> Source:
             f"{config.train.global_batch}"
         )
     if config.repa.weight:
-        expected = patches(config), config.repa.features
+        expected = flops.patches(config), config.repa.features
         stored = source.index.features if isinstance(source, Latents) else None
         if stored is None or stored.shape != expected:
             raise DataError(
@@ -186,15 +179,15 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         assert config.data.path is not None
         facts["vae_sha256"] = read_index(Path(config.data.path)).vae.sha256
     if config.model.family == "dit":
-        facts["recomputed_macs_per_image"] = recomputed_macs(config)
-        if extra := extra_macs(config):
+        facts["recomputed_macs_per_image"] = flops.recomputed_macs(config)
+        if extra := flops.extra_macs(config):
             facts["extra_macs_per_image"] = extra
-        facts["tokens_per_image"] = tokens(config)
-        facts["newton_schulz_flops_per_step"] = newton_schulz_flops(config) or None
+        facts["tokens_per_image"] = flops.tokens(config)
+        facts["newton_schulz_flops_per_step"] = flops.newton_schulz_flops(config) or None
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,
-        "training_flops_per_image": training_flops(network_macs(config, training=True)),
+        "training_flops_per_image": flops.training_flops(network_macs(config, training=True)),
         "ranks": layout.world,
         **asdict(layout),
         "branched_from": trunk and {"checkpoint": trunk, "sha256": file_sum(Path(trunk, SUMS))},

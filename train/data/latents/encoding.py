@@ -21,19 +21,8 @@ from configs.disk import PARTIAL_SUFFIX, replace_file
 from configs.errors import ConfigError, DataError
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
+from train.data.latents import store
 from train.data.latents.features import FeatureEncoder
-from train.data.latents.store import (
-    ENCODING,
-    ImageFacts,
-    ShardEntry,
-    ShardRecord,
-    StoreIndex,
-    checksum,
-    read_json,
-    record_path,
-    shard_name,
-    write_shard,
-)
 from train.data.latents.vae import Vae
 from train.data.loader import LoaderIterator, ahead, ignore_signals
 from train.data.source import from_pixels
@@ -101,7 +90,7 @@ class Encoder:
         """Reserve the output folder, or continue in it. Raise `ConfigError` if it holds others."""
         self.out.mkdir(parents=True, exist_ok=True)
         settings = self._settings()
-        file = self.out / ENCODING
+        file = self.out / store.ENCODING
         if file.is_file():
             try:
                 before = dict(json.loads(file.read_bytes()))
@@ -111,7 +100,7 @@ class Encoder:
             if changed:
                 raise ConfigError(
                     f"encode.out {self.out}: holds another encoding: {', '.join(changed)} differ "
-                    f"from {ENCODING}; set encode.out to another folder, or empty this one"
+                    f"from {store.ENCODING}; set encode.out to another folder, or empty this one"
                 )
         elif any(self.out.iterdir()):
             raise ConfigError(f"encode.out {self.out}: not empty, and no store; name another")
@@ -131,23 +120,23 @@ class Encoder:
             "features": self._features and self._features.facts.model_dump_json(exclude={"path"}),
         }
 
-    def finished_shard(self, number: int) -> ShardRecord | None:
+    def finished_shard(self, number: int) -> store.ShardRecord | None:
         """Return the record of a shard if its file is complete, else None."""
-        file = self.out / shard_name(number)
-        if not (file.is_file() and record_path(file).is_file()):
+        file = self.out / store.shard_name(number)
+        if not (file.is_file() and store.record_path(file).is_file()):
             return None
         try:
-            record = read_json(record_path(file), ShardRecord)
+            record = store.read_json(store.record_path(file), store.ShardRecord)
         except DataError:
             return None
-        if file.stat().st_size != record.bytes or checksum(file) != record.sha256:
+        if file.stat().st_size != record.bytes or store.checksum(file) != record.sha256:
             return None
         # If skip_bad is now false, encode again to name the image that was skipped.
         return None if record.skipped and not self.config.skip_bad else record
 
     def make_shards(
         self, numbers: list[int]
-    ) -> Generator[tuple[int, Future[ShardRecord]], None, None]:
+    ) -> Generator[tuple[int, Future[store.ShardRecord]], None, None]:
         """Encode shards in turn; yield the number and the future record of each.
 
         While the VAE encodes a batch, one thread loads the next batch and another writes the shard
@@ -169,7 +158,10 @@ class Encoder:
         ):
             for number in numbers:
                 encoded = self._encode(itertools.islice(loaded, len(batches(number))))
-                yield number, writer.submit(write_shard, self.out / shard_name(number), *encoded)
+                yield (
+                    number,
+                    writer.submit(store.write_shard, self.out / store.shard_name(number), *encoded),
+                )
 
     def _batches(self, number: int) -> list[list[int]]:
         """Return the indices of the images of a shard, batch by batch."""
@@ -221,7 +213,7 @@ class Encoder:
     def _blank_image(self) -> Tensor:
         return torch.zeros(1, self.config.channels, self.config.size, self.config.size)
 
-    def index(self, records: list[ShardRecord]) -> StoreIndex:
+    def index(self, records: list[store.ShardRecord]) -> store.StoreIndex:
         """Return the index of the finished store, with statistics computed in float64."""
         examples = sum(record.examples for record in records)
         skipped = sum(len(record.skipped) for record in records)
@@ -231,7 +223,7 @@ class Encoder:
         count = examples * (2 if self.config.flip else 1) * height * width
         mean = np.sum([record.sums for record in records], axis=0) / count
         variance = np.sum([record.squares for record in records], axis=0) / count - mean**2
-        return StoreIndex(
+        return store.StoreIndex(
             format=1,
             examples=examples,
             shape=(channels, height, width),
@@ -247,7 +239,7 @@ class Encoder:
             shift=self._vae.shift,
             vae=self._vae.facts,
             features=self._features.facts if self._features else None,
-            images=ImageFacts(
+            images=store.ImageFacts(
                 path=str(self.config.images),
                 listed=len(self.listing.files),
                 skipped=skipped,
@@ -256,7 +248,7 @@ class Encoder:
                 sha256=self.listing_sha256,
             ),
             shards=[
-                ShardEntry(**record.model_dump(include=set(ShardEntry.model_fields)))
+                store.ShardEntry(**record.model_dump(include=set(store.ShardEntry.model_fields)))
                 for record in records
             ],
         )
