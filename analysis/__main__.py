@@ -73,10 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Return the parser, with the options of the command that `arguments` name.
-
-    Only that command's module is imported, so that help answers at once.
-    """
+    """Return the parser; only the module of the command in `arguments` is imported, for speed."""
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="ditbench analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain

@@ -252,10 +252,7 @@ def _cast(dtype: torch.dtype, model: Any) -> Any:
 
 
 def _save_assistant(file: Path, shape: FluxShape) -> None:
-    """Save a random LoRA of rank 4 on the attention of all blocks, in the keys of diffusers.
-
-    ai-toolkit reads the rank from the first single block.
-    """
+    """Save a random LoRA of rank 4 on all attention, in keys that diffusers and ai-toolkit read."""
     width = shape.heads * shape.head_width
     tensors = {}
     blocks = [f"transformer_blocks.{number}" for number in range(shape.blocks)]

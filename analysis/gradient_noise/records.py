@@ -34,10 +34,7 @@ class StepNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNoise:
-    """One `gns_whole` field: bins of the whole model and of adaLN for the same images.
-
-    The last element of `whole` and `adaln` is over all t.
-    """
+    """One `gns_whole` field: bins, then all of t, of the whole model and adaLN, same images."""
 
     step: int
     shape: tuple[int, int, int]

@@ -160,10 +160,7 @@ def _start_time(log: RunLog) -> float | None:
 
 
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
-    """Group runs, by devices and global batch, both ascending.
-
-    Raise `Unreadable` if the target is a loss that is not the same quantity for all runs.
-    """
+    """Group runs by devices and global batch, ascending; `Unreadable` if their losses differ."""
     for other in logs[1:]:
         if not same_quantity(logs[0], other, target.name):
             raise Unreadable(

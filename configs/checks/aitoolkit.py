@@ -161,10 +161,7 @@ def arch_of(config: Finetune) -> str | None:
 
 
 def _check_arch(home: Home, config: Finetune) -> None:
-    """Raise `ConfigError` for a kind of model that is not in the source of ai-toolkit.
-
-    It takes an unknown kind for Stable Diffusion 1.
-    """
+    """Refuse a kind unknown to ai-toolkit, which would take it for Stable Diffusion 1."""
     arch = arch_of(config)
     if arch is None:
         return

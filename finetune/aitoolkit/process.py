@@ -48,10 +48,7 @@ _ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|Error running 
 
 
 class Process:
-    """One run of ai-toolkit with `config`; its output is appended to the file `output`.
-
-    As a context manager it kills ai-toolkit on exit if it still runs.
-    """
+    """One run of ai-toolkit with `config`, its output appended to `output`; killed on exit."""
 
     def __init__(self, home: Home, config: Path, *, output: Path) -> None:
         self._output = output

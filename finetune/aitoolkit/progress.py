@@ -121,10 +121,7 @@ class LoggedStep:
 
 
 class LossLog:
-    """Reads ai-toolkit's `loss_log.db` while it is written.
-
-    ai-toolkit counts steps from 0 and never logs the first step of an attempt.
-    """
+    """Reads `loss_log.db` as it is written: steps from 0, without the first of an attempt."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -82,10 +82,7 @@ def _host_lines(measurements: Sequence[Measurement]) -> str:
 
 
 def _pattern(host: str) -> str:
-    """Return a pattern for hosts that differ from the first digit to the domain.
-
-    `login1.example.edu` gives `login[0-9]*.example.edu`.
-    """
+    """Return a pattern of hosts: `login[0-9]*.example.edu` for `login1.example.edu`."""
     name, dot, domain = host.partition(".")
     return re.sub(r"[0-9].*", "[0-9]*", name) + dot + domain
 

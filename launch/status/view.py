@@ -61,10 +61,7 @@ def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) ->
 
 
 def summary_lines(now: Overview, paths: Sequence[Path]) -> list[str]:
-    """Return a line per path: a run's state, or the states of the runs in a folder.
-
-    A line names the report of a study whose runs have all ended.
-    """
+    """Return a line per path: a run's state, or a folder's, with the report of an ended study."""
     lines = []
     for path in paths:
         here = path.resolve()

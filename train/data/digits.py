@@ -62,10 +62,7 @@ def write_digits(folder: Path) -> int:
 
 
 def _read_table() -> NDArray[np.float64]:
-    """Return `[1797, 65]`: 64 pixels in 0..16, and the digit.
-
-    The file is found without importing scikit-learn, which takes each rank more than a second.
-    """
+    """Return `[1797, 65]`: 64 pixels in 0..16, and the digit. Importing scikit-learn takes 1 s."""
     found = find_spec("sklearn")
     assert found is not None
     assert found.submodule_search_locations is not None

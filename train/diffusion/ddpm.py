@@ -45,10 +45,7 @@ def add_noise(
 
 
 def min_snr_weight(alpha_bar: Tensor, cap: float, prediction: Prediction) -> Tensor:
-    """Return min(SNR, cap) / SNR for eps, min(SNR, cap) / (SNR + 1) for v, `[B]` in float32.
-
-    The min-SNR weight of Hang et al. 2023.
-    """
+    """Return min(SNR, cap) / SNR for eps, / (SNR + 1) for v (Hang et al. 2023), `[B]` float32."""
     snr = alpha_bar / (1 - alpha_bar)
     return (snr.clamp(max=cap) / (snr if prediction == "eps" else snr + 1)).float()
 

@@ -33,10 +33,7 @@ def step_name(step: int) -> str:
 
 
 def complete(folder: Path) -> list[str]:
-    """Return the names of the checkpoints that were written completely, oldest first.
-
-    One whose checksums are gone was complete once: it counts as damaged.
-    """
+    """Return the complete checkpoints, oldest first, also one whose checksums are gone."""
     found = (entry for entry in folder.glob("step-*") if entry.is_dir())
     return sorted(entry.name for entry in found if not entry.suffix)
 

@@ -123,10 +123,7 @@ class NpzShards:
         return list(range(shard * self.size, min(self.num, (shard + 1) * self.size)))
 
     def metadata(self) -> Metadata | None:
-        """Return the metadata that an earlier attempt wrote, or None if there was no attempt.
-
-        Raises `ConfigError` if `out` exists without metadata.
-        """
+        """Return an earlier attempt's metadata or None; `ConfigError` if `out` has none."""
         for file in (self._unfinished, metadata_file(self.out)):
             if file.is_file():
                 return dict(json.loads(file.read_text(encoding="utf-8")))

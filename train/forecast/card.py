@@ -33,7 +33,7 @@ from train.engine.environment import rank_placement, versions
 from train.engine.numerics import set_precision
 from train.forecast.fit import fit_runs
 from train.forecast.measured import BUCKET_BYTES, HOST_BOUND, step_config
-from train.forecast.parameters import dit_parameters
+from train.forecast.memory import dit_parameters
 from train.model.attention import attend
 from train.model.parallelize import DTYPES, can_compile
 from train.pretrain.train_state import TrainState, make_train_state, zero_batch

@@ -10,8 +10,7 @@ from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain, Run
 from train.forecast.measured import card_step
-from train.forecast.memory import GIB, Memory, dit_memory
-from train.forecast.parameters import dit_parameters
+from train.forecast.memory import GIB, Memory, dit_memory, dit_parameters
 from train.forecast.query import ForecastQuery
 from train.forecast.roofline import StepTime, step_time
 from train.model.flops import dit_macs

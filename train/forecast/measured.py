@@ -16,7 +16,7 @@ from configs.checks.batch import BatchLayout, divide
 from configs.load import expect, resolve
 from configs.schema import Pretrain
 from train.forecast.activations import PRECISION_BYTES, block_kept, compiled_kept, edges_kept
-from train.forecast.parameters import block_count, dit_parameters, held_parameters
+from train.forecast.memory import block_count, dit_parameters, held_parameters
 from train.forecast.roofline import EAGER_PASSES, StepTime
 from train.model import flops
 

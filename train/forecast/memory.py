@@ -1,12 +1,14 @@
 """The memory of one rank that trains a DiT, by kind, and its peak, in closed form without torch.
 
-Tests compare it with `train/forecast/dry_run.py`, which follows every storage through a step.
+Parameters are those of the layers of `train/model`, counted one by one. Tests compare the sums with
+the network, and the memory with `train/forecast/dry_run.py`, which follows every storage.
 """
 
 from dataclasses import dataclass
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from configs.schema.model import Model
 from train.forecast.activations import (
     PRECISION_BYTES,
     SavedBytes,
@@ -18,8 +20,7 @@ from train.forecast.activations import (
     edges_work,
     operations_kept,
 )
-from train.forecast.parameters import block_count, edge_count, held_parameters
-from train.model.flops import mean_tokens, muon_matrices, projection_weights, tokens
+from train.model import flops
 
 GIB = 2**30
 # The context of the driver and the workspaces of libraries, and the buffers of each communicator of
@@ -28,6 +29,67 @@ _CONTEXT = 0.75 * GIB
 _COMMUNICATOR = 0.3 * GIB
 # The share of torch's allocations that its cache holds in blocks too small to reuse. Assumed.
 _FRAGMENTATION = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterCount:
+    """The parameters of a part of a network; autocast copies `cast` of them to lower precision."""
+
+    all: int
+    cast: int
+
+
+def block_count(config: Pretrain, *, tensor: int = 1) -> ParameterCount:
+    """Return the parameters of one block on one of the `tensor` ranks that split it."""
+    model, hidden = config.model, flops.mlp_hidden(config)
+    d, head_dim, gates = model.width, model.width // model.heads, model.mlp == "swiglu"
+    split = [(d, 3 * d)] + [(d, hidden)] * (1 + gates)
+    if model.conditioning == "adaln":
+        split.append((d, 6 * d))
+    # `split` layers are split by rows, with their biases; the other two by columns, with whole
+    # biases on every rank.
+    rows = sum((inner + 1) * outer for inner, outer in split) // tensor
+    columns = (d * d + hidden * d) // tensor
+    norms = 2 * head_dim * model.qk_norm + 2 * _norm(model)
+    low_rank = 7 * d * (model.adaln_rank or 0)
+    table = 6 * d * (model.conditioning == "adaln_single")
+    cast = sum(inner * outer for inner, outer in split) // tensor + columns + low_rank
+    return ParameterCount(all=rows + columns + 2 * d + norms + low_rank + table, cast=cast)
+
+
+def _norm(model: Model) -> int:
+    """Return the parameters of a norm of tokens: those of an adaLN block have none."""
+    affine = {"layer": 2, "rms": 1}[model.norm] * model.width
+    return affine if model.conditioning == "in_context" else 0
+
+
+def edge_count(config: Pretrain) -> ParameterCount:
+    """Return the parameters before and after the blocks, which every tensor rank holds whole."""
+    model, data = config.model, config.data
+    d, pixels = model.width, data.channels * model.patch**2
+    first, later = [(pixels, d), (flops.TIME_CHANNELS, d)], [(d, d), (d, pixels)]
+    table = 2 * d * (model.conditioning == "adaln_single")
+    if model.conditioning != "in_context":
+        later.append((d, (2 if model.conditioning == "adaln" else 6) * d))
+    if model.routing.kind == "sprint":
+        later.append((2 * d, d))
+    vectors = (data.classes + 1 + model.registers) * d + _norm(model) + table
+    # Autocast's copies of the first layers are freed: nothing before them needs a gradient.
+    return ParameterCount(
+        all=sum((inner + 1) * outer for inner, outer in first + later) + vectors,
+        cast=sum(inner * outer for inner, outer in later),
+    )
+
+
+def dit_parameters(config: Pretrain) -> int:
+    """Return the number of parameters of the network."""
+    return config.model.depth * block_count(config).all + edge_count(config).all
+
+
+def held_parameters(config: Pretrain, layout: BatchLayout) -> float:
+    """Return the parameters that one rank holds, as the mean over the ranks."""
+    blocks = config.model.depth * block_count(config, tensor=layout.tensor).all
+    return (blocks + edge_count(config).all) / layout.shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +122,13 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    average, matrices = held * config.averages(), [m * n for m, n in muon_matrices(config)]
+    average, matrices = held * config.averages(), [m * n for m, n in flops.muon_matrices(config)]
     moments = 2 * held - 4 * sum(matrices) / layout.shard  # Muon has one, the others two
     # Roots of second moments; Muon's largest matrix in float32, and five of the iteration's type.
     step_work = held * (config.optimizer.kind == "schedule_free")
     step_work += (4 + 5 * PRECISION_BYTES[config.train.precision]) * max(matrices, default=0)
     # The projection of REPA is whole on every rank, with its gradients and moments.
-    constant = held + moments + average + 16 * projection_weights(config)
+    constant = held + moments + average + 16 * flops.projection_weights(config)
     gradients, persistent = _gradients(config, layout)
     fresh = _fresh_gradients(config, layout)
     gathered, reduced = _gathered(config, layout)
@@ -78,7 +140,7 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     edges = edges_kept(config).image * images
     activations = edges + plain * _bytes(block, images) + recomputed * _bytes(kept, images)
     # In its own backward pass a recomputed block holds all its activations.
-    longest = tokens(config) / mean_tokens(config)
+    longest = flops.tokens(config) / flops.mean_tokens(config)
     whole = longest * (_bytes(block, images) - _bytes(kept, images)) if recomputed else 0.0
     last, work = edges_work(config) * images, block_work(config, tensor=tensor) * images
     base = constant + gradients * persistent + gathered

@@ -23,10 +23,7 @@ _RMS = 0.2
 def make_optimizer(
     model: nn.Module, config: Pretrain, ema: EMA, *, projection: nn.Module | None = None
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of `optimizer.kind`, which may move the `ema` of `model`, too.
-
-    AdamW moves the `projection` of REPA.
-    """
+    """Return the optimizer of `optimizer.kind`, which may move `ema` and REPA's `projection`."""
     optimizer = config.optimizer
     adamw: dict[str, Any] = {
         "lr": optimizer.lr,

@@ -40,10 +40,7 @@ class GradientSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainState:
-    """`model` is `network` in its parallel wrapper; they share their parameters.
-
-    `projection` is that of REPA, if the config has it.
-    """
+    """`model` is `network` in its parallel wrapper, with its parameters; `projection` is REPA's."""
 
     config: Pretrain
     network: nn.Module

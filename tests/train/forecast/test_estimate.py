@@ -19,8 +19,7 @@ from tests.train.model.test_dit import FLAVOURS, RECIPES, SIZES
 from train.forecast.activations import block_kept, compiled_kept, edges_kept
 from train.forecast.dry_run import dry_run
 from train.forecast.estimate import capacity_bytes, forecast, largest_micro_batch
-from train.forecast.memory import GIB, dit_memory, overhead
-from train.forecast.parameters import block_count, dit_parameters, edge_count
+from train.forecast.memory import GIB, block_count, dit_memory, dit_parameters, edge_count, overhead
 from train.forecast.query import ForecastQuery
 from train.model.build import build_network
 from train.model.parallelize import DTYPES

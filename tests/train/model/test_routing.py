@@ -22,8 +22,7 @@ from tests.train.model.test_recipes import wave
 from train.diffusion.rng import kept_patches
 from train.engine.distributed import read_ranks
 from train.forecast.dry_run import dry_run
-from train.forecast.memory import dit_memory
-from train.forecast.parameters import dit_parameters
+from train.forecast.memory import dit_memory, dit_parameters
 from train.model.build import build_network
 from train.model.flops import dit_macs, recomputed_macs, training_macs
 from train.model.parallelize import apply_activation_checkpointing, parallelize
