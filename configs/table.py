@@ -218,9 +218,9 @@ def _present(value: Any) -> Any:
     return value
 
 
-def show(rows: Sequence[Row], form: Form) -> None:
-    """Print rows in a form; no rows print nothing but in JSON."""
+def show(rows: Sequence[Row], form: Form, *, whole: bool = False) -> None:
+    """Print rows in a form, text as `whole` says; no rows print nothing but in JSON."""
     if form == "json":
         print(json_text(rows))
     elif rows:
-        print(csv_text(rows) if form == "csv" else text_table(rows))
+        print(csv_text(rows) if form == "csv" else text_table(rows, whole=whole))

@@ -1,100 +1,153 @@
-"""`ditbench when`: when a run is done on each shape of the cluster, by forecast, and its cost.
+"""`ditbench when`: when a run or a study is done, by forecast, and what it costs.
 
-The start is what `sbatch --test-only` expects; its latest is also that of 90 % of the jobs that
-began in the last 14 days. The rest is the forecast of the run.
+A run has a row for each shape of the cluster, a study one for each of its arrays: on each type of
+GPU, if its cells name none. The start is what `sbatch --test-only` expects; its latest is also that
+of 90 % of the jobs that began in the last 14 days. The rest is the forecast of the runs.
 """
 
 import shlex
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import heapreplace
 from pathlib import Path
+from typing import Any
 
-from configs.errors import ConfigError
 from configs.gpus import rate_of, read_rates
 from configs.grid.study_file import is_study
+from configs.run.folder import is_run
 from configs.run.study_folder import is_study_folder
-from configs.table import Form, Row, show
+from configs.schema.study import FEWEST_REPEATS
+from configs.schema.training import Resources
+from configs.table import Form, Row, formatted, show
+from configs.terminal import plural
+from launch import forecast
 from launch.slurm import client
-from launch.slurm.executor import sbatch_text
+from launch.slurm.executor import BatchScript, sbatch_text
 from launch.slurm.flags import Flags, to_words
 from launch.submit.alternatives import alternatives
 from launch.submit.duration import Duration, duration, with_hours
-from launch.submit.run import run_request
-from launch.submit.script import RunRequest, batch_script
+from launch.submit.run import Choices, run_request
+from launch.submit.script import RunRequest, batch_script, overrides_from
+from launch.submit.study import StudyRequest, StudySubmission, study_submission
 
 _MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
 _TIMES = ("start", "finish", "finish_low", "finish_high")
+_NEED_ALL = ("finish", "finish_high", "gpu_hours", "gpu_hours_high", "money")
+_TOTAL = (
+    "{shape}: {runs} runs, done about {finish} ({finish_low} to {finish_high}), {gpu_hours} "
+    "GPU-hours ({gpu_hours_low} to {gpu_hours_high}), money {money}"
+)
+_Forecast = tuple[dict[str, Any], Duration]
+_Answer = tuple[list[Row], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cluster:
+    """By type of GPU its nodes, the most GPUs of one, and the seconds of waits; and prices."""
+
+    gpus: Mapping[str, tuple[int, int]]
+    waits: Mapping[str, Sequence[float]]
+    prices: Mapping[str, float]
 
 
 def when(
     source: Path, overrides: list[str], *, site_name: str | None, flags: Flags, rates: Path | None,
-    form: Form,
+    form: Form, whole: bool,
 ) -> int:  # fmt: skip
-    """Print a row per shape, the first to be done first, and how to queue the best; 1 if none."""
-    if is_study_folder(source) or is_study(source, overrides):
-        raise ConfigError(f"{source}: a study compares GPUs; name the config of one run")
-    request = run_request(source, overrides, site_name=site_name, extra=flags)
-    partition = str((request.site.flags | request.flags).get("partition", "")) or None
+    """Print rows, with all columns if `whole`, and how to queue the best; return 1 without any."""
+    asked: RunRequest | StudySubmission
+    if is_study_folder(source) or (not is_run(source) and is_study(source, overrides)):
+        choices = Choices(site_name=site_name)
+        study = StudyRequest(source=source, overrides=overrides, flags=flags, choices=choices)
+        asked = study_submission(study)
+    else:
+        asked = run_request(source, overrides, site_name=site_name, extra=flags)
+    partition = str((asked.site.flags | flags).get("partition", "")) or None
+    prices = read_rates(rates) if rates else {}
+    cluster = _Cluster(gpus=client.gpus(partition), waits=client.waits_s(partition), prices=prices)
+    if isinstance(asked, RunRequest):
+        rows, advice = _of_run(asked, cluster, site_name)
+    else:
+        rows, advice = _of_study(asked, cluster, site_name)
+    show(rows if form == "json" else [*map(_readable, rows)], form, whole=whole)
+    print(advice, file=sys.stderr)
+    return int(not rows or rows[0]["finish"] is None)
+
+
+def _of_run(request: RunRequest, cluster: _Cluster, site_name: str | None) -> tuple[list[Row], str]:
+    """Return a row for each shape on which the run fits, and the advice."""
     shapes = [
         f"{gpu}:{nodes}x{count}"
-        for gpu, (has, most) in client.gpus(partition).items()
+        for gpu, (has, most) in cluster.gpus.items()
         for nodes in range(1, min(has, _MOST_NODES) + 1)
         for count in sorted({most, *(2**n for n in range(most.bit_length()) if nodes == 1)})
         if gpu
     ]
-    prices, waits = read_rates(rates) if rates else {}, client.waits_s(partition)
-    rows = []
+    rows = list[Row]()
     for one in alternatives(request, shapes, site_name=site_name):
         found = None if one.refusal else duration(one)
         if found is None:
             print(one.refusal or f"{one.shape}: has no forecast", file=sys.stderr)
         else:
-            rows.append(_row(one, found, waits.get(str(one.config.resources.gpu), []), prices))
+            script, runs = batch_script(with_hours(one), one.run), [(one.forecast or {}, found)]
+            columns = _columns(script, one.config.resources, runs, cluster, found.high)
+            rows.append({"shape": one.shape, **columns})
     rows.sort(key=lambda row: row["finish"] or float("inf"))
-    words = [
-        {name: _clock(value) if name in _TIMES else value for name, value in row.items()}
-        for row in rows
-    ]
-    show(rows if form == "json" else words, form)
     if not rows or rows[0]["finish"] is None:
-        print("on no shape of this cluster a finish can be forecast", file=sys.stderr)
-        return 1
-    print(_advice(request, rows, site_name), file=sys.stderr)
-    return 0
+        return rows, "on no shape of this cluster a finish can be forecast"
+    return rows, _advice(request, rows, site_name)
 
 
-def _row(
-    one: RunRequest, found: Duration, waits: Sequence[float], prices: Mapping[str, float]
-) -> Row:
-    """Return the row of a shape on which the run fits; times are in seconds since 1970."""
-    gpu, resources, median_s, late_s = one.forecast or {}, one.config.resources, None, 0.0
-    if len(waits) >= _FEWEST_WAITS:
-        median_s = statistics.median(waits)
+def _columns(
+    script: BatchScript, resources: Resources, runs: Sequence[_Forecast], cluster: _Cluster,
+    queue_s: float | None, *, at_once: int = 1,
+) -> Row:  # fmt: skip
+    """Return the columns of a job's runs; times are in seconds since 1970.
+
+    The runs start in order, `at_once` at a time, and at the latest one after the other in
+    `queue_s`; None: some have no forecast, so `_NEED_ALL` are not known.
+    """
+    waits, late_s = cluster.waits.get(str(resources.gpu), ()), None
+    if has_history := len(waits) >= _FEWEST_WAITS:
         late_s = statistics.quantiles(waits, n=10, method="inclusive")[-1]
-    start = client.expected_start(sbatch_text(batch_script(with_hours(one), one.run)))
-    hours = resources.nodes * resources.gpus_per_node * found.value / 3600
-    rate = rate_of(gpu["type"], prices)
-    return {
-        "shape": one.shape,
-        "step_s": gpu["step_s"]["value"],
-        "run_hours": found.value / 3600,
+    start = client.expected_start(sbatch_text(script))
+    values, low, high = ([getattr(one, end) for _, one in runs] for end in ("value", "low", "high"))
+    gpus, steps = resources.nodes * resources.gpus_per_node, [gpu["step_s"] for gpu, _ in runs]
+    rate = rate_of(runs[0][0]["type"], cluster.prices) if runs else None
+    columns = {
+        "step_s": max((step["value"] for step in steps), default=None),
+        "run_hours": max(values, default=0) / 3600,
         "start": start,
-        "wait_min": "no history" if median_s is None else median_s / 60,
-        "wait_90_min": None if median_s is None else late_s / 60,
-        "finish": start and start + found.value,
-        "finish_low": start and start + found.low,
-        "finish_high": start and max(start, time.time() + late_s) + found.high,
-        "gpu_hours": hours,
-        "money": None if rate is None else rate * hours,
-        "by": gpu["step_s"]["source"],
+        "wait_min": statistics.median(waits) / 60 if has_history else "no history",
+        "wait_90_min": late_s and late_s / 60,
+        "finish": start and start + _span_s(values, at_once),
+        "finish_low": start and start + _span_s(low, at_once),
+        "finish_high": start and max(start, time.time() + (late_s or 0)) + (queue_s or 0),
+        "gpu_hours": gpus * sum(values) / 3600,
+        "money": None if rate is None else rate * gpus * sum(values) / 3600,
+        "by": "; ".join(dict.fromkeys(step["source"] for step in steps)),
+        "gpu_hours_low": gpus * sum(low) / 3600,
+        "gpu_hours_high": gpus * sum(high) / 3600,
     }
+    return columns | (dict.fromkeys(_NEED_ALL) if queue_s is None else {})
 
 
-def _clock(moment: float | None) -> str | None:
-    return None if moment is None else f"{datetime.fromtimestamp(moment):%d %b %H:%M}"
+def _span_s(lengths: Sequence[float], at_once: int) -> float:
+    """Return how long runs take that start in order, with at most so many at once."""
+    ends = [0.0] * at_once
+    for length in lengths:
+        heapreplace(ends, ends[0] + length)
+    return max(ends)
+
+
+def _readable(row: Row) -> Row:
+    clock = lambda moment: moment and f"{datetime.fromtimestamp(moment):%d %b %H:%M}"  # noqa: E731
+    return {name: clock(value) if name in _TIMES else value for name, value in row.items()}
 
 
 def _advice(request: RunRequest, rows: list[Row], site_name: str | None) -> str:
@@ -104,10 +157,86 @@ def _advice(request: RunRequest, rows: list[Row], site_name: str | None) -> str:
         if row["finish"] is not None and row["finish_low"] <= best["finish_high"]:
             by_gpu.setdefault(row["shape"].partition(":")[0], row)
     shapes = ",".join(row["shape"] for row in [*by_gpu.values()][:_MOST_ADVISED])
-    where = to_words(request.flags | ({"site": site_name} if site_name else {}))
-    words = shlex.join([str(request.source), *request.overrides, *where, "--first", shapes])
-    low, high = _clock(best["finish_low"]), _clock(best["finish_high"])
     return (
-        f"first done: {best['shape']}, about {_clock(best['finish'])} ({low} to {high}); queue it, "
-        f"and the other types that may be as early: ditbench submit {words}"
+        "first done: {shape}, about {finish} ({finish_low} to {finish_high}); queue it, and the "
+        "other types that may be as early: ".format_map(_readable(best))
+        + f"{_submit(request, site_name)} --first {shapes}"
     )
+
+
+def _submit(request: RunRequest | StudyRequest, site_name: str | None) -> str:
+    where = to_words(request.flags | ({"site": site_name} if site_name else {}))
+    return f"ditbench submit {shlex.join([str(request.source), *request.overrides, *where])}"
+
+
+def _of_study(submission: StudySubmission, cluster: _Cluster, site_name: str | None) -> _Answer:
+    """Return a row for the study and for each array, and the advice; by type if no cell names one.
+
+    The type on which the fewest runs are omitted comes first, then the one that is done first.
+    """
+    if not submission.todo:
+        return [], "nothing to run: no run is missing or failed, or none fits"
+    request, found = submission.request, list[_Answer]()
+    asked = [run.cell.config.resources for run in submission.plan.runs] if submission.plan else []
+    is_open = asked and all(one.gpus_per_node and not one.gpu for one in asked)
+    for gpu in [gpu for gpu in cluster.gpus if gpu and is_open] or [""]:
+        if gpu:
+            words = [*request.overrides, *overrides_from({"resources.gpu": gpu})]
+            submission = study_submission(replace(request, overrides=words))
+        found.append((_outlook(submission, gpu, cluster), _submit(submission.request, site_name)))
+    found.sort(key=lambda one: (one[0][0]["omitted"], one[0][0]["finish"] or float("inf")))
+    said = "\n".join(
+        _TOTAL.format_map({name: formatted(one) or "unknown" for name, one in total.items()})
+        for total in (_readable(rows[0]) for rows, _ in reversed(found))
+    )
+    said += f"; queue it: {found[0][1]}" if found[0][0][0]["finish"] else ""
+    return [row for rows, _ in found for row in rows], said
+
+
+def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[Row]:
+    """Return a row for the runs that `submit` would queue, then one per array; name the omitted."""
+    known, omitted = dict[int, _Forecast](), defaultdict[str, list[str]](list)
+    queues_s, passes = defaultdict[str | None, float](float), dict[tuple[int, str], None]()
+    for row in sorted(submission.rows, key=lambda row: row.order):
+        passes[row.repeat, str(row.levels.get("seed"))] = None
+    # With `stop: decided` the lower ends count the least number of repeats.
+    spared = [*passes][FEWEST_REPEATS:] if submission.settings.stop else []
+    for run in submission.plan.runs if submission.plan else ():
+        if run.dropped:
+            omitted[f"dropped: {run.dropped}"].append(run.name)
+    requests = [*map(submission.run_request, submission.todo)]
+    answers = forecast.ask([one.query for one in requests])
+    for row, one, answer in zip(submission.todo, requests, answers, strict=True):
+        resources = one.config.resources
+        facts = (resources.gpu and resources.gpus_per_node and answer.gpu()) or {}
+        if length := duration(replace(one, forecast=facts)):
+            is_spared = (row.repeat, str(row.levels.get("seed"))) in spared
+            known[row.index] = facts, replace(length, low=0.0 if is_spared else length.low)
+            queues_s[resources.gpu] += length.high
+        else:
+            why = facts.get("reason") or answer.remark or "no type of GPU is named"
+            omitted[f"without a forecast: {why}"].append(row.cell)
+    rows = list[Row]()
+    for array, script in submission.scripts():
+        resources, count = array.resources, len(array.rows)
+        own = [known[row.index] for row in array.rows if row.index in known]
+        nodes, most = cluster.gpus.get(str(resources.gpu), (0, 0))
+        places = nodes * (most // max(1, resources.gpus_per_node)) // resources.nodes
+        at_once = min(filter(None, (count, submission.settings.throttle, places)))
+        queue_s = queues_s[resources.gpu] if len(own) == count else None
+        rows.append({
+            "shape": array.shape, "runs": count, "omitted": count - len(own), "at_once": at_once,
+            "sum_hours": sum(length.value for _, length in own) / 3600,
+            **_columns(script, resources, own, cluster, queue_s, at_once=at_once),
+        })  # fmt: skip
+        if rows[-1]["start"] is None:
+            omitted["that sbatch refuses, as submit --dry-run says"] += [r.cell for r in array.rows]
+    for why, runs in omitted.items():
+        line = f"{plural(len(runs), 'run')} {why}: {', '.join(runs)}"
+        print(f"{gpu}: {line}" if gpu else line, file=sys.stderr)
+    total = {"shape": f"study{gpu and f' on {gpu}'}", "runs": len(requests)}
+    for name in (*_TIMES, "gpu_hours", "gpu_hours_low", "gpu_hours_high", "money"):
+        values = [row[name] for row in rows] or [None]
+        total[name] = None if None in values else max(values) if name in _TIMES else sum(values)
+    total["omitted"] = sum(map(len, omitted.values()))
+    return [total, *sorted(rows, key=lambda row: row["finish"] or float("inf"))]

@@ -10,12 +10,13 @@ def add(commands: Commands) -> None:
     """Add `submit`, `when` and `rerun`."""
     _add_submit(commands)
     when = commands.add_parser(
-        "when", help="when would a run be done, by shape: start, finish, GPU-hours, money"
+        "when", help="when would a run or study be done: start, finish, GPU-hours, money, by shape"
     )
-    when.add_argument("source", type=Path, metavar="CONFIG|RUN", help="config, or run to resume")
+    when.add_argument("source", type=Path, metavar="CONFIG|STUDY|RUN", help="as of submit")
     when.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
     when.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
     when.add_argument("--partition", help="ask about this partition")
+    when.add_argument("--all", action="store_true", help="print all columns, however wide")
     add_site(when)
     add_forms(when, json="JSON on stdout", csv="CSV on stdout")
     when.set_defaults(action=_when)
@@ -135,6 +136,7 @@ def _when(options: argparse.Namespace) -> int:
     return when(
         options.source, options.overrides, site_name=options.site, form=options.form,
         flags=Flags(partition=options.partition) if options.partition else {}, rates=options.rates,
+        whole=options.all,
     )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm.client import NoSlurm, Refused
 from launch.submit.duration import with_hours
-from launch.submit.plan import overrides_of
 from launch.submit.refusals import Check
 from launch.submit.run import Choices, checks_of, run_request
 from launch.submit.script import RunRequest
@@ -67,37 +66,15 @@ def _of_study(submission: StudySubmission, probes: Machine) -> Iterator[CheckRes
     assert submission.plan is not None
     scripts = submission.scripts()
     yield from _of_submission(submission.checks(scripts))
-    requests = _first_requests(submission)
-    for shape, (cell, request) in requests.items():
-        forecast = submission.plan.forecasts.get(cell) or memory.forecast_of(request)
+    rows = list({row.shape: row for row in reversed(submission.todo)}.values())
+    requests = [*map(submission.run_request, rows)]
+    for row, request in zip(rows, requests, strict=True):
+        forecast = submission.plan.forecasts.get(row.cell) or memory.forecast_of(request)
         for result in _with_forecast(request, forecast):
-            yield replace(result, message=f"{shape}: {result.message}")
+            yield replace(result, message=f"{row.shape}: {result.message}")
     for check in probes:
-        for _, request in list(requests.values())[:1]:
+        for request in requests[:1]:
             yield from check(request)
-
-
-def _first_requests(submission: StudySubmission) -> dict[str, tuple[str, RunRequest]]:
-    """Return the first cell of each shape of a study and the request that it stands for."""
-    assert submission.plan is not None
-    first = {run.shape: run.cell for run in reversed(submission.plan.kept)}
-    base = Path(str(submission.plan.grid.study.base))
-    return {
-        shape: (
-            cell.name,
-            RunRequest(
-                source=base,
-                overrides=overrides_of(cell),
-                config=cell.config,
-                resumes=None,
-                identity="",
-                site=submission.site_for(cell.config.resources),
-                tree=submission.tree,
-                flags={},
-            ),
-        )
-        for shape, cell in first.items()
-    }
 
 
 def _of_submission(found: Sequence[Check]) -> Iterator[CheckResult]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
-from configs.run.folder import ROOT, RunFolder, new_id
+from configs.run.folder import ROOT, RunFolder, is_run, new_id
 from configs.run.jobs import save_array
 from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.schema import Study
@@ -23,12 +23,13 @@ from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
 from launch.submit import snapshot
-from launch.submit.plan import Plan, make_plan, table, to_json
+from launch.submit.plan import Plan, make_plan, overrides_of, table, to_json
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.run import CLUSTER, Choices, print_remarks
 from launch.submit.script import (
     REPORT,
     Array,
+    RunRequest,
     array_script,
     make_arrays,
     report_script,
@@ -103,6 +104,17 @@ class StudySubmission:
             ))
             for array in make_arrays(self.study, self.todo, size=size, configs=configs)
         ]  # fmt: skip
+
+    def run_request(self, row: StudyRow) -> RunRequest:
+        """Return the request for one of the runs, as if it were submitted by itself."""
+        planned = {run.name: run.cell for run in self.plan.runs} if self.plan else {}
+        cell, run = planned.get(row.cell), RunFolder(self.study.cell(row.cell))
+        config = cell.config if cell and not is_run(run.path) else run.config()
+        return RunRequest(
+            source=Path(str(self.settings.base)), overrides=overrides_of(cell) if cell else [],
+            config=config, resumes=run if is_run(run.path) else None, identity="",
+            site=self.site_for(config.resources), tree=self.tree, flags=self.request.flags,
+        )  # fmt: skip
 
     def bill(self, scripts: Sequence[ArrayScript]) -> str:
         """Return the number of runs and the most that they cost."""

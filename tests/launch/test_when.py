@@ -3,17 +3,23 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from configs.load import load
+from configs.yaml12 import dump_yaml
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.slurm import client
 from tests.launch.conftest import DIGITS
+from tests.launch.study_sandbox import end, end_all, submitted
 
 # By type of GPU: seconds per step, and seconds until a job would start.
 STEP_S = {"a40": 2.0, "a100": 1.0}
 STARTS_IN_S = {"a40": 60, "a100": 7200}
+# A width without a forecast, and the least width that does not fit on an A40.
+UNKNOWN, TOO_LARGE = 512, 1024
 
 
 @pytest.fixture(autouse=True)
@@ -32,17 +38,30 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
     starts = "; ".join(f"[[ $text != *={name}:* ]] || s={start}" for name, start in at.items())
     command("sbatch", f"text=$(cat); {starts}; echo sbatch: Job 1 to start at $s using 1 >&2")
     command("sacct", "exit 1")
+    command("squeue", "exit 0")
+    command("scontrol", "echo 'MaxArraySize            = 1001'")
 
-    def ask(queries):
-        for _, words in queries:
-            keys = dict(word.split("=") for word in words)
-            gpu = keys["resources.gpu"].strip('"')
-            step = STEP_S[gpu] / int(keys["resources.nodes"]) / int(keys["resources.gpus_per_node"])
-            ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "data sheet"}
-            facts = {"fits": True, "step_s": ends, "micro_batch": 8, "type": gpu}
-            yield ForecastAnswer(gpus={gpu: facts})
+    def answer(config) -> ForecastAnswer:
+        resources = config.resources
+        if config.model.width == UNKNOWN:
+            return ForecastAnswer(remark="no closed form")
+        return ForecastAnswer(gpus={
+            gpu: _facts(gpu, resources.nodes * resources.gpus_per_node, fits=(
+                gpu != "a40" or config.model.width < TOO_LARGE
+            ))
+            for gpu in ([resources.gpu] if resources.gpu else STEP_S)
+        })  # fmt: skip
 
-    monkeypatch.setattr(forecast, "ask", lambda queries: list(ask(queries)))
+    monkeypatch.setattr(forecast, "ask", lambda asked: [answer(load(*one)) for one in asked])
+
+
+def _facts(gpu: str, ranks: int, *, fits: bool) -> dict[str, Any]:
+    if not fits:
+        sizes = {"gib": {"peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
+        return {"fits": False, "step_s": None, "reason": "90 GiB", **sizes}
+    step = STEP_S[gpu] / ranks
+    ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "data sheet"}
+    return {"fits": True, "step_s": ends, "micro_batch": 8, "type": gpu}
 
 
 WORDS = ("train.steps=3600", "checkpoint.every=3600")
@@ -70,7 +89,7 @@ def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path
 
 def test_one_line_names_the_best_and_the_types_that_may_be_as_early(launch) -> None:
     code, out, err = launch("when", DIGITS, *WORDS)
-    assert (code, out.splitlines()[2].split()[0]) == (0, "a40:2x2")
+    assert (code, "\na40:2x2 " in out) == (0, True)
     assert err.startswith("first done: a40:2x2, about ")
     # The A100 cannot be as early: it starts when the A40 are done at the latest.
     assert err.endswith(f"ditbench submit {DIGITS} {' '.join(WORDS)} --first a40:2x2\n")
@@ -109,9 +128,153 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
     assert rows[3]["wait_min"] == "no history"
 
 
-def test_shapes_that_sbatch_refuses_come_last_and_a_study_is_refused(launch, command) -> None:
+def test_shapes_that_sbatch_refuses_come_last(launch, command) -> None:
     command("sbatch", "echo no >&2; exit 1")
     code, _, err = launch("when", DIGITS, *WORDS)
     assert (code, err) == (1, "on no shape of this cluster a finish can be forecast\n")
-    code, _, err = launch("when", DIGITS, "train.steps=1,2")
-    assert (code, "a study compares GPUs; name the config of one run" in err) == (2, True)
+
+
+def test_an_array_that_sbatch_refuses_leaves_the_finish_unknown(
+    launch, command, tmp_path: Path
+) -> None:
+    command(
+        "sbatch",
+        """[[ $(cat) == *a100:* ]] && exit 1
+        echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2""",
+    )
+    code, out, err = launch("when", write(tmp_path, axes=GPUS), "--json")
+    total, a40, a100 = json.loads(out)
+    assert (code, total["omitted"], "finish" in a40, "start" in a100) == (1, 2, True, False)
+    lines = err.splitlines()
+    refused = "2 runs that sbatch refuses, as submit --dry-run says: a100_bs64, a100_bs32"
+    assert lines[0] == refused
+    assert "queue it" not in err
+
+
+def write(folder: Path, *, axes: dict[str, Any], **keys: Any) -> Path:
+    """Write a study of `WORDS`, whose run takes 8110 s on an A40 and 4150 s on an A100."""
+    file = folder / "asked.yaml"
+    steps = {"train.steps": 3600, "checkpoint.every": 3600}
+    tree = {"kind": "study", "base": str(DIGITS), "set": steps, "axes": axes, **keys}
+    file.write_text(dump_yaml(tree))
+    return file
+
+
+GPUS = {"resources.gpu": ["a40", "a100"], "train.global_batch": [32, 64]}
+
+
+def test_a_study_has_a_row_per_array_and_the_latest_and_the_sums_of_them(
+    launch, tmp_path: Path
+) -> None:
+    (tmp_path / "rates.yaml").write_text("a40: 1\na100: 2\n")
+    file = write(tmp_path, axes=GPUS, repeats=3, throttle=5)
+    words = (file, "--rates", tmp_path / "rates.yaml")
+    code, out, err = launch("when", *words, "--json")
+    total, *rows = json.loads(out)
+    assert (code, total["shape"], total["runs"], total["omitted"]) == (0, "study", 12, 0), err
+    a40, a100 = sorted(rows, key=lambda row: row["start"])
+    assert ("-a40-" in a40["shape"], a40["runs"], a100["runs"]) == (True, 6, 6)
+    # Two nodes of two A40, one of two A100.
+    assert (a40["at_once"], a100["at_once"]) == (4, 2)
+    assert (a40["run_hours"], a40["sum_hours"]) == pytest.approx((8110 / 3600, 6 * 8110 / 3600))
+    assert a40["finish"] - a40["start"] == pytest.approx(2 * 8110)
+    assert a40["finish_low"] - a40["start"] == pytest.approx(2 * 4150)
+    assert a40["finish_high"] - a40["start"] == pytest.approx(6 * 16030, abs=2)
+    assert a100["finish"] - a100["start"] == pytest.approx(3 * 4150)
+    assert [total[name] for name in ("finish", "finish_low")] == [
+        max(row[name] for row in rows) for name in ("finish", "finish_low")
+    ]
+    hours = (6 * 8110 / 3600, 6 * 4150 / 3600)
+    assert (a40["gpu_hours"], a100["gpu_hours"]) == pytest.approx(hours)
+    assert total["gpu_hours"] == pytest.approx(sum(hours))
+    assert total["gpu_hours_low"] == pytest.approx(6 * (4150 + 2170) / 3600)
+    assert total["gpu_hours_high"] == pytest.approx(6 * (16030 + 8110) / 3600)
+    assert total["money"] == pytest.approx(hours[0] + 2 * hours[1])
+    assert err.startswith("study: 12 runs, done about ")
+    assert err.endswith(
+        f"20.43 GPU-hours (10.53 to 40.23), money 27.35; queue it: ditbench submit {file}\n"
+    )
+    assert "\nstudy " in launch("when", *words)[1]
+    assert "left out" in launch("when", *words)[1]
+    assert "left out" not in launch("when", *words, "--all")[1]
+
+
+def test_arrays_of_one_type_may_follow_each_other(launch, tmp_path: Path) -> None:
+    axes = {"resources.gpus_per_node": [1, 2]}
+    file = write(tmp_path, axes=axes)
+    code, out, _ = launch("when", file, "resources.gpu=a40", "--json")
+    _, *rows = json.loads(out)
+    assert code == 0
+    for row in rows:
+        # 16030 s on one GPU, 180 + 10 + 7920 s on two.
+        assert row["finish_high"] - row["start"] == pytest.approx(16030 + 8110, abs=2)
+
+
+def test_with_stop_decided_the_lower_ends_count_three_repeats(launch, tmp_path: Path) -> None:
+    axes = {"resources.gpu": ["a40"], "train.global_batch": [32, 64], "seed": [0, 1]}
+    file = write(tmp_path, axes=axes, repeats=4, stop="decided", throttle=1)
+    row = json.loads(launch("when", file, "--json")[1])[1]
+    assert (row["runs"], row["at_once"]) == (16, 1)
+    assert row["finish_low"] - row["start"] == pytest.approx(2 * 3 * 4150)
+    assert row["gpu_hours_low"] == pytest.approx(2 * 3 * 4150 / 3600)
+    assert row["finish"] - row["start"] == pytest.approx(16 * 8110)
+    assert row["finish_high"] - row["start"] == pytest.approx(16 * 16030, abs=2)
+
+
+def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
+    launch, tmp_path: Path
+) -> None:
+    axes = {"resources.gpu": ["a40"], "model.width": [128, UNKNOWN]}
+    code, out, err = launch("when", write(tmp_path, axes=axes, repeats=2), "--json")
+    total, row = json.loads(out)
+    assert (code, row["runs"], row["omitted"], total["omitted"]) == (1, 4, 2, 2)
+    assert "2 runs without a forecast: no closed form: a40_width-512, a40_width-512_r2\n" in err
+    assert not {"finish", "finish_high", "gpu_hours", "gpu_hours_high"} & {*row, *total}
+    assert total["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
+    assert "\nstudy: 4 runs, done about unknown (" in err
+
+
+def test_a_study_that_names_no_type_is_forecast_on_each_the_whole_one_first(
+    launch, tmp_path: Path
+) -> None:
+    file = write(tmp_path, axes={"model.width": [128, 256]}, repeats=2)
+    code, out, err = launch("when", file, "--json")
+    rows = json.loads(out)
+    assert [row["shape"] for row in rows[::2]] == ["study on a40", "study on a100"]
+    *_, other, best = err.splitlines()
+    assert (code, other.partition(",")[0]) == (0, "study on a100: 4 runs")
+    assert best.startswith("study on a40: 4 runs, done about ")
+    assert best.endswith(f"; queue it: ditbench submit {file} resources.gpu=a40")
+    # The A40 are earlier, but not with the whole study.
+    file = write(tmp_path, axes={"model.width": [128, TOO_LARGE]}, repeats=2)
+    code, out, err = launch("when", file, "--json")
+    rows = json.loads(out)
+    assert [(row["shape"], row["runs"], row["omitted"]) for row in rows[::2]] == [
+        ("study on a100", 4, 0), ("study on a40", 2, 2),
+    ]  # fmt: skip
+    assert rows[0]["finish"] > rows[2]["finish"]
+    assert "a40: 2 runs dropped: a40: 90 GiB; would fit: a smaller model: width-1024, " in err
+
+
+def test_of_a_study_folder_the_missing_runs_are_forecast(launch, tmp_path: Path, command) -> None:
+    command(
+        "sbatch",
+        "cat >/dev/null; echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2"
+        "; echo Submitted batch job 7",
+    )
+    command("srun", "exit 0")
+    study = submitted(launch, write(tmp_path, axes=GPUS))
+    end_all(study, but=("a40_bs32", "a100_bs64"))
+    for name, steps in (("a40_bs32", 1800), ("a100_bs64", 0)):
+        end(study, name, "saved", step=steps)
+        end(study, name, "failed", reason="node")
+    code, out, err = launch("when", study.path, "--json")
+    total, *rows = json.loads(out)
+    assert (code, total["runs"]) == (0, 2), err
+    lengths = {row["shape"].split("-")[1]: row["run_hours"] * 3600 for row in rows}
+    assert lengths == pytest.approx({"a40": 180 + 5 + 3960, "a100": 4150})
+    assert err.endswith(f"queue it: ditbench submit {study.path}\n")
+    end_all(study)
+    code, out, err = launch("when", study.path)
+    assert (code, out) == (1, "")
+    assert err == "nothing to run: no run is missing or failed, or none fits\n"

@@ -27,7 +27,7 @@ def test_these_are_all_its_flags() -> None:
             "--dry-run", "--first", "--force", "--help", "--into", "--json", "--local", "--new",
             "--no-forecast", "--partition", "--shell", "--site", "--yes", "-h",
         ],
-        "when": ["--csv", "--help", "--json", "--partition", "--rates", "--site", "-h"],
+        "when": ["--all", "--csv", "--help", "--json", "--partition", "--rates", "--site", "-h"],
         "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
