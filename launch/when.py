@@ -38,10 +38,6 @@ from launch.submit.study import StudyRequest, StudySubmission, study_submission
 _MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
 _TIMES = ("start", "finish", "finish_low", "finish_high")
 _NEED_ALL = ("finish", "finish_high", "gpu_hours", "gpu_hours_high", "money")
-_TOTAL = (
-    "{shape}: {runs} runs, done about {finish} ({finish_low} to {finish_high}), {gpu_hours} "
-    "GPU-hours ({gpu_hours_low} to {gpu_hours_high}), money {money}"
-)
 _Forecast = tuple[dict[str, Any], Duration]
 _Answer = tuple[list[Row], str]
 
@@ -90,8 +86,7 @@ def _of_run(request: RunRequest, cluster: _Cluster, site_name: str | None) -> tu
     ]
     rows = list[Row]()
     for one in alternatives(request, shapes, site_name=site_name):
-        found = None if one.refusal else duration(one)
-        if found is None:
+        if one.refusal or not (found := duration(one)):
             print(one.refusal or f"{one.shape}: has no forecast", file=sys.stderr)
         else:
             script, runs = batch_script(with_hours(one), one.run), [(one.forecast or {}, found)]
@@ -119,7 +114,7 @@ def _columns(
     values, low, high = ([getattr(one, end) for _, one in runs] for end in ("value", "low", "high"))
     gpus, steps = resources.nodes * resources.gpus_per_node, [gpu["step_s"] for gpu, _ in runs]
     rate = rate_of(runs[0][0]["type"], cluster.prices) if runs else None
-    columns = {
+    return {
         "step_s": max((step["value"] for step in steps), default=None),
         "run_hours": max(values, default=0) / 3600,
         "start": start,
@@ -133,8 +128,7 @@ def _columns(
         "by": "; ".join(dict.fromkeys(step["source"] for step in steps)),
         "gpu_hours_low": gpus * sum(low) / 3600,
         "gpu_hours_high": gpus * sum(high) / 3600,
-    }
-    return columns | (dict.fromkeys(_NEED_ALL) if queue_s is None else {})
+    } | (dict.fromkeys(_NEED_ALL) if queue_s is None else {})
 
 
 def _span_s(lengths: Sequence[float], at_once: int) -> float:
@@ -185,20 +179,23 @@ def _of_study(submission: StudySubmission, cluster: _Cluster, site_name: str | N
             submission = study_submission(replace(request, overrides=words))
         found.append((_outlook(submission, gpu, cluster), _submit(submission.request, site_name)))
     found.sort(key=lambda one: (one[0][0]["omitted"], one[0][0]["finish"] or float("inf")))
-    said = "\n".join(
-        _TOTAL.format_map({name: formatted(one) or "unknown" for name, one in total.items()})
-        for total in (_readable(rows[0]) for rows, _ in reversed(found))
-    )
-    said += f"; queue it: {found[0][1]}" if found[0][0][0]["finish"] else ""
-    return [row for rows, _ in found for row in rows], said
+    lines = []
+    for rows, _ in reversed(found):
+        said = {name: formatted(one) or "unknown" for name, one in _readable(rows[0]).items()}
+        lines.append((
+            "{shape}: {runs} runs, done about {finish} ({finish_low} to {finish_high}), "
+            "{gpu_hours} GPU-hours ({gpu_hours_low} to {gpu_hours_high}), money {money}"
+        ).format_map(said))  # fmt: skip
+    lines[-1] += f"; queue it: {found[0][1]}" if found[0][0][0]["finish"] else ""
+    return [row for rows, _ in found for row in rows], "\n".join(lines)
 
 
 def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[Row]:
     """Return a row for the runs that `submit` would queue, then one per array; name the omitted."""
     known, omitted = dict[int, _Forecast](), defaultdict[str, list[str]](list)
-    queues_s, passes = defaultdict[str | None, float](float), dict[tuple[int, str], None]()
-    for row in sorted(submission.rows, key=lambda row: row.order):
-        passes[row.repeat, str(row.levels.get("seed"))] = None
+    name, queues_s = f"study{gpu and f' on {gpu}'}", defaultdict[str | None, float](float)
+    in_order = sorted(submission.rows, key=lambda row: row.order)
+    passes = dict.fromkeys((row.repeat, str(row.levels.get("seed"))) for row in in_order)
     # With `stop: decided` the lower ends count the least number of repeats.
     spared = [*passes][FEWEST_REPEATS:] if submission.settings.stop else []
     for run in submission.plan.runs if submission.plan else ():
@@ -232,11 +229,10 @@ def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[R
         if rows[-1]["start"] is None:
             omitted["that sbatch refuses, as submit --dry-run says"] += [r.cell for r in array.rows]
     for why, runs in omitted.items():
-        line = f"{plural(len(runs), 'run')} {why}: {', '.join(runs)}"
-        print(f"{gpu}: {line}" if gpu else line, file=sys.stderr)
-    total = {"shape": f"study{gpu and f' on {gpu}'}", "runs": len(requests)}
-    for name in (*_TIMES, "gpu_hours", "gpu_hours_low", "gpu_hours_high", "money"):
-        values = [row[name] for row in rows] or [None]
-        total[name] = None if None in values else max(values) if name in _TIMES else sum(values)
+        print(f"{name}: {plural(len(runs), 'run')} {why}: {', '.join(runs)}", file=sys.stderr)
+    total = {"shape": name, "runs": len(requests)}
+    for head in (*_TIMES, "gpu_hours", "gpu_hours_low", "gpu_hours_high", "money"):
+        values = [row[head] for row in rows] or [None]
+        total[head] = None if None in values else max(values) if head in _TIMES else sum(values)
     total["omitted"] = sum(map(len, omitted.values()))
     return [total, *sorted(rows, key=lambda row: row["finish"] or float("inf"))]

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import Record
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Run
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.storage import checkpoint_bytes
@@ -60,29 +63,30 @@ def lead(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]
 
 def measured_saves(request: RunRequest) -> Saves | None:
     """Return the saves of the newest runs of the same model, if there are any."""
-    logs = request.site.logs
+    model = _model_of(request.config)
+    return _measured(request.site.logs, model) if model else None
+
+
+@cache
+def _measured(logs: Path, model: str) -> Saves | None:
     runs = find_runs(logs) if logs.is_dir() else []
     newest = sorted(runs, key=lambda run: run.config_file.stat().st_mtime_ns)[-_MAX_RUNS:]
-    times = [one for run in newest if _same_model(run, request) and (one := _times(run))]
+    times = []
+    for run in newest:
+        with suppress(ConfigError):
+            if _model_of(run.config()) == model and (one := _times(run)):
+                times.append(one)
     if not times:
         return None
     save_s, step_s = (max(column) for column in zip(*times, strict=True))
     return Saves(runs=len(times), save_s=save_s, step_s=step_s)
 
 
-def _same_model(run: RunFolder, request: RunRequest) -> bool:
-    try:
-        other = run.config()
-    except ConfigError:
-        return False
-    mine = request.config
-    return (
-        isinstance(other, Pretrain)
-        and isinstance(mine, Pretrain)
-        and other.model == mine.model
-        and (other.data.size, other.data.channels) == (mine.data.size, mine.data.channels)
-        and other.averages() == mine.averages()
-    )
+def _model_of(config: Run) -> str | None:
+    """Return what a checkpoint of pretraining consists of; None of other kinds."""
+    if isinstance(config, Pretrain):
+        return repr((config.model, config.data.size, config.data.channels, config.averages()))
+    return None
 
 
 def _times(run: RunFolder) -> tuple[float, float] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
-from configs.run.folder import ROOT, RunFolder, is_run, new_id
+from configs.run.folder import ROOT, RunFolder, new_id
 from configs.run.jobs import save_array
 from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.schema import Study
@@ -109,10 +109,10 @@ class StudySubmission:
         """Return the request for one of the runs, as if it were submitted by itself."""
         planned = {run.name: run.cell for run in self.plan.runs} if self.plan else {}
         cell, run = planned.get(row.cell), RunFolder(self.study.cell(row.cell))
-        config = cell.config if cell and not is_run(run.path) else run.config()
+        config = cell.config if cell else run.config()
         return RunRequest(
             source=Path(str(self.settings.base)), overrides=overrides_of(cell) if cell else [],
-            config=config, resumes=run if is_run(run.path) else None, identity="",
+            config=config, resumes=run if run.attempts() or not cell else None, identity="",
             site=self.site_for(config.resources), tree=self.tree, flags=self.request.flags,
         )  # fmt: skip
 

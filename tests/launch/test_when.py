@@ -146,7 +146,7 @@ def test_an_array_that_sbatch_refuses_leaves_the_finish_unknown(
     total, a40, a100 = json.loads(out)
     assert (code, total["omitted"], "finish" in a40, "start" in a100) == (1, 2, True, False)
     lines = err.splitlines()
-    refused = "2 runs that sbatch refuses, as submit --dry-run says: a100_bs64, a100_bs32"
+    refused = "study: 2 runs that sbatch refuses, as submit --dry-run says: a100_bs64, a100_bs32"
     assert lines[0] == refused
     assert "queue it" not in err
 
@@ -228,7 +228,9 @@ def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
     code, out, err = launch("when", write(tmp_path, axes=axes, repeats=2), "--json")
     total, row = json.loads(out)
     assert (code, row["runs"], row["omitted"], total["omitted"]) == (1, 4, 2, 2)
-    assert "2 runs without a forecast: no closed form: a40_width-512, a40_width-512_r2\n" in err
+    assert (
+        "study: 2 runs without a forecast: no closed form: a40_width-512, a40_width-512_r2\n" in err
+    )
     assert not {"finish", "finish_high", "gpu_hours", "gpu_hours_high"} & {*row, *total}
     assert total["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
     assert "\nstudy: 4 runs, done about unknown (" in err
@@ -253,7 +255,9 @@ def test_a_study_that_names_no_type_is_forecast_on_each_the_whole_one_first(
         ("study on a100", 4, 0), ("study on a40", 2, 2),
     ]  # fmt: skip
     assert rows[0]["finish"] > rows[2]["finish"]
-    assert "a40: 2 runs dropped: a40: 90 GiB; would fit: a smaller model: width-1024, " in err
+    assert (
+        "study on a40: 2 runs dropped: a40: 90 GiB; would fit: a smaller model: width-1024, " in err
+    )
 
 
 def test_of_a_study_folder_the_missing_runs_are_forecast(launch, tmp_path: Path, command) -> None:
