@@ -50,9 +50,9 @@ def _cancel_study(study: StudyFolder) -> None:
     others = [one for one in runs if one not in in_jobs]
     for one in others:
         one.run.stop_file.touch()
-        if one.event == "queued":
+        if one.event in ("queued", "paused"):
             _record_stop(one)
-    running = len(_cancel_jobs(in_jobs)) + sum(one.event != "queued" for one in others)
+    running = len(_cancel_jobs(in_jobs)) + sum(one.event == "started" for one in others)
     waiting = len(runs) - running
     print(
         f"{study.path}: {running} running, which save and stop; "
@@ -93,7 +93,7 @@ def _record_stop(one: RunStatus) -> None:
     attempt = max(one.run.attempts(), default=0)
     if one.event == "queued":
         attempt = one.last.get("attempt", 1)
-    message = "cancelled before it trained"
+    message = "cancelled while it waited"
     # A new attempt that has just started receives the cancel itself.
     with contextlib.suppress(Superseded):
         one.run.record_event(max(attempt, 1), "stopped", step=one.step, message=message)

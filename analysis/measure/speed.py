@@ -1,5 +1,6 @@
 """Steady rates of runs, and speedups between arms with their intervals and verdicts."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -13,16 +14,19 @@ from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import (
     Estimate,
     Floats,
+    PairedRatio,
+    paired_ratio,
     ratio_interval,
     repeats_mean,
     repeats_ratio,
     scaled,
     widened,
 )
-from analysis.stats.steady_state import Steady, steady
+from analysis.stats.steady_state import MIN_SEGMENT, Steady, steady
+from configs.schema.study import FEWEST_ROUNDS
 
 MOST_IN_WORDS = 3
-WITHIN_RUN = "within-run only"
+WITHIN_RUN, THIS_NODE = "within-run only", "this node only"
 Item = TypeVar("Item")
 
 
@@ -156,18 +160,50 @@ def is_repeat(a: RunLog, b: RunLog) -> bool:
 def speedup(base: Arm, arm: Arm) -> Estimate | None:
     """Return the ratio of images per second, or of steps per second if either lacks images.
 
-    The interval comes from the scatter between repeats, or from the intervals within two single
-    runs. Return None if the arms cannot be compared.
+    The interval comes from the rounds in which both took turns, else from the scatter between
+    repeats, or from the intervals within two single runs. Return None if the arms cannot be
+    compared.
     """
     above, below = arm.runs[0], base.runs[0]
     if above.rate is None or below.rate is None or why_not_comparable(base, arm):
         return None
-    if _is_single(base, arm):
+    if paired := by_rounds(base, arm):
+        found = paired.ratio
+    elif _is_single(base, arm):
         found = ratio_interval(above.rate, below.rate)
     else:
         found = repeats_ratio(_rates(arm), _rates(base))
     images = (above.images_per_unit, below.images_per_unit)
     return scaled(found, images[0] / images[1] if images[0] and images[1] else 1.0)
+
+
+def by_rounds(base: Arm, arm: Arm) -> PairedRatio | None:
+    """Return the ratio of units per second over rounds in which both arms took turns, if any."""
+    return paired_ratio(_by_round(arm), _by_round(base), fewest=FEWEST_ROUNDS)
+
+
+def _by_round(arm: Arm) -> dict[str, float]:
+    """Return the mean log of an arm's units per second in each round."""
+    found = [turn_rates(run.log, clock=run.clock) for run in arm.runs]
+    rounds = dict.fromkeys(name for rates in found for name in rates)
+    return {
+        name: float(np.mean([rates[name] for rates in found if name in rates])) for name in rounds
+    }
+
+
+@kept_with_log
+def turn_rates(log: RunLog, *, clock: str) -> dict[str, float]:
+    """Return the log of the steady units per second in each turn of a run, by round.
+
+    A turn of fewer than `MIN_SEGMENT` intervals, such as an interrupted one, is left out: its
+    warm-up could not be found.
+    """
+    found, rates = intervals(log, clock=clock), dict[str, float]()
+    for name in dict.fromkeys(log.turns.values()):
+        own = np.isin(found.attempt, [number for number in log.turns if log.turns[number] == name])
+        if own.sum() >= MIN_SEGMENT:
+            rates[name] = -math.log(steady(found.seconds[own], found.attempt[own]).seconds.value)
+    return rates
 
 
 def _is_single(base: Arm, arm: Arm) -> bool:
@@ -203,6 +239,8 @@ def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
         word = "no detectable difference"
     else:
         word = "faster" if ratio.low > 1 else "slower"
+    if by_rounds(base, arm):
+        return f"{word}, {THIS_NODE}"
     return f"{word}, {WITHIN_RUN}" if _is_single(base, arm) else word
 
 

@@ -7,7 +7,7 @@ from configs.load import flatten
 
 # Facts of one attempt, which differ between any two runs.
 IDENTITY = frozenset([
-    "attempt", "time", "began", "ended", "source", "command", "host", "slurm", "placement",
+    "attempt", "time", "began", "ended", "source", "command", "host", "slurm", "turn", "placement",
     "commit", "dirty",
 ])  # fmt: skip
 # Facts that follow from the config and the number of ranks.

@@ -60,6 +60,7 @@ def read_ours(run: RunFolder) -> RunLog:
             record | {"line": lines[id(record)]} for record in current if not _is_step(record)
         ),
         allocated=_allocated(facts),
+        turns={entry["attempt"]: entry["turn"] for entry in facts if "turn" in entry},
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         superseded=frozenset(superseded),
         remarks=(

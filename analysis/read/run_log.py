@@ -43,8 +43,9 @@ class RunLog:
     `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
     metrics. `superseded` are attempts on another machine than the last one, or with other keys
     that affect the clock: they do not count for its rate. `allocated` is when the job of each
-    attempt began and ended, if the run records it. `source` is the file of the lines, if it is not
-    the usual one of the format.
+    attempt began and ended, if the run records it. `turns` names the round of each attempt in an
+    interleaved study: runs that share a round took turns on the same nodes. `source` is the file of
+    the lines, if it is not the usual one of the format.
     """
 
     name: str
@@ -60,6 +61,7 @@ class RunLog:
     lost: tuple[Mapping[str, Any], ...] = ()
     evaluations: tuple[Mapping[str, Any], ...] = ()
     allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
+    turns: Mapping[int, str] = field(default_factory=dict)
     attempts: int = 1
     axis: str = "step"
     superseded: frozenset[int] = frozenset()

@@ -161,7 +161,10 @@ def _verdicts(
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
             words, both = ("--by", by, "--margin", str(margin)), [found.a.path, found.b.path]
             commands.append(command("loss", *words, paths=both, beside=beside))
-        line += f"<br><small>{text(arm.name)}: {text(attribution(arms[0], arm))}</small>"
+        how = attribution(arms[0], arm)
+        if found_rounds := speed_table.paired_text(row):
+            how += f"; paired by {found_rounds} than unpaired"
+        line += f"<br><small>{text(arm.name)}: {text(how)}</small>"
         lines.append(f"<li>{line}{evidence(logs, commands, beside)}</li>")
     if not lines:
         return ""

@@ -1,7 +1,7 @@
 """Confidence intervals of medians, means and ratios of noisy, autocorrelated series."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,6 +187,41 @@ def geometric_mean(logs: Floats) -> Estimate:
     mean, n = float(logs.mean()), len(logs)
     half = float(stdtrit(n - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _within(mean, half).map(math.exp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedRatio:
+    """A ratio over `rounds` in which both arms were measured, by their differences in each.
+
+    `narrower` is the width of the interval from the same values unpaired over its own (of logs).
+    """
+
+    ratio: Estimate
+    rounds: int
+    narrower: float
+
+
+def paired_ratio(
+    above: Mapping[str, float], below: Mapping[str, float], *, fewest: int
+) -> PairedRatio | None:
+    """Return the ratio of two arms from logs by round, with Student's interval over the rounds.
+
+    What both arms of a round share, such as the speed of their node, cancels. Return None if fewer
+    than `fewest` rounds have both.
+    """
+    rounds = [name for name in above if name in below]
+    if len(rounds) < fewest:
+        return None
+    a, b = (np.array([arm[name] for name in rounds]) for arm in (above, below))
+    paired, unpaired = geometric_mean(a - b), repeats_ratio(np.exp(a), np.exp(b))
+    narrower = _log_width(unpaired) / _log_width(paired)
+    return PairedRatio(ratio=paired, rounds=len(rounds), narrower=narrower)
+
+
+def _log_width(found: Estimate) -> float:
+    assert found.low is not None
+    assert found.high is not None
+    return max(math.log(found.high / found.low), 1e-12)
 
 
 def blocks_mean(values: Floats) -> Estimate:

@@ -8,7 +8,7 @@ import numpy as np
 from analysis.measure.finetune import seconds_per_image
 from analysis.measure.loss import loss_curve, pair_curves, pooled_verdict, same_quantity
 from analysis.measure.speed import Arm, group_arms, measure_rates
-from analysis.measure.speed_table import speed_rows, speedup_text
+from analysis.measure.speed_table import paired_text, speed_rows, speedup_text
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import repeats_mean
@@ -117,6 +117,8 @@ def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         if name == "speedup" and value is not None:
             out[name] = speedup_text(row)
+        elif name == "rounds":
+            out["paired by"] = paired_text(row)
         elif name == "steps_per_s":
             out["steps/s"] = value
             out["95 %"] = (
@@ -131,7 +133,7 @@ def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
             out[name.upper()] = percent_text(value)
         elif name in ("speed", "verdict"):
             out["speed verdict" if name == "speed" else "loss verdict"] = value
-        elif name != "unit" and not name.endswith(("_low", "_high", "_6n")):
+        elif name not in ("unit", "narrower") and not name.endswith(("_low", "_high", "_6n")):
             out[heading(name).replace(" gb", " GB")] = value
     return out
 

@@ -1,5 +1,6 @@
 """Open an attempt at a run: find or create the run, check its config, claim the attempt."""
 
+import os
 import shlex
 import sys
 import time
@@ -27,6 +28,7 @@ from configs.run.folder import (
     resume_config,
     run_name,
 )
+from configs.run.jobs import TURN, turn_end
 from configs.run.records import state
 from configs.run.slurm_env import is_restarted, job_facts, node_name
 from configs.schema import KINDS, Command, Run
@@ -43,7 +45,8 @@ def open_attempt(
 ) -> Path | None:
     """Find or create the run and claim an attempt; return its folder, or None if all is done.
 
-    None is also returned if another job of `submit --first` has the run.
+    None is also returned if another job of `submit --first` has the run, or if the run has left an
+    interleaved study.
 
     `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
     the new run takes as its key `run`. With `kind` None any kind is accepted. `gpus` per node
@@ -51,7 +54,7 @@ def open_attempt(
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
-    if found and (_is_skipped(found) or is_lost(found)):
+    if found and (_is_skipped(found) or is_lost(found) or _takes_no_turn(found)):
         return None
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
@@ -101,6 +104,7 @@ def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) ->
         alternative=alternative(),
         host=node_name(),
         slurm=job_facts() or None,
+        turn=os.environ.get(TURN) or None,
         **_code(attempt, program_tree(config) if isinstance(config, Command) else ROOT),
     )
     print(f"run {run.path}, attempt {number}", file=sys.stderr)
@@ -120,6 +124,12 @@ def _is_skipped(run: RunFolder) -> bool:
     if is_skipped:
         print(f"{run.path}: skipped: {last['message']}", file=sys.stderr)
     return is_skipped
+
+
+def _takes_no_turn(run: RunFolder) -> bool:
+    """Return whether this is a turn of an interleaved study, and the run has ended in another."""
+    last = state(run.records()) or {}
+    return turn_end() is not None and last.get("event") not in ("queued", "paused")
 
 
 def _checked_config(

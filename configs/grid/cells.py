@@ -14,10 +14,13 @@ from typing import Any
 from configs.checks.paths import with_absolute_paths
 from configs.errors import ConfigError
 from configs.load import Tree, flatten, merge, resolve, to_tree
-from configs.schema import Command, Run, Study
+from configs.schema import Command, Pretrain, Run, Study
+from configs.schema.study import FEWEST_ROUNDS
 
 MOST_CELLS = 10_000
 _LONGEST_PART, LONGEST_NAME = 32, 80
+# The least records of a turn of an interleaved study: the warm-up of each is found and cut.
+_TURN_RECORDS = 20
 # The abbreviations of published studies; other keys are abbreviated to their last word.
 _SHORT = {
     "activation_checkpointing.mode": "ac",
@@ -81,7 +84,33 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
         cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
     kept = _without_left_out(study, cells, axes, source=source)
     _check_distinct(kept, source=source)
+    if study.interleave is not None:
+        _check_turns(kept, study.interleave, source=source)
     return kept
+
+
+def _check_turns(cells: Sequence[Cell], turn: int, *, source: str) -> None:
+    """Raise `ConfigError` unless the cells can take turns of `turn` steps in one allocation."""
+    for cell in cells:
+        config, place = cell.config, f"{source}, cell {cell.name}: interleave {turn}"
+        if not isinstance(config, Pretrain):
+            raise ConfigError(f"{place}: only pretrain runs take turns; remove interleave")
+        if config.resources != cells[0].config.resources:
+            raise ConfigError(
+                f"{place}: runs take turns in one allocation, so all need the same resources; "
+                "remove the axis over them, or interleave"
+            )
+        steps, every = config.train.steps, config.log.every
+        if turn % every or turn < _TURN_RECORDS * every:
+            raise ConfigError(
+                f"{place}: a turn needs {_TURN_RECORDS} records or more, the last at its end; set "
+                f"a multiple of log.every {every}, at least {_TURN_RECORDS * every}"
+            )
+        if steps % turn or steps < FEWEST_ROUNDS * turn:
+            raise ConfigError(
+                f"{place}: train.steps {steps} is not a whole number of turns, at least "
+                f"{FEWEST_ROUNDS}; set it to {max(FEWEST_ROUNDS, -(-steps // turn)) * turn}"
+            )
 
 
 def _axis(name: str, levels: Any) -> Axis:

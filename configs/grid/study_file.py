@@ -16,7 +16,9 @@ from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
 # Keys of the study that the command line may set; all other keys are those of its cells.
-_OWN = frozenset(["question", "repeats", "order_seed", "throttle", "stop_after", "report"])
+_OWN = frozenset(
+    ["question", "repeats", "order_seed", "throttle", "stop_after", "interleave", "report"]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ def is_study(path: Path, overrides: list[str]) -> bool:
     if os.path.isfile(path) and read_tree(path).get("kind") == "study":
         return True
     return any(
-        len(values) > 1 or name in ("repeats", "throttle")
+        len(values) > 1 or name in ("repeats", "throttle", "interleave")
         for name, values in parse_values(overrides).items()
     )
 

@@ -5,6 +5,7 @@ the jobs of one `submit --first`, which export `SUBMISSION`, the first that star
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,6 +21,14 @@ from configs.run.study_folder import StudyFolder, study_of
 CANCELLED = "CANCEL"
 # The variables that the jobs of `submit --first` export: their submission, and their shape.
 SUBMISSION, ALTERNATIVE = "DITBENCH_FIRST", "DITBENCH_ALTERNATIVE"
+# The variable that jobs/cells.sh exports to a turn in an interleaved study: its round, `ID:STEP`.
+TURN = "DITBENCH_TURN"
+
+
+def turn_end() -> int | None:
+    """Return the step at which this turn of an interleaved study ends; None outside of one."""
+    end = os.environ.get(TURN, "").rpartition(":")[2]
+    return int(end) if end else None
 
 
 def scripts_folder(run: RunFolder) -> Path:

@@ -26,6 +26,7 @@ class AttemptEntry(TypedDict, total=False):
     engine: str
     host: str
     slurm: dict[str, str | int]
+    turn: str
     placement: list[dict[str, Any]]
     compile: bool | Literal["graphs"]
 

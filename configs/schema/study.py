@@ -13,6 +13,8 @@ _AXIS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _MOST_REPEATS = 1000
 # The scatter of fewer repeats says too little to stop at.
 FEWEST_REPEATS = 3
+# Fewer rounds of an interleaved study are not paired: their interval would be wider than any gain.
+FEWEST_ROUNDS = 3
 
 
 class Study(KeyGroup):
@@ -47,6 +49,12 @@ class Study(KeyGroup):
     margin: float = key(
         0.02, "largest difference at which `stop: decided` calls two cells equivalent", gt=0, lt=1
     )
+    interleave: int | None = key(
+        None,
+        "with --local the runs take turns of so many steps, in shuffled rounds; null: whole runs",
+        unit="steps",
+        ge=1,
+    )
     report: bool = key(True, "queue a job that writes report.html after all cells have ended")
 
     @model_validator(mode="after")
@@ -58,6 +66,11 @@ class Study(KeyGroup):
             raise ValueError(
                 f"stop: decided needs at least {FEWEST_REPEATS} repeats of a cell, by `repeats` or "
                 f"an axis `seed`; it has {repeats}"
+            )
+        if self.stop and self.interleave:
+            raise ValueError(
+                "stop: decided skips runs that wait, and with interleave all begin in the first "
+                "round; remove one of the two"
             )
         for name, levels in self.axes.items():
             refusal = _refusal(name, levels)

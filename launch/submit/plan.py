@@ -131,6 +131,8 @@ def _fault(grid: Grid) -> str | None:
 def _repeats(study: Study) -> str:
     seeds = study.axes.get("seed")
     order = f"in passes over all cells, each shuffled by order_seed {study.order_seed}"
+    if study.interleave:
+        return f"turns of {study.interleave} steps, with --local: rates are compared round by round"
     if seeds:
         return f"repeats: by seed ({len(seeds)}), {order}"
     if study.repeats == 1:

@@ -1,6 +1,7 @@
 """Submit a study, or its missing runs: an array per resource shape, then the report."""
 
 import json
+import random
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -153,9 +154,14 @@ class StudySubmission:
             raise Refused(f"{result.message}; fix: {result.fix}")
 
     def check_choice(self) -> None:
-        """Raise `Refused` if part of the study is in another folder, and nobody chose one."""
+        """Raise `Refused` if only a person can choose: a folder, or a session for turns."""
         if self.partly_in:
             raise Refused(self.partly_in)
+        if self.settings.interleave and self.request.choices.how == "slurm":
+            raise Refused(
+                "interleave: runs take turns in one allocation, not in arrays; submit with --local "
+                "(on a cluster in the session of env/interactive.sh), or set interleave=null"
+            )
         _check_no_process(self.study)
 
 
@@ -329,6 +335,8 @@ def _start(submission: StudySubmission) -> None:
     kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}
     cells = study.jobs / "local.txt"
     names = [row.cell for row in sorted(submission.todo, key=lambda row: row.order)]
+    if submission.settings.interleave:
+        names = _turns(study, names, submission.settings)
     cells.write_text("\n".join(names) + "\n", encoding="utf-8")
     code = submission.tree.folder(site.logs)
     script = BatchScript(
@@ -341,3 +349,25 @@ def _start(submission: StudySubmission) -> None:
     submission.print_result("study", study.path)
     submission.print_result("process", pid)
     print_remarks(remarks, follow="status", path=study.path)
+
+
+def _turns(study: StudyFolder, names: Sequence[str], settings: Study) -> list[str]:
+    """Return the turns that runs of an interleaved study have left, as `CELL ID:STEP`, in order.
+
+    A turn ends at a multiple of `interleave` steps, also after an interruption. The order is
+    shuffled, and reversed in every second round, so that a drift of the node favours no run.
+    """
+    turn, session, lines = settings.interleave, new_id(), list[str]()
+    assert turn is not None
+    runs = {name: RunFolder(study.cell(name)) for name in names}
+    spans = {name: (_saved_step(run), run.config().last_step()) for name, run in runs.items()}
+    for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
+        left = [name for name, (saved, last) in spans.items() if saved < end <= last]
+        pair, is_second = divmod(end // turn - 1, 2)
+        random.Random(f"{settings.order_seed} {pair}").shuffle(left)
+        lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
+    return lines
+
+
+def _saved_step(run: RunFolder) -> int:
+    return max((one["step"] for one in run.records() if one.get("event") == "saved"), default=0)

@@ -39,6 +39,7 @@ SYMPTOMS: dict[str, Symptom] = {
     "data": symptoms.reason_or_output("data"),
     "port clash": symptoms.reason_or_output("port", symptoms.PORT),
     "node failure": symptoms.node_failure,
+    "end of a turn": symptoms.end_of_turn,
     "time limit": symptoms.time_limit,
     "preemption": symptoms.preemption,
     "requeue": symptoms.requeue,

@@ -171,6 +171,7 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
     values = {
         "{resume}": "ditbench submit {run}",
         "{run}": shlex.quote(_short(run.path)) if run else "",
+        "{study}": shlex.quote(_short(run.path.parent.parent)) if run else "",
         "{logs}": shlex.quote(_short(run.path.parent)) if run else "",
         "{output}": shlex.quote(_short(output)) if output else f"sacct -j {_job(evidence)}",
         "{nodes}": start.nodes if start and start.nodes else "NODE",

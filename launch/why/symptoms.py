@@ -211,6 +211,14 @@ def stop_file(evidence: Evidence) -> list[str]:
     return by_file + _last_event(evidence)
 
 
+def end_of_turn(evidence: Evidence) -> list[str]:
+    """Recognise a pause at the step at which the attempt's turn in an interleaved study ends."""
+    entries = evidence.run.entries() if evidence.run and evidence.event == "paused" else []
+    turns = [one.get("turn", "") for one in entries if one["attempt"] == evidence.attempt]
+    ends = [turn.rpartition(":")[2] for turn in turns]
+    return _last_event(evidence) if ends == [str(evidence.end.get("step"))] else []
+
+
 def pause(evidence: Evidence) -> list[str]:
     """Recognise a run that saved and left at a signal of unknown origin."""
     return _last_event(evidence) if evidence.event == "paused" else []

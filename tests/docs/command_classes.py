@@ -115,6 +115,10 @@ ELSEWHERE = {
     r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (
         "tests/launch/submit/test_local.py::test_a_local_study_runs_cell_by_cell_and_gets_a_report"
     ),
+    r"python -m launch submit \S+ \S+=\S+,\S+ interleave=\d+ --local": (
+        "tests/launch/submit/test_local.py::"
+        "test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds"
+    ),
     r"env/create\.sh && source env/activate\.sh": (
         "tests/slurm/test_tour.py::test_the_lines_before_a_job_work_in_a_bare_shell"
     ),

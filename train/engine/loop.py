@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from configs.run.jobs import turn_end
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
 from train.engine.clocks import QueuePoint
@@ -76,16 +77,20 @@ class Loop(Generic[Training]):
         self._pending: _PendingRecord | None = None
 
     def train(self) -> StopRequest:
-        """Train to the last step or a stop request; save unless superseded; return the request."""
+        """Train to the last step, a turn's end or a request; save unless superseded; return it.
+
+        It is `GO_ON` after the last step, and `PAUSE` after a turn.
+        """
         context, agreement = self.context, Agreement()
         last, signals = context.attempt.config.train.steps, context.attempt.stop_signals
+        end = min(last, turn_end() or last)
         with contextlib.closing(context.watchdog):
             self.steps.begin()
             context.clocks.lap("setup", drain=True)
             context.device_clock.reached(context.device_clock.point())
             agreement.vote(signals.request())
             request = StopRequest(agreement.settle())
-            while context.state.step < last and request is StopRequest.GO_ON:
+            while context.state.step < end and request is StopRequest.GO_ON:
                 self._step()
                 self._after_step()
                 request = StopRequest(agreement.vote(signals.request()))
@@ -95,9 +100,11 @@ class Loop(Generic[Training]):
             self._write_record()
             if context.state.step == last and request is not StopRequest.LEAVE:
                 request = StopRequest.GO_ON
-            elif request is not StopRequest.LEAVE and context.state.step > self._saved_at:
-                self._record(drain=True, scheduled=False)
-                self._save()
+            elif request is not StopRequest.LEAVE:
+                request = max(request, StopRequest.PAUSE)
+                if context.state.step > self._saved_at:
+                    self._record(drain=True, scheduled=False)
+                    self._save()
             self.window.close()
             self._finish_saving(request)
         return request

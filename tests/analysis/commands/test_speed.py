@@ -140,7 +140,7 @@ def test_csv_holds_the_same_rows(speed):
     assert [row["run"] for row in found] == ["a", "b"]
     units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
     assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n", "host_bound"} | {
-        "gpu_busy", "power_w",
+        "rounds", "narrower", "gpu_busy", "power_w",
     }  # fmt: skip
 
 

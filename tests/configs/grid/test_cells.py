@@ -258,3 +258,33 @@ def test_check_takes_overrides_after_the_files(capsys):
     assert "train.stps" in capsys.readouterr().err
     assert main(["check", "train.steps=200"]) == 2
     assert "names no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("keys", "turn", "message"),
+    [
+        ({}, 405, "a multiple of log.every 10, at least 200"),
+        ({}, 190, "a multiple of log.every 10, at least 200"),
+        ({}, 250, "train.steps 600 is not a whole number of turns, at least 3; set it to 750"),
+        ({}, 600, "train.steps 600 is not a whole number of turns, at least 3; set it to 1800"),
+        ({"resources.gpus_per_node": [1, 2]}, 200, "all need the same resources"),
+    ],
+)
+def test_cells_that_cannot_take_turns_are_refused_with_the_mend(
+    study, keys: dict[str, list[int]], turn: int, message: str
+) -> None:
+    axes = {"train.global_batch": [8, 16]}
+    file = study(axes=axes, set={"train.steps": 600}, interleave=200)
+    assert load_grid(file, []).study.interleave == 200
+    file = study(axes=axes | keys, set={"train.steps": 600}, interleave=turn)
+    assert re.search(rf"my-study.yaml, cell .*: interleave {turn}: .*{message}", refused(file))
+
+
+def test_only_pretraining_takes_turns_and_none_in_a_study_that_stops_when_decided(
+    study, tmp_path: Path
+) -> None:
+    axes, steps = {"train.global_batch": [8, 16]}, {"train.steps": 600}
+    file = study(axes=axes, set=steps, interleave=200, stop="decided", repeats=3)
+    assert "stop: decided skips runs that wait" in refused(file)
+    (tmp_path / "base.yaml").write_text("{kind: gns, run: /none}\n")
+    assert "only pretrain runs take turns" in refused(study(axes={"seed": [0, 1]}, interleave=200))

@@ -205,6 +205,23 @@ def test_the_job_of_an_salloc_does_not_name_its_runs(config: Path, monkeypatch) 
     assert "4711" not in begin(config).name
 
 
+@pytest.mark.parametrize(
+    ("event", "goes_on"),
+    [("paused", True), ("queued", True), ("failed", False), ("stopped", False)],
+)
+def test_a_run_that_failed_or_was_stopped_takes_no_more_turns(
+    config: Path, monkeypatch: pytest.MonkeyPatch, event: str, goes_on: bool
+) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event(event, reason="crash")
+    monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
+    attempt = open_attempt(run.path, [])
+    assert (attempt is not None) == goes_on
+    assert [entry.get("turn") for entry in run.entries()][1:] == ["1120-093000-1a2b:5"] * goes_on
+    monkeypatch.delenv("DITBENCH_TURN")
+    assert open_attempt(run.path, []) is not None
+
+
 def test_a_done_run_is_unchanged_until_it_gets_more_steps(config: Path) -> None:
     run = begin(config)
     RecordWriter(run.path, attempt=1).event("done", step=10)

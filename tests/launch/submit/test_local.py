@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import main as analyse
 from configs.run.folder import ROOT, RunFolder
 from tests.launch.conftest import DIGITS
-from tests.real_runs import files_with
+from tests.real_runs import body, files_with, losses, newest_run
 
 # Made at run time, because a run keeps its code, which includes the tests.
 CANARY = secrets.token_hex(16)
@@ -102,3 +103,37 @@ def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> Non
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}
+
+
+@pytest.mark.long
+def test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds(
+    site: Path, launch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMALLEST, "train.steps=80", "log.every=1", "gns.whole_repeats=1,2", "report=false"]
+    _, out, _ = launch("submit", DIGITS, "--local", *words, "interleave=20")
+    study, process = (line.partition(": ")[2] for line in out.splitlines())
+    runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
+    deadline = time.monotonic() + 600
+    while sum(len(run.attempts()) for run in runs) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    launch("cancel", study)
+    wait_for(process, deadline)
+    assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}
+    _, out, _ = launch("submit", study, "--local")
+    wait_for(out.splitlines()[1].partition(": ")[2], deadline)
+    assert [losses(run) == losses(runs[0]) for run in runs] == [True, True]
+    whole = body(DIGITS, *SMALLEST, "train.steps=80", "log.every=1", logs=site / "whole")
+    assert "done" in whole.stdout
+    assert losses(newest_run(site / "whole")) == losses(runs[0])
+    assert analyse(["cells", study, "--json"]) == 0
+    base, other = json.loads(capsys.readouterr().out)["cells"]
+    assert "rounds" not in base
+    assert other["rounds"] >= 3
+    assert other["speed"].endswith(", this node only")
+
+
+def wait_for(process: str, deadline: float) -> None:
+    while Path("/proc", process).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -168,3 +168,41 @@ def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:
     folder = submitted(launch, study)
     code, _, err = launch("submit", folder.path, "train.steps=3")
     assert (code, "submit the study with --into this folder" in err) == (2, True)
+
+
+def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:
+    """Return the turns that are left, as cell, session and last step."""
+    lines = (folder.jobs / "local.txt").read_text().splitlines()
+    words = [(cell, *name.split(":")) for cell, name in (line.split() for line in lines)]
+    return [(cell, session, int(end)) for cell, session, end in words]
+
+
+def test_runs_of_an_interleaved_study_take_turns_and_go_on_where_each_was(
+    study: Path, launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.slurm.executor.start_local", lambda *_: 2**22 + 1)
+    words = ("resources.gpu=a40", "interleave=20", "log.every=1", "train.steps=120", "repeats=1")
+    code, _, err = launch("submit", study, *words)
+    assert (code, "not in arrays; submit with --local" in err) == (1, True)
+    folder = submitted(launch, study, *words, "--local")
+    first = turns(folder)
+    cells = {"a40_bs8", "a40_bs16"}
+    rounds = [first[place : place + 2] for place in range(0, 12, 2)]
+    assert [{end for *_, end in one} for one in rounds] == [{n} for n in range(20, 140, 20)]
+    assert all({cell for cell, *_ in one} == cells for one in rounds)
+    starts = [one[0][0] for one in rounds]
+    assert all(a != b for a, b in zip(starts[::2], starts[1::2], strict=True))
+    end(folder, "a40_bs8", "paused", step=20)
+    run = end(folder, "a40_bs16", "paused", step=31)
+    for name, step in (("a40_bs8", 20), ("a40_bs16", 31)):
+        RunFolder(folder.cell(name)).record_event(1, "saved", step=step)
+    assert run.attempts() == [1]
+    submitted(launch, folder.path, "--local")
+    assert [(cell, end) for cell, _, end in turns(folder)] == [
+        (cell, end) for cell, _, end in first if end > 20
+    ]
+    assert {session for _, session, _ in turns(folder)}.isdisjoint({one[1] for one in first})
+    end(folder, "a40_bs8", "paused", step=40)
+    assert "0 running, which save and stop; 2 waiting" in launch("cancel", folder.path)[1]
+    last = [list(RunFolder(folder.cell(cell)).records())[-1]["event"] for cell in cells]
+    assert last == ["stopped", "stopped"]

@@ -165,6 +165,15 @@ def test_the_local_loop_reads_names_from_a_list(tmp_path: Path) -> None:
     )  # fmt: skip
     assert out.read_text() == f"{study}/cells/one\n{study}/cells/two\n"
     assert done.stdout == "one: exit 3\ntwo: exit 3\n"
+    (jobs / "x.sbatch").write_text('echo "$1 $DITBENCH_TURN"\n')
+    (study / "list").write_text("one 1120-093000-1a2b:200\ntwo 1120-093000-1a2b:200\n")
+    done = subprocess.run(
+        ["bash", jobs / "cells.sh", study, "x", study / "list"],
+        cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "".join(
+        f"{study}/cells/{cell} 1120-093000-1a2b:200\n" for cell in ("one", "two")
+    )
     (study / "STOP").touch()
     done = subprocess.run(
         ["bash", jobs / "cells.sh", study, "x", study / "list"], cwd=tmp_path,

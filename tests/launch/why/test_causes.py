@@ -74,3 +74,12 @@ def test_a_cancel_of_the_launcher_is_told_from_scancel(run: RunFolder, why: Why)
     found = why()
     assert found["cause"] == "scancel"
     assert found["what"].startswith("you, by ditbench cancel, cancelled the job")
+
+
+@pytest.mark.parametrize(("step", "cause"), [(200, "end of a turn"), (130, "asked to pause")])
+def test_the_end_of_a_turn_is_told_from_a_pause_within_it(
+    run: RunFolder, why: Why, step: int, cause: str
+) -> None:
+    record(run, "paused", step=step)
+    run.note(1, turn="1120-093000-1a2b:200")
+    assert why()["cause"] == cause

@@ -12,7 +12,7 @@ from analysis.__main__ import main as analyse
 from configs.attempt.close import close_attempt
 from configs.attempt.open import open_attempt
 from configs.run.folder import RunFolder
-from tests.real_runs import DIGITS, TINY, losses
+from tests.real_runs import DIGITS, TINY, events, losses
 from train.engine import metrics, stop
 from train.engine.watchdog import HangWatchdog
 from train.pretrain import evaluation
@@ -69,6 +69,28 @@ def test_a_run_stopped_within_an_interval_records_the_losses_of_an_uninterrupted
     assert [entry["compile"] for entry in broken.entries()] == [False] * 3  # train.compile: auto
     assert analyse(["loss", "--exact", str(whole.path), str(broken.path)]) == 0
     assert "identical" in capsys.readouterr().out
+
+
+def test_turns_of_an_interleaved_study_have_the_losses_of_an_uninterrupted_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    keys = (*KEYS, "train.steps=15")
+    whole = train(DIGITS, *keys)
+    monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
+    run = train(DIGITS, *keys)
+    monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:10")
+    with monkeypatch.context() as interrupted:
+        stop_after(3, interrupted)
+        train(run.path)
+    assert 5 < max(losses(run)) < 10
+    for end in (10, 15):
+        monkeypatch.setenv("DITBENCH_TURN", f"1120-093000-3c4d:{end}")
+        train(run.path)
+    turn = ["started", "saved", "paused"]
+    assert events(run) == [*turn, *turn, *turn, "started", "saved", "saved", "done"]
+    assert [entry["turn"].rpartition(":")[2] for entry in run.entries()] == ["5", "10", "10", "15"]
+    assert {step: losses(run)[step] for step in losses(whole)} == losses(whole)
 
 
 def test_sums_of_losses_do_not_depend_on_the_rank_that_takes_them_over() -> None:
