@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from configs.errors import Unreadable
@@ -13,6 +13,14 @@ def plot_file(text: str, kinds: tuple[str, str] = (".png", ".svg")) -> Path:
     if Path(text).suffix not in kinds:
         raise argparse.ArgumentTypeError(f"{text!r} ends neither in {' nor in '.join(kinds)}")
     return Path(text)
+
+
+def share(text: str) -> float:
+    """Return a share between 0 and 1; for `type` of an option."""
+    with suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: expected a share between 0 and 1, such as 0.01")
 
 
 @contextmanager

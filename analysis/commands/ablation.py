@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         # matplotlib takes half a second to import.
         from analysis.plot import save
-        from analysis.study.ablation_plot import effects_figure
+        from analysis.study.plots import effects_figure
 
         with writing(args.plot):
             save(effects_figure(found, study), args.plot)

@@ -1,8 +1,8 @@
 """`cells`: one row per cell of a study."""
 
 import argparse
-import contextlib
 
+from analysis.commands import share
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
@@ -29,16 +29,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
     )
     parser.add_argument(
-        "--difference", type=_share, metavar="SHARE", help="say how many repeats and steps of runs "
+        "--difference", type=share, metavar="SHARE", help="say how many repeats and steps of runs "
         "like these show this difference, such as 0.02",
     )  # fmt: skip
-
-
-def _share(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) < 1:
-            return float(text)
-    raise argparse.ArgumentTypeError("a share between 0 and 1, such as 0.02")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.commands import plot_file, writing
+from analysis.commands import plot_file, share, writing
 from analysis.measure.loss import (
     AXES,
     NO_TRAINING,
@@ -35,7 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        type=_share,
+        type=share,
         default=0.01,
         help="what counts as the same, as a share of the first run's mean loss (default: 0.01)",
     )
@@ -45,13 +45,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png or .svg"
     )
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.01 means 1 %")
-    return share
 
 
 def run(args: argparse.Namespace) -> int:

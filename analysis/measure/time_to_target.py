@@ -160,7 +160,7 @@ def _start_time(log: RunLog) -> float | None:
 
 
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
-    """Group runs by devices and global batch, ascending; `Unreadable` if their losses differ."""
+    """Group runs by devices and global batch; raise `Unreadable` for losses of other terms."""
     for other in logs[1:]:
         if not same_quantity(logs[0], other, target.name):
             raise Unreadable(

@@ -10,10 +10,10 @@ from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from analysis.study.ablation import Effect, effect_row, effects, interaction_row, interactions
-from analysis.study.ablation_plot import effects_figure
 from analysis.study.cells import StudyRuns, group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.study.decision import contrast_row, decide, spent
+from analysis.study.plots import effects_figure
 from analysis.table import with_intervals
 from configs.run.study_folder import study_of
 

@@ -110,7 +110,7 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
 
 
 def _why(one: RunStatus, row: Row) -> str | None:
-    """Return why a state is, and when a waiting job may start or a run is done, and why so late."""
+    """Return the reason of a state, and when a waiting job may start or a run is done."""
     if row["finish"] is not None:
         return "; ".join([f"done ~{_moment(row['finish'])}", *filter(None, [row["why"]])])
     if row["state"] not in _WAITING or one.job is None:

@@ -93,7 +93,7 @@ def _named(root: Path, names: list[str]) -> list[bytes]:
 
 
 def read_tree(root: Path, names: Sequence[bytes] = ()) -> Tree:
-    """Read `names` in a folder, by default all that git lists; `ConfigError` if git cannot."""
+    """Read `names` in a folder, by default all that git lists; raise `ConfigError` if git fails."""
     files = list(_files(root, names or _listed(root)))
     code = read_version(root)
     if code is not None:

@@ -123,7 +123,7 @@ class NpzShards:
         return list(range(shard * self.size, min(self.num, (shard + 1) * self.size)))
 
     def metadata(self) -> Metadata | None:
-        """Return an earlier attempt's metadata or None; `ConfigError` if `out` has none."""
+        """Return an earlier attempt's metadata, or None; raise `ConfigError` if `out` has none."""
         for file in (self._unfinished, metadata_file(self.out)):
             if file.is_file():
                 return dict(json.loads(file.read_text(encoding="utf-8")))

@@ -213,7 +213,7 @@ def forecast_unet(query: ForecastQuery) -> Forecast:
 
 
 class _UNetMemory:
-    """Memory, linear in the micro batch between dry runs of 4 and 8 images; below 4 each by one."""
+    """Memory, linear in the micro batch by dry runs of 4 and 8 images; fewer have their own."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[int, bool], Memory] = {}

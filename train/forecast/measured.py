@@ -62,7 +62,7 @@ class StepParts:
 
 
 class CardModel:
-    """A card's rates in one precision, compiled or eager; `ValueError` if it lacks any."""
+    """A card's rates in one precision, compiled or eager; raises `ValueError` if it lacks any."""
 
     def __init__(self, card: Card, *, precision: str, compiled: bool) -> None:
         self._card, self._is_gpu = card, "driver" in card.versions

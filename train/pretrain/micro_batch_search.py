@@ -105,7 +105,7 @@ class MicroBatchSearch:
     store: Store
 
     def largest(self, candidates: list[int]) -> tuple[int, dict[str, str]]:
-        """Return the largest fitting of sorted `candidates`, and all verdicts, or `RunFailure`."""
+        """Return the largest sorted candidate that fits and all verdicts, or raise `RunFailure`."""
         tried: dict[str, str] = {}
         low, high = -1, len(candidates)  # fits, does not fit
         while high - low > 1:

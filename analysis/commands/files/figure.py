@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cells(args: argparse.Namespace) -> Any:
-    from analysis.study.cells_plot import cells_figure
+    from analysis.study.plots import cells_figure
 
     logs, arms = _arms(args)
     rows = cell_rows(logs)
@@ -97,7 +97,7 @@ def _loss(args: argparse.Namespace) -> Any:
 
 
 def _scaling(args: argparse.Namespace) -> Any:
-    from analysis.study.scaling_plot import scaling_figure
+    from analysis.study.plots import scaling_figure
 
     every = read_logs(args.paths)
     found, _ = curves(every)

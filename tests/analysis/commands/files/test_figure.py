@@ -79,12 +79,12 @@ def test_speedups_and_their_intervals_stand_beside_the_dots(figure, tmp_path, ca
     assert main(["cells", str(logs), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["cells"][1]
     drawn = []
-    from analysis.study import cells_plot
+    from analysis.study import plots
 
-    original = cells_plot.interval_text
+    original = plots.interval_text
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            cells_plot, "interval_text", lambda *a: drawn.append(a) or original(*a)
+            plots, "interval_text", lambda *a: drawn.append(a) or original(*a)
         )  # fmt: skip
         code, _, caption, _ = figure("cells", logs)
     assert code == 0
