@@ -59,7 +59,8 @@ def tracked(log: RunLog, verdicts: Sequence[Mapping[str, Any]]) -> TrackedRun:
         if path.stem[5:].isdigit():
             prompt = "" if path.parent == folder else f"/{path.parent.name}"
             samples.setdefault(int(path.stem[5:]), {})[f"sample{prompt}"] = path
-    name = f"{study.path.name}.{log.path.name}" if study else log.path.name
+    own = log.path.name if log.path.is_dir() else log.name
+    name = f"{study.path.name}.{own}" if study else own
     return TrackedRun(
         name=re.sub(r"[^\w.-]", "-", name),
         config=log.config or {},

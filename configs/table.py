@@ -45,6 +45,7 @@ def text_table(rows: Sequence[Row], *, drop: Sequence[str] = (), whole: bool = F
     `drop` names the columns to leave out first if the table is too wide; then the last one goes.
     `whole` leaves every column, however wide.
     """
+    rows = [{printable(name): value for name, value in row.items()} for row in rows]
     names = dict.fromkeys(name for row in rows for name in row)
     heads = [name for name in names if any(formatted(row.get(name)) for row in rows)]
     cells = {head: [printable(formatted(row.get(head))) for row in rows] for head in heads}

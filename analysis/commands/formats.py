@@ -12,7 +12,7 @@ from analysis.table import put, remark
 EXAMPLE = "ditbench formats logs    (without a path: all formats and columns)"
 FILES = (
     "ditbench", "TensorBoard", "ai-toolkit database", "sample names", "JSON lines", "JSON", "csv",
-    "W&B",
+    "W&B", "wandb", "MLflow",
 )  # fmt: skip
 
 

@@ -14,8 +14,9 @@ MOST_COLUMNS = 400
 # The columns that are measured, each with the names that trainers use, preferred ones first.
 ALIASES = {
     "step": (
-        "step", "global_step", "trainer/global_step", "_step", "iteration", "iter", "steps",
-        "current_steps", "step_num", "global_steps", "n_iter", "batches", "train_step",
+        "step", "global_step", "trainer/global_step", "train/global_step", "_step", "iteration",
+        "iter", "steps", "current_steps", "step_num", "global_steps", "n_iter", "batches",
+        "train_step",
     ),
     "epoch": ("epoch", "epochs", "epoch_num", "_epoch"),
     "loss": (

@@ -1,6 +1,7 @@
 """Find run folders and logs of other trainers under the paths that a user named, and read them."""
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,8 +18,9 @@ from configs.run.folder import RunFolder, find_runs, is_run
 from configs.run.study_folder import StudyFolder, is_study_folder
 
 # Files that should hold a run; a folder's other files are skipped without a remark.
-LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl"])
+LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl", ".wandb"])
 SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
+_OF_TRACKER = re.compile(r"/run-[^/]+\.wandb$|/[0-9a-f]{32}/meta\.yaml$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +117,19 @@ def read_others(place: PathContents) -> ReadLogs:
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield a file, or those under a folder in the order of their names, but no links; and names.
 
-    Run folders are left out, and the table beside a report.
+    Run folders are left out, the table beside a report, and what wandb and MLflow keep beside the
+    metrics of a run.
     """
     if not path.is_dir():
         yield path, path.name
     own = {run.path.resolve() for run in _our_runs(path)}
     for here, folders, files in os.walk(path):
-        kept = (name for name in folders if name not in SKIPPED)
+        skipped = SKIPPED | ({"artifacts"} if "mlruns" in Path(here).parts else set())
+        kept = (name for name in folders if name not in skipped)
         folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in own)
+        top = os.path.abspath(here)
+        if of_tracker := [name for name in files if _OF_TRACKER.search(f"{top}/{name}")]:
+            folders[:], files = [], of_tracker
         for file in (Path(here) / name for name in sorted(files)):
             if file.is_file() and not file.is_symlink() and not _is_of_report(file):
                 yield file, _name(file, path)

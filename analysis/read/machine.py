@@ -28,7 +28,7 @@ def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
         "gpu_memory_gb": _models(places, "gpu_memory_gb"),
         "power_limit_w": _models(places, "power_limit_w"),
         "cpu": _models(places, "cpu"),
-        "nodes": len({str(place.get("node")) for place in places}) or None,
+        "nodes": len({str(place["node"]) for place in places if place.get("node")}) or None,
         "threads of all ranks": _threads(places),
         "code": _code(facts),
     }

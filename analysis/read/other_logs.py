@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, read_database
+from analysis.read.formats.mlflow_store import read_folder
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.formats.text import read_text
@@ -17,6 +18,7 @@ from analysis.read.text.pieces import open_bytes
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
+WANDB = b":W&B"
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"RIFF", b"GIF8")
 _NAME_THEM = "name its columns with --columns step=...,loss=..."
 
@@ -41,7 +43,14 @@ def named(path: Path) -> Iterator[None]:
 
 def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[RunLog]:
     if start.startswith(DATABASE):
-        return read_database(path, name=name)
+        return read_database(path, name=name, columns=options.columns)
+    if start.startswith(WANDB):
+        # Imported here, because few folders hold such a file.
+        from analysis.read.formats.wandb_file import read_wandb
+
+        return read_wandb(path, name=name, columns=options.columns)
+    if path.name == "meta.yaml" and b"\nrun_id:" in start:
+        return read_folder(path, options.columns)
     if looks_like_events(start):
         return read_events(path, name=name)
     if is_binary(start):
@@ -88,6 +97,8 @@ def what_is(path: Path) -> str:
         return "a git-LFS pointer: the file itself is not here; run `git lfs pull`"
     if looks_like_events(start):
         return "TensorBoard events without a scalar"
+    if start.startswith((DATABASE, WANDB)):
+        return "a file of wandb or a database, without a step that is known"
     if is_binary(start):
         return "an image" if start[:4] in IMAGES else "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()

@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,6 +236,91 @@ def tensorboard(log: SyntheticLog) -> bytes:
     return out
 
 
+def _field(number: int, body: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(body)) + body
+
+
+def _items(values: dict[str, object]) -> bytes:
+    """Return protobuf's items of keys with values in JSON, as `wandb` writes them."""
+    return b"".join(
+        _field(1, _field(1 + (not name.startswith("_")), name.encode())
+               + _field(16, json.dumps(value).encode()))
+        for name, value in values.items()
+    )  # fmt: skip
+
+
+def framed(records: list[bytes]) -> bytes:
+    """Return the frames of LevelDB's log, in blocks of 32 KiB, with wandb's header."""
+    out = bytearray(b":W&B\xe1\xbe\x00")
+    for record in records:
+        rest, is_first = record, True
+        while rest or is_first:
+            room = -len(out) % 32768
+            if room < 7:
+                out += bytes(room)
+                room = 32768
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (2 if rest else 1) if is_first else (3 if rest else 4)
+            body = bytes([kind]) + part
+            out += struct.pack("<IH", zlib.crc32(body), len(part)) + body
+            is_first = False
+    return bytes(out)
+
+
+def wandb_records(
+    rows: list[dict[str, object]], *, config: dict[str, object] | None = None, name: str = "eager"
+) -> list[bytes]:
+    """Return the records of a run: its start, its machine with 8 GPUs, its rows, its end."""
+    run = _field(1, b"abcd1234") + _field(4, _items(config or {})) + _field(8, name.encode())
+    run += _field(21, _field(2, b"0123456789abcdef"))
+    machine = _field(18, b"NVIDIA A100") + _varint(19 << 3) + _varint(8)
+    history = [_field(2, _items(row)) for row in rows]
+    return [_field(17, run), _field(26, machine), *history, _field(18, b"")]
+
+
+def wandb(log: SyntheticLog) -> bytes:
+    rows = [
+        {"train/loss": x, "train/global_step": s, "_timestamp": START + t, "_step": n}
+        for n, (s, t, x) in enumerate(zip(log.step.tolist(), log.seconds, log.loss, strict=True))
+    ]
+    return framed(wandb_records(rows))
+
+
+def mlflow_database(runs: list[tuple[str, str, SyntheticLog]], path: Path) -> None:
+    """Write (name, learning rate, log) of runs with the columns of MLflow's that are read."""
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE runs (run_uuid, name, lifecycle_stage, start_time)")
+        file.execute("CREATE TABLE metrics (run_uuid, key, value, timestamp, step, is_nan)")
+        for table in ("params", "tags"):
+            file.execute(f"CREATE TABLE {table} (run_uuid, key, value)")
+        for number, (name, rate, log) in enumerate(runs):
+            uuid = f"{number:032x}"[::-1]
+            file.execute("INSERT INTO runs VALUES (?, ?, 'active', ?)", (uuid, name, number))
+            file.execute("INSERT INTO params VALUES (?, 'lr', ?)", (uuid, rate))
+            file.execute("INSERT INTO tags VALUES (?, 'mlflow.user', 'me')", (uuid,))
+            for s, t, x in zip(log.step.tolist(), log.seconds, log.loss, strict=True):
+                row = (uuid, "loss", x, int(1e3 * (START + t)), s)
+                file.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, 0)", row)
+    file.close()
+
+
+def mlflow_folder(log: SyntheticLog, folder: Path, *, run_id: str = "0123456789abcdef" * 2) -> Path:
+    """Write a run as MLflow's store of files does, and return its folder."""
+    run = folder / "mlruns" / "1" / run_id
+    for kind in ("metrics", "params", "tags", "artifacts"):
+        (run / kind).mkdir(parents=True)
+    meta = f"artifact_uri: x\nlifecycle_stage: active\nrun_id: {run.name}\nrun_name: eager\n"
+    (run / "meta.yaml").write_text(meta)
+    (run / "params" / "lr").write_text("0.1")
+    (run / "artifacts" / "train.csv").write_text("step,loss\n1,9\n2,9\n")
+    for key, values in (("loss", log.loss), ("epoch", log.step / 1000)):
+        (run / "metrics" / key).write_text("".join(
+            f"{int(1e3 * (START + t))} {x} {s}\n"
+            for s, t, x in zip(log.step.tolist(), log.seconds, values, strict=True)
+        ))  # fmt: skip
+    return run
+
+
 def database(log: SyntheticLog, path: Path) -> None:
     with sqlite3.connect(path) as file:
         file.execute("CREATE TABLE steps (step INTEGER PRIMARY KEY, wall_time REAL NOT NULL)")
@@ -263,6 +349,7 @@ FORMATS: dict[str, tuple[Callable[[SyntheticLog], bytes], str | None]] = {
     "Megatron": (megatron, "printed"),
     "Composer": (composer, None),
     "TensorBoard": (tensorboard, "wall"),
+    "wandb": (wandb, "wall"),
 }
 
 

@@ -20,7 +20,13 @@ from configs.yaml12 import dump_yaml
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_gns import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS
-from tests.analysis.foreign_logs import synthetic_log, titan
+from tests.analysis.foreign_logs import (
+    mlflow_database,
+    mlflow_folder,
+    synthetic_log,
+    titan,
+    wandb,
+)
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 SCRIPT = """#!/bin/bash
@@ -180,6 +186,13 @@ def plant_files(folder: Path) -> None:
     """Files other than runs: torchtitan logs, a script, captioned images, test results."""
     for name, seed in (("eager", 0), ("compiled", 1)):
         (folder / f"{name}.log").write_bytes(titan(synthetic_log(seed=seed)))
+    for seed, name in enumerate(["20260101_120000-abcd1234", "20260101_140000-efgh5678"]):
+        run = folder / "wandb" / f"offline-run-{name}"
+        run.mkdir(parents=True)
+        (run / f"run-{name[-8:]}.wandb").write_bytes(wandb(synthetic_log(seed=seed)))
+        mlflow_folder(synthetic_log(seed=seed), folder, run_id=f"{seed}" * 32)
+    both = [(name, "0.1", synthetic_log(seed=seed)) for seed, name in enumerate(["a", "b"])]
+    mlflow_database(both, folder / "mlflow.db")
     (folder / "my.sbatch").write_text(SCRIPT)
     (folder / "matrix.xml").write_text(MATRIX)
     for place, size in (("subject", 512), ("imagenet/train/cat", 64)):

@@ -5,10 +5,11 @@ Samples are `<milliseconds since 1970>__<step, 9 digits>_<number>.jpg`.
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from analysis.read.formats.mlflow_store import read_runs
 from analysis.read.formats.structured import logs_of
 from analysis.read.run_log import RunLog
 from configs.errors import Unreadable
@@ -17,15 +18,17 @@ DATABASE = b"SQLite format 3\0"
 _SAMPLE = re.compile(r"(\d{13})__(\d{9})_(\d+)\.(?:jpe?g|png|webp)")
 
 
-def read_database(path: Path, *, name: str) -> list[RunLog]:
+def read_database(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the run in a database with the tables `steps` (step, wall_time) and `metrics`.
 
-    `line` is the row; a database with other tables has none.
+    `line` is the row. A database of MLflow may have several runs, one with other tables has none.
     """
     address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as database:
             database.text_factory = lambda text: text.decode("utf-8", "replace")
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone():
+                return read_runs(database, path, columns)
             times = dict(database.execute("SELECT step, wall_time FROM steps LIMIT 20000000"))
             found = database.execute(
                 "SELECT rowid, step, key, value_real FROM metrics "

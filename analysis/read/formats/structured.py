@@ -113,6 +113,8 @@ def log_of_cells(
         seconds, meaning = found.pop("time"), _meaning_of_time(times)
         if meaning is not None:
             found.setdefault(meaning, seconds)
+        if "_timestamp" in cells.found:
+            found["time"] = cells.found["_timestamp"]
     is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
     steps, number = np.unique(np.where(is_step, step, np.inf), return_inverse=True)
     found["line"] = (range(len(lines)), lines)

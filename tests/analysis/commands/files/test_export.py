@@ -82,9 +82,10 @@ def _framed(log: bytes) -> Iterator[bytes]:
 
 
 def _wandb(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
-    pytest.importorskip("wandb", reason="pip install wandb")
+    wandb = pytest.importorskip("wandb", reason="pip install wandb")
     for variable, value in (("MODE", "offline"), ("DIR", str(folder)), ("SILENT", "true")):
         monkeypatch.setenv(f"WANDB_{variable}", value)
+    wandb.teardown()  # its settings are those of the first run of the process
     from wandb.proto import wandb_internal_pb2
 
     def read(name: str) -> list[int]:
@@ -125,6 +126,32 @@ def test_a_tracker_gets_every_step_once(
     assert new_steps() == {"r4": 17, "r8": 0}
     assert new_steps() == {"r4": 0, "r8": 0}
     assert read("r4") == read("r8") == list(range(10, 310, 10))
+
+
+@pytest.mark.filterwarnings("default")  # of the trackers
+@pytest.mark.parametrize(("tracker", "made"), [(_mlflow, "mlflow.db"), (_wandb, "wandb")])
+def test_an_exported_run_is_read_from_the_tracker_as_it_is_here(
+    tracker: Callable[[pytest.MonkeyPatch, Path], Read],
+    made: str,
+    logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tracker(monkeypatch, logs.parent)
+    command = ["export", str(logs), "--to", tracker.__name__[1:], "--project", "mine"]
+    assert main(command) == 0
+    if tracker is _wandb:
+        # Its process may still be writing.
+        sys.modules["wandb"].teardown()
+    found = {log.name: log for log in read_logs([str(logs.parent / made)])}
+    for ours in read_logs([str(logs)]):
+        theirs = found.pop(ours.name)
+        assert theirs.step.tolist() == ours.step.tolist()
+        for name in ("loss", "images", "train_s", "time"):
+            assert theirs.column(name) == pytest.approx(ours.column(name), nan_ok=True)
+        assert theirs.config is not None
+        assert theirs.config["train.global_batch"] == 64
+        assert theirs.config["seed"] == 0
+    assert not found
 
 
 def test_samples_are_told_apart_by_prompt_and_only_steps_count(logs):
