@@ -13,7 +13,7 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
 from configs.run.folder import RunFolder
-from configs.run.gpu_log import read_gpu_logs
+from configs.run.gpu_log import GpuLog, read_gpu_logs
 
 JOULES_PER_KWH = 3.6e6
 
@@ -38,10 +38,15 @@ class _Reading:
     by: str
 
 
+@kept_with_log
+def _gpus(log: RunLog) -> list[GpuLog]:
+    run = RunFolder(log.path)
+    return [gpu for number in run.attempts() for gpu in read_gpu_logs(run.attempt(number))]
+
+
 def _readings(log: RunLog) -> Iterator[list[_Reading]]:
     """Return the readings of each GPU of each attempt, in the order of time."""
-    run = RunFolder(log.path)
-    for gpu in [one for number in run.attempts() for one in read_gpu_logs(run.attempt(number))]:
+    for gpu in _gpus(log):
         before, readings = gpu.facts.get("energy_j"), []
         for row in gpu.rows:
             after, power_w = row.get("energy_j"), row.get("power_w")
@@ -78,9 +83,7 @@ def energy(log: RunLog) -> Energy | None:
     by = {row.by for row in rows if row.by}
     if not by:
         return None
-    run = RunFolder(log.path)
-    gpus = [gpu for number in run.attempts() for gpu in read_gpu_logs(run.attempt(number))]
-    cards = {f" of whole cards ({gpu.whole_card})" for gpu in gpus if gpu.whole_card}
+    cards = {f" of whole cards ({gpu.whole_card})" for gpu in _gpus(log) if gpu.whole_card}
     return Energy(
         kwh=sum(row.joules for row in rows) / JOULES_PER_KWH,
         measured_by=f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}",

@@ -217,9 +217,13 @@ def _columns(by_step: Sequence[Mapping[int, Path]]) -> tuple[tuple[int, ...], ..
             every[-1] = (*every[-1], step)
         else:
             every.append((step,))
-    if len(every) <= MAX_STEPS:
-        return tuple(every)
-    return tuple(every[round(n * (len(every) - 1) / (MAX_STEPS - 1))] for n in range(MAX_STEPS))
+    return tuple(every[n] for n in spread(len(every)))
+
+
+def spread(count: int) -> list[int]:
+    """Return at most `MAX_STEPS` of `count` places, evenly, including the first and the last."""
+    most = min(MAX_STEPS, count)
+    return [round(n * (count - 1) / max(most - 1, 1)) for n in range(most)]
 
 
 def render_png(grids: Sequence[SampleGrid]) -> bytes:

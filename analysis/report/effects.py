@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from analysis.measure.loss import AXES
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
 from analysis.read.run_log import RunLog
+from analysis.report.evidence import command, evidence, recomputed
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from analysis.study.ablation import Effect, effect_row, effects, interaction_row, interactions
@@ -21,7 +23,7 @@ from configs.run.study_folder import study_of
 FEWEST_CELLS = 3
 
 
-def cells_section(logs: Sequence[RunLog], *, by: str, margin: float) -> str:
+def cells_section(logs: Sequence[RunLog], beside: Path, *, by: str, margin: float) -> str:
     """Return the table of cells and their hardware."""
     known = [log for log in started_runs(logs) if log.config is not None]
     rows = cell_rows(known, by=by, margin=margin) if known else []
@@ -32,10 +34,11 @@ def cells_section(logs: Sequence[RunLog], *, by: str, margin: float) -> str:
         "Cells",
         table([display_cell(row) for row in rows]),
         aside(f"On {hardware_text(known)}. Losses over {AXES[by]}, the same within {margin:.1%}."),
+        recomputed("cells", "--by", by, "--margin", str(margin), logs=known, beside=beside),
     )
 
 
-def decisions_section(logs: Sequence[RunLog]) -> str:
+def decisions_section(logs: Sequence[RunLog], beside: Path) -> str:
     """Return what a study with `stop: decided` has settled, and what that spared."""
     study = next((one for log in logs if (one := study_of(log.path))), None)
     if study is None or not study.study_file.exists() or not study.study().stop:
@@ -43,21 +46,30 @@ def decisions_section(logs: Sequence[RunLog]) -> str:
     found = decide(study, logs)
     rows = [with_intervals(contrast_row(one)) for one in found.contrasts]
     rule = "Intervals that hold at every look at once, 95 % for all of them together"
-    return section("decisions", "Decisions", table(rows), aside(f"{rule}; {spent(found, logs)}."))
+    return section(
+        "decisions",
+        "Decisions",
+        table(rows),
+        aside(f"{rule}; {spent(found, logs)}."),
+        evidence(logs, [command("decide", paths=[study.path], beside=beside)], beside),
+    )
 
 
-def quality_section(logs: Sequence[RunLog]) -> str:
+def quality_section(logs: Sequence[RunLog], beside: Path) -> str:
     """Return the distances of samples from a reference by arm, the first being the baseline."""
     arms = qualities(logs)
     if not arms:
         return ""
     rows = [with_intervals(quality_row(arms[0], arm, margin=MARGIN)) for arm in arms]
-    return section("quality", "Quality of samples", table(rows), aside(f"{GUIDANCE.capitalize()}."))
+    told = aside(f"{GUIDANCE.capitalize()}.")
+    shown = recomputed("fid", "--margin", str(MARGIN), logs=logs, beside=beside)
+    return section("quality", "Quality of samples", table(rows), told, shown)
 
 
-def effects_section(logs: Sequence[RunLog]) -> str:
+def effects_section(logs: Sequence[RunLog], beside: Path) -> str:
     """Return main effects and interactions over pairs of cells that differ in one factor only."""
-    study = group_cells([log for log in started_runs(logs) if log.config is not None])
+    known = [log for log in started_runs(logs) if log.config is not None]
+    study = group_cells(known)
     found = effects(study) if len(study.cells) >= FEWEST_CELLS else []
     if not found:
         return ""
@@ -74,6 +86,7 @@ def effects_section(logs: Sequence[RunLog]) -> str:
         "<h3>How an effect changes with another factor</h3>" if changes else "",
         table([_rounded(interaction_row(one)) for one in changes]) if changes else "",
         aside(_rule(study)),
+        recomputed("ablation", logs=known, beside=beside),
     )
 
 

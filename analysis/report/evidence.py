@@ -12,6 +12,8 @@ from urllib.parse import quote
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
 from analysis.report.html import text
+from configs.run.folder import find_runs
+from configs.run.study_folder import study_of
 
 
 def source(log: RunLog) -> Path:
@@ -49,3 +51,11 @@ def evidence(logs: Sequence[RunLog], commands: Sequence[str], beside: Path) -> s
         link = f'<a href="{text(address(file, beside, line=first))}">'
         parts.append(f"{link}{text(relative(file, beside))}</a>, lines {first} to {log.line.max()}")
     return f"<details><summary>Evidence</summary>{'<br>'.join(parts)}</details>"
+
+
+def recomputed(name: str, *options: str, logs: Sequence[RunLog], beside: Path) -> str:
+    """Return the lines of runs and the command that recomputes a section on all of them."""
+    studies = dict.fromkeys(one.path for log in logs if (one := study_of(log.path)))
+    runs = sum(len(find_runs(path)) for path in studies)
+    paths = list(studies) if runs == len(logs) else [log.path for log in logs]
+    return evidence(logs, [command(name, *options, paths=paths, beside=beside)], beside)

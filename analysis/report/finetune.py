@@ -3,10 +3,12 @@
 import base64
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 
 from analysis.measure import finetune
 from analysis.measure.sample_grid import render_png, sample_grids
 from analysis.read.run_log import RunLog
+from analysis.report.evidence import recomputed
 from analysis.report.html import aside, section, table, text
 
 _LEARNT = (
@@ -16,7 +18,7 @@ _LEARNT = (
 )
 
 
-def finetune_section(logs: Sequence[RunLog]) -> str:
+def finetune_section(logs: Sequence[RunLog], beside: Path) -> str:
     """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
     tuned = finetune.of_kind(logs, "finetune")
     if not tuned:
@@ -43,6 +45,7 @@ def finetune_section(logs: Sequence[RunLog]) -> str:
         "<h3>Speedup at equal steps</h3>" + table([finetune.display_row(row) for row in ratios])
         if ratios
         else aside("No speedup: no two runs have the same number of steps on different devices."),
+        recomputed("finetune", logs=tuned, beside=beside),
     )
 
 

@@ -1,11 +1,13 @@
 """The section of a report on runs that measured gradient noise on checkpoints."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from analysis.gradient_noise.plot import noise_figure
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
 from analysis.read.run_log import RunLog
+from analysis.report.evidence import recomputed
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from configs.errors import Unreadable
@@ -15,9 +17,9 @@ from configs.run.folder import RunFolder
 STAGES = 10
 
 
-def noise_section(logs: Sequence[RunLog]) -> str:
+def noise_section(logs: Sequence[RunLog], beside: Path) -> str:
     """Return B_simple by checkpoint, and by bins of t if they were measured."""
-    found = []
+    found, measured = [], []
     for log in logs:
         if (log.config or {}).get("kind") != "gns":
             continue
@@ -26,6 +28,7 @@ def noise_section(logs: Sequence[RunLog]) -> str:
         except Unreadable:
             continue
         found.append((noise, noise_by_stage(noise)))
+        measured.append(log)
     if not found:
         return ""
     return section(
@@ -37,4 +40,5 @@ def noise_section(logs: Sequence[RunLog]) -> str:
         ),
         table([row for noise, stages in found for row in noise_rows(noise, stages)]),
         *(aside(line) for noise, stages in found for line in noise_remarks(noise, stages)),
+        recomputed("gns", logs=measured, beside=beside),
     )

@@ -10,8 +10,9 @@ from typing import Any
 from configs.table import formatted, heading, is_number
 from configs.terminal import printable
 
-LONGEST_UNBROKEN = 30
+LONGEST_UNBROKEN = 22
 STYLE = """
+:root{color-scheme:light dark}
 :root{--ink:#1d2733;--soft:#5b6b7c;--line:#dfe5ec;--paper:#fff;--back:#f4f6f9;--mark:#1f5fbf}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);
@@ -29,13 +30,18 @@ h2{margin:0 0 12px;font-size:18px}h3{margin:18px 0 6px;font-size:15px}
 background:var(--back);border-radius:0 6px 6px 0}
 .verdicts b{font-variant-numeric:tabular-nums}
 .aside{color:var(--soft);font-size:13px;margin:6px 0 0}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13.5px;width:100%}
+/* A shade at an edge says that a table goes on behind it. */
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--paper) 50%,transparent) 0/40px 100%,
+linear-gradient(270deg,var(--paper) 50%,transparent) 100%/40px 100%,
+linear-gradient(90deg,var(--line),transparent) 0/16px 100%,
+linear-gradient(270deg,var(--line),transparent) 100%/16px 100%;
+background-repeat:no-repeat;background-attachment:local,local,scroll,scroll}
+table{border-collapse:collapse;font-size:13.5px;width:100%}
 th{color:var(--soft);font-weight:600;text-align:left;border-bottom:2px solid var(--line)}
 th,td{padding:5px 14px 5px 0;vertical-align:top}th{vertical-align:bottom}
-td{border-bottom:1px solid var(--line)}
-td.w{min-width:11em;overflow-wrap:anywhere}
+td{border-bottom:1px solid var(--line);white-space:nowrap}
+.w{min-width:11em;overflow-wrap:anywhere;white-space:normal}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-td.n{white-space:nowrap}
 .badge{border-left:4px solid var(--soft);padding-left:6px}.badge::before{content:"? "}
 .good{border-color:#2c8a4b}.good::before{content:"\\2713  "}
 .bad{border-color:#c8372d}.bad::before{content:"\\2717  "}
@@ -48,12 +54,15 @@ figure svg,figure img{background:#fff;border-radius:6px;max-width:100%}
 details{color:var(--soft);font-size:13px}summary{cursor:pointer}code{overflow-wrap:anywhere}
 @media print{body{background:#fff}section{border:0;padding:0}nav{display:none}
 figure,tr{break-inside:avoid}
-header,main,footer{padding:0}table{font-size:10px}th,td{padding:3px 6px 3px 0;min-width:0!important}
+header,main,footer{padding:0}table{font-size:9px}.wide{overflow:visible;background:none}
+th,td{padding:3px 5px 3px 0;min-width:0!important}td:not(.n){white-space:normal}
 h2,h3{break-after:avoid}}
 @media (max-width:700px){header,main,footer{padding:0 8px}section{padding:12px 10px}
-table{font-size:11px}th,td{padding-right:7px}}
+table{font-size:11px}th,td{padding-right:7px}td.w{min-width:16em}
+figure{overflow-x:auto}figure svg{min-width:620px}}
 @media screen and (prefers-color-scheme:dark){:root{--ink:#dde4ec;--soft:#9aa8b7;--line:#34404d;
---paper:#1b232c;--back:#12181f;--mark:#7db0f5}}
+--paper:#1b232c;--back:#12181f;--mark:#7db0f5}
+figure svg{filter:invert(.89) hue-rotate(180deg)}}
 """
 
 
@@ -66,10 +75,12 @@ def table(
     rows: Sequence[Mapping[str, Any]], *, link: Callable[[str, Any], str | None] | None = None
 ) -> str:
     """Return rows as HTML without empty columns; `link(column, row)` may return a cell's source."""
-    heads = list(dict.fromkeys(name for row in rows for name in row if row[name] is not None))
+    names = dict.fromkeys(name for row in rows for name in row)
+    heads = [name for name in names if any(row.get(name) is not None for row in rows)]
     numeric = {head for head in heads if all(is_number(row.get(head)) for row in rows)}
     top = "".join(
-        f'<th scope="col"{_class(head in numeric)}>{text(heading(head))}</th>' for head in heads
+        f'<th scope="col"{_class(head in numeric, head)}>{_breakable(heading(head))}</th>'
+        for head in heads
     )
     lines = [
         "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
@@ -80,8 +91,13 @@ def table(
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
 
-def _class(number: bool) -> str:
-    return ' class="n"' if number else ""
+def _breakable(name: str) -> str:
+    """Return a name such as `train.global_batch` with places where a line may end."""
+    return re.sub("([._])", r"\1<wbr>", text(name))
+
+
+def _class(number: bool, content: str) -> str:
+    return ' class="n"' if number else ' class="w"' if len(content) > LONGEST_UNBROKEN else ""
 
 
 # The classes of words that judge, in a column of states or verdicts.
@@ -100,8 +116,7 @@ def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Any) -> str:
     address = link(head, row) if link and value is not None else None
     if address:
         content = f'<a href="{html.escape(address)}">{content}</a>'
-    wraps = ' class="w"' if len(formatted(value)) > LONGEST_UNBROKEN else ""
-    return f"<td{_class(number) or wraps}>{content}</td>"
+    return f"<td{_class(number, formatted(value))}>{content}</td>"
 
 
 def section(name: str, title: str, *parts: str) -> str:

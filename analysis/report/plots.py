@@ -44,8 +44,8 @@ def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     rows = rows[:MOST_BARS]
     parts = dict.fromkeys(name for row in rows for name in row if _is_part(name))
     # A longer line of the legend would be wider than the figure.
-    ncols = min(len(parts), 5)
-    lines = -(-len(parts) // ncols) if parts else 0
+    lines = -(-len(parts) // 5)
+    ncols = -(-len(parts) // max(lines, 1))
     figure, [axes] = figure_of(rows=1, height=1.0 + 0.25 * lines + 0.28 * len(rows))
     left = np.zeros(len(rows))
     for number, part in enumerate(parts):
@@ -57,6 +57,7 @@ def time_plot(rows: Sequence[Mapping[str, Any]]) -> str:
     axes.set_yticklabels([plain(row["run"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("% of the wall time")
+    axes.margins(x=0, y=0.02)
     axes.legend(ncols=max(ncols, 1), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
     return as_svg(figure)
 

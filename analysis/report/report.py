@@ -1,6 +1,7 @@
 """One self-contained HTML page on a set of runs, and its tables as CSV beside it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from analysis.measure.loss import (
     loss_curve,
     pair_curves,
     pair_row,
+    same_quantity,
     whole_factor,
 )
 from analysis.measure.overview import run_row
@@ -55,11 +57,14 @@ def report(found: ReadLogs, *, title: str, beside: Path, margin: float) -> Repor
     return Report(html=page(title, subtitle, sections), rows=rows)
 
 
-def report_sections(found: ReadLogs, *, beside: Path, margin: float) -> tuple[dict[str, str], str]:
+def report_sections(
+    found: ReadLogs, *, beside: Path, margin: float, pages: Mapping[str, str] | None = None
+) -> tuple[dict[str, str], str]:
     """Return the sections of a report, with the first run as baseline, and a subtitle.
 
     Runs that differ only in their seed are pooled as repeats of one arm, whose loss is that of its
-    first run. Runs that train nothing (sample, encode, measure) are listed but not compared.
+    first run. Runs that train nothing (sample, encode, measure) are listed but not compared. The
+    names of runs link to their `pages`.
     """
     logs = found.logs
     begun = started_runs(logs)
@@ -69,13 +74,13 @@ def report_sections(found: ReadLogs, *, beside: Path, margin: float) -> tuple[di
     remarks = [as_named(line) for line in (*(why for _, why in found.unread), *comparison.remarks)]
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     sections = {
-        "finetune": finetune_section(logs),
-        "decisions": effects.decisions_section(logs),
+        "finetune": finetune_section(logs, beside),
+        "decisions": effects.decisions_section(logs, beside),
         **comparison.first,
-        "runs": section("runs", "Runs", table(shown, link=_source_link(logs, beside))),
+        "runs": section("runs", "Runs", table(shown, link=_run_link(logs, beside, pages or {}))),
         "images": images_section(logs),
-        "quality": effects.quality_section(trained),
-        "noise": noise_section(logs),
+        "quality": effects.quality_section(trained, beside),
+        "noise": noise_section(logs, beside),
         **comparison.second,
         "findings": findings_section([(log, one) for log in logs for one in detect(log)], beside),
         "grid": grid_section(logs),
@@ -106,8 +111,8 @@ def _compared(trained: Sequence[RunLog], beside: Path, *, margin: float) -> _Com
     return _Comparison(
         base=f", compared with {compared[0].name}",
         first={
-            "cells": effects.cells_section(trained, by=by, margin=margin),
-            "effects": effects.effects_section(trained),
+            "cells": effects.cells_section(trained, beside, by=by, margin=margin),
+            "effects": effects.effects_section(trained, beside),
             "verdicts": _verdicts(speeds, pairs, compared, beside, by=by, margin=margin),
         },
         second={
@@ -131,10 +136,8 @@ def _pairs(logs: Sequence[RunLog], *, by: str) -> list[CurvePair]:
     """Return the losses of the first run against each other's, if their ranges overlap."""
     found = []
     for other in logs[1:]:
-        try:
+        with suppress(Unreadable):
             found.append(pair_curves(logs[0], other, by=by))
-        except Unreadable:
-            continue
     return found
 
 
@@ -161,6 +164,8 @@ def _verdicts(
             line += f"; {text(_of_loss(found.verdict(margin=margin)))}"
             words, both = ("--by", by, "--margin", str(margin)), [found.a.path, found.b.path]
             commands.append(command("loss", *words, paths=both, beside=beside))
+        elif not same_quantity(arms[0].runs[0].log, arm.runs[0].log, "loss"):
+            line += "; losses of different terms or data, not compared"
         how = attribution(arms[0], arm)
         if found_rounds := speed_table.paired_text(row):
             how += f"; paired by {found_rounds} than unpaired"
@@ -197,11 +202,10 @@ def _more(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, by: str, margin: float) -> str:
     curves: list[LossCurve] = []
-    for log in logs:
-        try:
+    unlike = [log.name for log in logs if not same_quantity(logs[0], log, "loss")]
+    for log in (log for log in logs if log.name not in unlike):
+        with suppress(Unreadable):
             curves.append(loss_curve(log, by=by))
-        except Unreadable:
-            continue
     if not curves:
         return ""
     scales = [(found, whole_factor(found)) for found in pairs]
@@ -212,6 +216,12 @@ def _loss(logs: Sequence[RunLog], pairs: Sequence[CurvePair], *, by: str, margin
         figure(loss_plot(curves, by=by), f"Training loss over {AXES[by]}{more}"),
         table([pair_row(found, margin=margin) for found in pairs]) if pairs else "",
         aside(f"The same means within {margin:.1%} of the first run's mean loss."),
+        aside(
+            "Not drawn, for a loss of other terms, or of pixels or latents of another VAE: "
+            f"{', '.join(unlike)}."
+        )
+        if unlike
+        else "",
         *(aside(factor_remark(found, factor)) for found, factor in scales if factor is not None),
     )
 
@@ -255,7 +265,8 @@ def _samples(logs: Sequence[RunLog]) -> str:
     return section("samples", "Samples", inside) if cells else ""
 
 
-def _source_link(logs: Sequence[RunLog], beside: Path) -> Any:
-    """Return a function that links the last step and loss of each run to their line."""
+def _run_link(logs: Sequence[RunLog], beside: Path, pages: Mapping[str, str]) -> Any:
+    """Return a function that links a run to its page, and its last step and loss to their line."""
     lines = {log.name: address(source(log), beside, line=log.line[-1]) for log in logs if len(log)}
-    return lambda head, row: lines.get(row["run"]) if head in ("step", "loss") else None
+    links = {"run": pages, "step": lines, "loss": lines}
+    return lambda head, row: links.get(head, {}).get(row["run"])

@@ -159,8 +159,11 @@ def static_plot(drawn: Sequence[Mapping[str, Any]]) -> str:
     labels = [(x, y, formatted(float(value))) for x, y, value in ticks]
     for x, y, shown in [*labels, (8, 14, label), (380, 272, "step")]:
         parts.append(f'<text x="{x}" y="{y}" fill="currentColor">{text(shown)}</text>')
+    for number, (name, _) in enumerate(found[:STATIC_CURVES]):
+        x, y = 62 + 350 * (number % 2), 292 + 15 * (number // 2)
+        parts.append(f'<text x="{x}" y="{y}" fill="{COLOURS[number]}">&#8212; {text(name)}</text>')
     return (
-        '<svg class="plain" viewBox="0 0 760 280" font-size="11" fill="none" role="img"'
+        f'<svg class="plain" viewBox="0 0 760 {y + 8}" font-size="11" fill="none" role="img"'
         f' aria-label="{text(label)} over steps"><path d="M62 26V238H752" stroke="currentColor"/>'
         f"{''.join(parts)}</svg>"
     )

@@ -32,6 +32,8 @@ COLUMNS = (
     "state", "gpu", "ranks", "step", "loss", *EVALUATED, "steps_per_s", "images_per_s",
     "gpu_hours", "money", "energy_kwh",
 )  # fmt: skip
+# Columns that say nothing of a run alone.
+_OF_SEVERAL = ("run", "speedup", "front")
 # More curves on the page of a study would be unreadable, and the page large.
 MOST_OVERLAID = 40
 
@@ -63,12 +65,9 @@ class Pages:
         rows = [self._index_row(name, log) for name, _, log in runs]
         files = {id(row): f"{name}/{file}" for row, (name, file, _) in zip(rows, runs, strict=True)}
         studies = [_study_row(group) for group in groups]
-        # In the order of the table's heads, and the empty ones.
-        names = dict.fromkeys(n for row in rows for n in row if row[n] is not None)
-        names |= dict.fromkeys(rows[0])
         data = {
             "runs": [[name, log.name] for name, _, log in runs],
-            "columns": {name: [_finite(row[name]) for row in rows] for name in names},
+            "columns": {name: [_finite(row[name]) for row in rows] for name in rows[0]},
             "keys": _varying([log for *_, log in runs]),
         }
         judged = [
@@ -106,7 +105,8 @@ class Pages:
         """Return the page of a study: the report on it, with curves and samples to explore."""
         logs, beside = list(group.runs.values()), self.out / group.name
         found = ReadLogs(logs=tuple(logs))
-        sections, subtitle = report_sections(found, beside=beside, margin=self.margin)
+        pages = {log.name: file for file, log in group.runs.items()}
+        sections, subtitle = report_sections(found, beside=beside, margin=self.margin, pages=pages)
         means = [
             {"name": f"mean of {arm.name}", "of": mean["seeds"], "curves": {"loss": mean}}
             for arm in group_arms([measure_rate(log, clock=None) for log in started_runs(logs)])
@@ -117,9 +117,7 @@ class Pages:
             n: {m: all_[m] for m in ("loss", *EVALUATED) if m in all_} for n, all_ in own.items()
         }
         drawn = [{"name": name, "curves": one} for name, one in kept.items() if one]
-        names = (f'<a href="{file}">{text(log.name)}</a>' for file, log in group.runs.items())
         explored = {
-            "pages": section("pages", "Runs", f'<p class="links">{" ".join(names)}</p>'),
             "curves": _curves(drawn, [log for log in logs if "loss" in kept.get(log.name, {})]),
             **sections,
             "samples": _samples(logs) or sections["samples"],
@@ -168,8 +166,8 @@ class Pages:
             [self._costs(log)],
             evaluated,
         ]
-        shown = [table([{n: v for n, v in row.items() if n != "run"} for row in rows])
-                 for rows in tables if rows]  # fmt: skip
+        shown = [table([{n: v for n, v in row.items() if n not in _OF_SEVERAL and v != "baseline"}
+                        for row in rows]) for rows in tables if rows]  # fmt: skip
         return section("figures", "Figures", *shown, evidence([log], commands, beside))
 
     def _page(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from analysis.measure.sample_grid import MAX_PROMPTS, MAX_STEPS, listed_prompt, steps_of
+from analysis.measure.sample_grid import MAX_PROMPTS, listed_prompt, spread, steps_of
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.report.sample_grids import small_png
 from configs.run.folder import RunFolder
@@ -34,8 +34,7 @@ def samples(log: RunLog) -> tuple[SampleImage, ...]:
     found = []
     for noise, files in _series(log):
         steps = sorted(files)
-        most = min(MAX_STEPS, len(steps))
-        for step in (steps[round(n * (len(steps) - 1) / max(most - 1, 1))] for n in range(most)):
+        for step in (steps[n] for n in spread(len(steps))):
             png = small_png(files[step])
             found += [SampleImage(step=step, noise=noise, png=png)] if png else []
     return tuple(found)

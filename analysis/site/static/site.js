@@ -87,7 +87,7 @@ function exploreRuns() {
     status.textContent = wrong ? test : `${kept.length} of ${rows.length} runs`;
   }
 
-  const words = make("input", { type: "search", size: 34, oninput: show, spellcheck: false,
+  const words = make("input", { type: "search", size: 42, oninput: show, spellcheck: false,
     placeholder: "loss<0.3 gpu:A40 train.global_batch=64" });
   const facet = (name) => choice([["", "all"],
     ...[...new Set(columns[name]?.map(shown))].filter(Boolean).sort().map((v) => [v, v])], show);
@@ -168,6 +168,16 @@ function smoothed(values, weight) {
   });
 }
 
+// Of curves beyond the colours, which then begin again.
+const DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3]];
+
+/** Return a positive number rounded to one digit by a function such as `Math.floor`. */
+function oneDigit(value, round) {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  const digits = Number((value / unit).toPrecision(9)); // 0.3 / 0.1 is less than 3
+  return Number((round(digits) * unit).toPrecision(1));
+}
+
 function exploreCurves(place) {
   const fallback = place.querySelector("svg");
   const metrics = [...new Set(data.curves.flatMap((run) => Object.keys(run.curves)))];
@@ -196,7 +206,8 @@ function exploreCurves(place) {
       const take = (values) => kept.map((n) => values[n]);
       const colour = data.colours[number % data.colours.length];
       const w = Number(weight.value);
-      const own = { name: run.name, colour, x: take(x), y: take(curve.y) };
+      const dash = DASHES[Math.floor(number / data.colours.length) % DASHES.length];
+      const own = { name: run.name, colour, dash, x: take(x), y: take(curve.y) };
       if (curve.low) Object.assign(own, { low: take(curve.low), high: take(curve.high) });
       found.push(w && !curve.low ? { ...own, smooth: smoothed(own.y, w) } : own);
     });
@@ -212,7 +223,7 @@ function exploreCurves(place) {
     const [tables, bands, edges] = [[], [], {}];
     for (const run of found) {
       const columns = [run.x, run.y];
-      const bare = { stroke: run.colour, spanGaps: true, points: { show: run.x.length < 3 },
+      const bare = { stroke: run.colour, dash: run.dash, spanGaps: true, points: { show: run.x.length < 3 },
         value: (_, v) => shown(v) };
       if (run.smooth) {
         rows.push({ ...bare, label: `${run.name}, as recorded`, stroke: `${run.colour}40` });
@@ -237,12 +248,14 @@ function exploreCurves(place) {
     const values = (_, splits) => splits.map((v) => (v === null ? "" : shown(v)));
     plot = new uPlot({
       width: canvas.clientWidth, height: Math.max(260, Math.min(420, canvas.clientWidth * 0.55)),
-      scales: { x: { time: false, distr: logX.checked ? 3 : 1 }, y: { distr: logY.checked ? 3 : 1 } },
+      scales: { x: { time: false, distr: logX.checked ? 3 : 1 }, y: logY.checked
+        ? { distr: 3, range: (_, low, high) => [oneDigit(low, Math.floor), oneDigit(high, Math.ceil)] } : {} },
       axes: [{ ...side, label: data.axes[axis.value], values }, { ...side, label: metric.value, values, size: 64 }],
       hooks: { setScale: [(u, key) => {
         if (key === "x") range.textContent = `x from ${shown(u.scales.x.min)} to ${shown(u.scales.x.max)}`;
       }], setSeries: [(u, n) => edges[n]?.forEach((edge) => u.setSeries(edge, { show: u.series[n].show }))] },
-      series: rows, bands, legend: { live: true }, cursor: { drag: { x: true, y: true, uni: 30 } },
+      series: rows, bands, focus: { alpha: 0.25 }, cursor: { drag: { x: true, y: true, uni: 30 }, focus: { prox: 16 } },
+      legend: { live: true, markers: { dash: (u, n) => (u.series[n].dash.length ? "dashed" : "solid") } },
     }, tables.length > 1 ? uPlot.join(tables) : tables[0], canvas);
     const legend = canvas.querySelectorAll(".u-series");
     for (const edge of Object.values(edges).flat()) legend[edge].hidden = true;

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from analysis.__main__ import main
+from analysis.report.html import table
 from configs.run.study_folder import StudyFolder, StudyRow
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
@@ -177,3 +178,10 @@ def test_a_browser_shows_every_figure_without_an_error_or_a_request(page, tmp_pa
         shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         assert "CONSOLE" not in shown.stderr
     assert "<title>probe::0</title>" in shown.stdout
+
+
+def test_columns_stand_in_the_order_of_the_rows_names_even_if_the_first_row_lacks_one():
+    rows = [{"run": "a", "speedup": None, "fid_inf": 3}, {"run": "b", "speedup": 2, "fid_inf": 3}]
+    heads = re.findall("<th [^>]*>(.*?)</th>", table(rows))
+    assert heads == ["run", "speedup", "fid inf"]
+    assert re.findall("<th [^>]*>(.*?)</th>", table([{"train.steps": 1}])) == ["train.<wbr>steps"]

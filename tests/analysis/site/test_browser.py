@@ -7,6 +7,7 @@ import pytest
 from analysis.__main__ import main
 from tests.analysis.site.browser import CHROMIUM, Browser
 from tests.analysis.site.example import example_runs
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
@@ -160,6 +161,28 @@ def test_smoothing_is_named_and_the_axis_is_chosen(browser, site):
     assert browser.complaints() == []
 
 
+def test_beyond_ten_colours_curves_are_broken(browser, tmp_path):
+    for number in range(12):
+        generate_run(tmp_path / "runs" / f"run{number}", SyntheticRun(seed=number, intervals=20))
+    assert main(["site", str(tmp_path / "runs"), "--out", str(tmp_path / "public")]) == 0
+    browser.open(tmp_path / "public" / "runs" / "index.html")
+    browser.wait_for("!!document.querySelector('.u-over')")
+    browser.run(
+        "(() => { const which = document.querySelectorAll('#curves-plot select')[2];"
+        "which.value = 'runs'; which.dispatchEvent(new Event('change')); })()"
+    )
+    borders = browser.run(
+        "[...document.querySelectorAll('.u-marker')].map((m) => m.style.borderStyle)"
+    )
+    assert borders[-12:] == ["solid"] * 10 + ["dashed"] * 2
+
+
+def test_a_logarithmic_axis_ends_beside_the_curve(browser, site):
+    browser.open(site / "runs" / "one.html")
+    rounded = "[oneDigit(0.47, Math.floor), oneDigit(1.7, Math.ceil), oneDigit(0.3, Math.floor)]"
+    assert browser.run(rounded) == [0.4, 2, 0.3]
+
+
 def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, site):
     browser.open(site / "runs" / "index.html")
     image = "document.querySelector('.viewer img')"
@@ -209,6 +232,8 @@ def test_a_phone_scrolls_tables_but_not_the_page(browser, site, page):
     browser.open(site / page)
     browser.wait_for("document.querySelectorAll('.controls').length > 0")
     assert browser.run("document.documentElement.scrollWidth") <= 400
+    widths = browser.run("[...document.querySelectorAll('figure > svg')].map((s) => s.clientWidth)")
+    assert all(width == 0 or width >= 620 for width in widths)
 
 
 def test_print_shows_the_plot_that_needs_no_script(browser, site):
@@ -218,6 +243,7 @@ def test_print_shows_the_plot_that_needs_no_script(browser, site):
     browser.call("Emulation.setEmulatedMedia", media="print")
     assert browser.run(visible.format("svg.static"))
     assert not browser.run(visible.format(".plot"))
+    assert browser.run("getComputedStyle(document.querySelector('.wide')).overflowX") == "visible"
     assert len(browser.call("Page.printToPDF")["data"]) > 10_000
 
 

@@ -170,6 +170,36 @@ def test_a_verdict_names_its_lines_and_the_command_that_gives_it(public, monkeyp
     assert "loss different" in verdict
 
 
+def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "public"
+    assert main(["site", str(ARCHIVE), "--out", str(out)]) == 0
+    page = out / "recipes-small" / "index.html"
+    monkeypatch.chdir(page.parent)
+    for name, key in (("cells", "speedup"), ("effects", "percent"), ("quality", "ratio")):
+        section = re.search(f'<section id="{name}">.*?</section>', page.read_text(), re.DOTALL)[0]
+        said = shlex.split(html.unescape(re.search("<code>(.*?)</code>", section)[1]))
+        assert "recipes-small.tar.xz" in said[2]
+        capsys.readouterr()
+        assert main([*said[1:], "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        rows = found.get(name, found) if isinstance(found, dict) else found
+        values = [row[key] for row in rows if row.get(key) is not None]
+        assert len(values) >= 7
+        shown = {"speedup": "{:.2f}x", "percent": "{:+.1f}", "ratio": ">{:.3g}"}[key]
+        assert all(shown.format(value) in section for value in values)
+
+
+def test_the_page_of_a_run_has_no_columns_that_compare_it(public):
+    figures = (public / "runs" / "one.html").read_text().partition('id="curves"')[0]
+    assert "images/s" in figures
+    assert not any(f">{word}<" in figures for word in ("front", "speedup", "baseline"))
+
+
+def test_curves_on_paper_are_named(public):
+    drawn = re.search('<svg class="plain".*?</svg>', (public / "runs/index.html").read_text())
+    assert all(f"&#8212; {name}</text>" in drawn[0] for name in ("one", "two"))
+
+
 def test_runs_of_an_archive_are_named_through_it(tmp_path, capsys):
     assert main(["speed", f"{ARCHIVE}/cells/adamw_s0", f"{ARCHIVE}/cells/muon_s0", "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["adamw_s0", "muon_s0"]
@@ -349,7 +379,16 @@ def test_studies_of_an_archive_have_bands_and_pages(tmp_path):
     assert all(one["of"] == 3 and "low" in one["curves"]["loss"] for one in means)
     assert len(list(page.parent.glob("*.html"))) == 25
     assert "validation_loss" in data_of(page.with_name("muon_s0.html"))["curves"][0]["curves"]
-    assert "other terms" in page.read_text()
+    source = page.read_text()
+    assert "other terms" in source
+    assert "Not drawn, for a loss of other terms" in source
+    assert (
+        "losses of different terms or data, not compared" in source.partition("dispersive_s0 (")[0]
+    )
+    loss = re.search(r'<section id="loss">.*?</svg>', source, re.DOTALL)[0]
+    assert "tread_s0" in loss
+    assert "dispersive_s0" not in loss
+    assert '<a href="muon_s0.html">muon_s0</a>' in source
     assert "other terms" not in page.with_name("muon_s0.html").read_text()
 
 
