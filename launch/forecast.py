@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -77,5 +78,7 @@ def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
 
 def _answer(raw: dict[str, Any]) -> ForecastAnswer:
     if not isinstance(raw.get("gpus"), dict):
-        return ForecastAnswer(remark=str(raw.get("error", "the forecast gave no answer")))
+        # An error names its line of the file of cells, which is gone.
+        error = re.sub(r"\A.*/cells\.jsonl:\d+: ", "", str(raw.get("error", "no answer")))
+        return ForecastAnswer(remark=error)
     return ForecastAnswer(parameters=raw.get("parameters"), gpus=raw["gpus"])

@@ -37,7 +37,7 @@ from launch.submit.study import StudyRequest, StudySubmission, study_submission
 
 _MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
 _TIMES = ("start", "finish", "finish_low", "finish_high")
-_NEED_ALL = ("finish", "finish_high", "gpu_hours", "gpu_hours_high", "money")
+_NEED_ALL = ("step_s", "run_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high", "money")
 _Forecast = tuple[dict[str, Any], Duration]
 _Answer = tuple[list[Row], str]
 
@@ -223,7 +223,7 @@ def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[R
         queue_s = queues_s[resources.gpu] if len(own) == count else None
         rows.append({
             "shape": array.shape, "runs": count, "omitted": count - len(own), "at_once": at_once,
-            "sum_hours": sum(length.value for _, length in own) / 3600,
+            "sum_hours": queue_s and sum(length.value for _, length in own) / 3600,
             **_columns(script, resources, own, cluster, queue_s, at_once=at_once),
         })  # fmt: skip
         if rows[-1]["start"] is None:

@@ -130,12 +130,11 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def _when(options: argparse.Namespace) -> int:
-    from launch.slurm.flags import Flags
     from launch.when import when
 
     return when(
         options.source, options.overrides, site_name=options.site, form=options.form,
-        flags=Flags(partition=options.partition) if options.partition else {}, rates=options.rates,
+        flags={"partition": options.partition} if options.partition else {}, rates=options.rates,
         whole=options.all,
     )  # fmt: skip
 

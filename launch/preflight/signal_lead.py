@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.errors import ConfigError
 from configs.run.folder import RunFolder, find_runs
 from configs.run.records import Record
-from configs.schema import Pretrain, Run
+from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.storage import checkpoint_bytes
@@ -63,8 +63,8 @@ def lead(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]
 
 def measured_saves(request: RunRequest) -> Saves | None:
     """Return the saves of the newest runs of the same model, if there are any."""
-    model = _model_of(request.config)
-    return _measured(request.site.logs, model) if model else None
+    config = request.config
+    return _measured(request.site.logs, _model_of(config)) if isinstance(config, Pretrain) else None
 
 
 @cache
@@ -74,7 +74,8 @@ def _measured(logs: Path, model: str) -> Saves | None:
     times = []
     for run in newest:
         with suppress(ConfigError):
-            if _model_of(run.config()) == model and (one := _times(run)):
+            other = run.config()
+            if isinstance(other, Pretrain) and _model_of(other) == model and (one := _times(run)):
                 times.append(one)
     if not times:
         return None
@@ -82,11 +83,8 @@ def _measured(logs: Path, model: str) -> Saves | None:
     return Saves(runs=len(times), save_s=save_s, step_s=step_s)
 
 
-def _model_of(config: Run) -> str | None:
-    """Return what a checkpoint of pretraining consists of; None of other kinds."""
-    if isinstance(config, Pretrain):
-        return repr((config.model, config.data.size, config.data.channels, config.averages()))
-    return None
+def _model_of(config: Pretrain) -> str:
+    return repr((config.model, config.data.size, config.data.channels, config.averages()))
 
 
 def _times(run: RunFolder) -> tuple[float, float] | None:

@@ -1,6 +1,7 @@
 """`ditbench when`: shapes of a cluster by the time at which they would be done."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 import pytest
 
 from configs.load import load
+from configs.run.folder import ROOT
 from configs.yaml12 import dump_yaml
 from launch import forecast
 from launch.forecast import ForecastAnswer
+from launch.preflight import signal_lead
 from launch.slurm import client
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import end, end_all, submitted
 
+ASK = forecast.ask
 # By type of GPU: seconds per step, and seconds until a job would start.
 STEP_S = {"a40": 2.0, "a100": 1.0}
 STARTS_IN_S = {"a40": 60, "a100": 7200}
@@ -231,9 +235,29 @@ def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
     assert (
         "study: 2 runs without a forecast: no closed form: a40_width-512, a40_width-512_r2\n" in err
     )
-    assert not {"finish", "finish_high", "gpu_hours", "gpu_hours_high"} & {*row, *total}
+    unknown = {"run_hours", "sum_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high"}
+    assert not unknown & {*row, *total}
     assert total["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
     assert "\nstudy: 4 runs, done about unknown (" in err
+
+
+def test_a_program_has_no_forecast_and_one_line_says_so(launch, command, monkeypatch) -> None:
+    command("sbatch", "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2")
+    monkeypatch.setattr(forecast, "ask", ASK)
+    code, out, err = launch("when", ROOT / "configs" / "studies" / "own-script.yaml", "--json")
+    assert (code, json.loads(out)[0]["omitted"]) == (1, 4)
+    said, total = err.splitlines()
+    assert re.fullmatch(r"study: 4 runs without a forecast: \S+/softmax.yaml: its kind is .*", said)
+    assert total.startswith("study: 4 runs, done about unknown (")
+
+
+def test_the_runs_of_logs_are_read_once_for_all_cells(launch, tmp_path: Path, monkeypatch) -> None:
+    asked: list[Path] = []
+    found = signal_lead.find_runs
+    monkeypatch.setattr(signal_lead, "find_runs", lambda logs: asked.append(logs) or found(logs))
+    (tmp_path / "logs").mkdir()
+    assert launch("when", write(tmp_path, axes=GPUS))[0] == 0
+    assert asked == [tmp_path / "logs"]
 
 
 def test_a_study_that_names_no_type_is_forecast_on_each_the_whole_one_first(
