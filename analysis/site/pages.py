@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ COLUMNS = (
 )  # fmt: skip
 # Columns that say nothing of a run alone.
 _OF_SEVERAL = ("run", "speedup", "front")
+# Characters of JSON that turn the direction of text: they are shown by their numbers.
+_TURNING = re.compile(r"\\(u202[a-e]|u206[6-9])")
 # More curves on the page of a study would be unreadable, and the page large.
 MOST_OVERLAID = 40
 
@@ -185,7 +188,9 @@ class Pages:
         return page(
             title, subtitle, sections, style="".join([STYLE, *styles]),
             above=f'<p class="way">{" / ".join(way)}</p>', script=loader,
-            data=json.dumps(data, separators=(",", ":"), allow_nan=False),
+            data=_TURNING.sub(
+                r"\\\\\1", json.dumps(data, separators=(",", ":"), allow_nan=False)
+            ),
         )  # fmt: skip
 
 

@@ -143,6 +143,13 @@ def test_curves_zoom_by_buttons_and_by_the_mouse(browser, site):
     assert 550 < high < 650
 
 
+def test_a_name_in_a_legend_cannot_turn_the_text(browser, site):
+    browser.open(site / "runs" / "index.html")
+    browser.wait_for("!!document.querySelector('.u-over')")
+    assert "\\u202ertl" in browser.run("document.querySelector('.u-legend').textContent")
+    assert "\u202e" not in browser.run("document.body.textContent")
+
+
 def test_smoothing_is_named_and_the_axis_is_chosen(browser, site):
     browser.open(site / "runs" / "one.html")
     browser.wait_for("!!document.querySelector('.u-over')")
