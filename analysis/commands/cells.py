@@ -56,5 +56,11 @@ def run(args: argparse.Namespace) -> int:
     if args.difference:
         remark(power_text(logs, of=args.of, difference=args.difference))
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
+    ends = [end for log in logs if (end := log.last(args.by)) is not None]
+    if any(row["verdict"] for row in rows) and min(ends, default=0) < max(ends, default=0):
+        text = (
+            f"a loss verdict is of the {args.by} that both runs have; they end at {min(ends):.6g}"
+        )
+        remark([f"{text} to {max(ends):.6g}, and the column {args.of} is of the end"])
     remark(line for log in logs for line in log.remarks)
     return 0

@@ -53,6 +53,8 @@ def read_wandb(path: Path, *, name: str, columns: Mapping[str, str]) -> list[Run
     if not step:
         hint = "--columns step=NAME names it, step=_step says that each call is a step"
         remarks.append(f"its step is not known, only wandb's count of calls of log(); {hint}")
+    elif left := sum(step not in row for _, row in rows if row):
+        remarks.append(f"{left} records without {step} not read; --columns step=NAME names another")
     if facts.get("gpus", 1) != 1:
         remarks.append(f"its machine has {facts['gpus']} GPUs; --set gpus=N says how many ran")
     return [

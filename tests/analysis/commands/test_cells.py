@@ -56,6 +56,16 @@ def test_the_table_is_short_and_names_the_hardware(study, capsys):
     assert lines[-1].startswith("on gpu NVIDIA A40")
 
 
+def test_a_loss_verdict_says_that_runs_of_other_lengths_share_only_a_part(study, capsys):
+    assert main(["cells", str(study)]) == 0
+    assert "that both runs have" not in capsys.readouterr().err
+    shorter = SyntheticRun(intervals=100, overrides=("train.compile=true",))
+    generate_run(study / "shorter", shorter)
+    assert main(["cells", str(study)]) == 0
+    remarks = capsys.readouterr().err
+    assert "a loss verdict is of the images that both runs have; they end at " in remarks
+
+
 def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
     event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
     for repeat in range(3):

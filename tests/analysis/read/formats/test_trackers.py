@@ -88,6 +88,13 @@ def test_a_time_that_is_no_date_does_not_replace_the_time_of_the_call(tmp_path):
     assert log.column("time") == pytest.approx(START + np.arange(20))
 
 
+def test_records_without_the_trainers_step_are_counted(tmp_path):
+    rows = [{"loss": 1.0, "global_step": n} for n in range(5)]
+    log = read(wandb_run(tmp_path, [*rows, {"eval/loss": 2.0}, {"eval/loss": 3.0}]))
+    assert len(log) == 5
+    assert any("2 records without global_step not read" in remark for remark in log.remarks)
+
+
 def test_only_the_records_of_a_run_are_read_from_its_folder(tmp_path):
     run = wandb_run(tmp_path, [{"loss": 1.0, "global_step": n} for n in range(9)])
     (run / "files" / "output.log").write_bytes(write.dit(synthetic_log(n=20)))
