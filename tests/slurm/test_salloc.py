@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,32 +128,50 @@ python -m launch status "$(echo "$LOGS"/ab-*)" --wait
 """
 
 
-@pytest.mark.long
-def test_a_study_in_one_allocation_alternates_its_cells_on_one_node(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    study = {
-        "kind": "study", "base": str(CONFIG), "repeats": 3, "report": False,
-        "axes": {"train.global_batch": [8, 16]}, "set": SMALLEST_STUDY,
-    }  # fmt: skip
-    (tmp_path / "ab.yaml").write_text(dump_yaml(study))
+def in_one_allocation(cluster: Cluster, folder: Path, **study: object) -> list[Path]:
+    """Run a study of two batches inside salloc, and return the cells, all done on one node."""
+    whole = {"kind": "study", "base": str(CONFIG), "report": False,
+             "axes": {"train.global_batch": [8, 16]}} | study  # fmt: skip
+    (folder / "ab.yaml").write_text(dump_yaml(whole))
     cluster.run(
         *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--time=00:30:00"),
         "--cpus-per-task=2",
         stdin=STUDY,
-        cwd=tmp_path,
-        env={"VENV": sys.prefix, "LOGS": str(tmp_path / "logs"), "SITE": "local",
-             "STUDY_FILE": str(tmp_path / "ab.yaml")},
+        cwd=folder,
+        env={"VENV": sys.prefix, "LOGS": str(folder / "logs"), "SITE": "local",
+             "STUDY_FILE": str(folder / "ab.yaml")},
         timeout=300,
     )  # fmt: skip
-    cells = sorted((tmp_path / "logs").glob("ab-*/cells/*"))
-    assert len(cells) == 6
+    cells = sorted((folder / "logs").glob("ab-*/cells/*"))
     assert {events(cell)[-1] for cell in cells} == {"done"}
-    attempts = [json.loads((cell / "manifest.json").read_text())["attempts"][0] for cell in cells]
+    attempts = [attempt for cell in cells for attempt in attempts_of(cell)]
     assert len({attempt["slurm"]["job"] for attempt in attempts}) == 1
     assert len({rank["node"] for attempt in attempts for rank in attempt["placement"]}) == 1
+    return cells
+
+
+def attempts_of(cell: Path) -> list[dict[str, Any]]:
+    return list(json.loads((cell / "manifest.json").read_text())["attempts"])
+
+
+@pytest.mark.long
+def test_a_study_in_one_allocation_alternates_its_cells_on_one_node(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cells = in_one_allocation(cluster, tmp_path, repeats=3, set=SMALLEST_STUDY)
+    assert len(cells) == 6
     # Each pass over both cells ends before the next one begins.
     began = sorted(cells, key=lambda cell: (cell / "attempts" / "001").stat().st_ctime_ns)
     passes = [{cell.name.split("_r")[0] for cell in began[n : n + 2]} for n in (0, 2, 4)]
     assert passes == [passes[0]] * 3
     assert len(passes[0]) == 2
+
+
+@pytest.mark.long
+def test_two_runs_take_turns_in_one_allocation(cluster: Cluster, tmp_path: Path) -> None:
+    keys = SMALLEST_STUDY | {"train.steps": 60, "log.every": 1}
+    first, second = in_one_allocation(cluster, tmp_path, interleave=20, set=keys)
+    turns = [[attempt["turn"] for attempt in attempts_of(cell)] for cell in (first, second)]
+    assert turns[0] == turns[1]
+    assert len(set(turns[0])) == 3
+    assert [events(cell).count("paused") for cell in (first, second)] == [2, 2]
