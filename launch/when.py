@@ -140,8 +140,11 @@ def _span_s(lengths: Sequence[float], at_once: int) -> float:
 
 
 def _readable(row: Row) -> Row:
-    clock = lambda moment: moment and f"{datetime.fromtimestamp(moment):%d %b %H:%M}"  # noqa: E731
-    return {name: clock(value) if name in _TIMES else value for name, value in row.items()}
+    """Return a row with its times as dates."""
+    dates = {
+        name: f"{datetime.fromtimestamp(row[name]):%d %b %H:%M}" for name in _TIMES if row[name]
+    }
+    return {**row, **dates}
 
 
 def _advice(request: RunRequest, rows: list[Row], site_name: str | None) -> str:
@@ -192,29 +195,14 @@ def _of_study(submission: StudySubmission, cluster: _Cluster, site_name: str | N
 
 def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[Row]:
     """Return a row for the runs that `submit` would queue, then one per array; name the omitted."""
-    known, omitted = dict[int, _Forecast](), defaultdict[str, list[str]](list)
+    known, omitted = _forecasts(submission)
     name, queues_s = f"study{gpu and f' on {gpu}'}", defaultdict[str | None, float](float)
-    in_order = sorted(submission.rows, key=lambda row: row.order)
-    passes = dict.fromkeys((row.repeat, str(row.levels.get("seed"))) for row in in_order)
-    # With `stop: decided` the lower ends count the least number of repeats.
-    spared = [*passes][FEWEST_REPEATS:] if submission.settings.stop else []
-    for run in submission.plan.runs if submission.plan else ():
-        if run.dropped:
-            omitted[f"dropped: {run.dropped}"].append(run.name)
-    requests = [*map(submission.run_request, submission.todo)]
-    answers = forecast.ask([one.query for one in requests])
-    for row, one, answer in zip(submission.todo, requests, answers, strict=True):
-        resources = one.config.resources
-        facts = (resources.gpu and resources.gpus_per_node and answer.gpu()) or {}
-        if length := duration(replace(one, forecast=facts)):
-            is_spared = (row.repeat, str(row.levels.get("seed"))) in spared
-            known[row.index] = facts, replace(length, low=0.0 if is_spared else length.low)
-            queues_s[resources.gpu] += length.high
-        else:
-            why = facts.get("reason") or answer.remark or "no type of GPU is named"
-            omitted[f"without a forecast: {why}"].append(row.cell)
+    arrays = submission.scripts()
+    for array, _ in arrays:
+        lengths = [known[row.index][1] for row in array.rows if row.index in known]
+        queues_s[array.resources.gpu] += sum(length.high for length in lengths)
     rows = list[Row]()
-    for array, script in submission.scripts():
+    for array, script in arrays:
         resources, count = array.resources, len(array.rows)
         own = [known[row.index] for row in array.rows if row.index in known]
         nodes, most = cluster.gpus.get(str(resources.gpu), (0, 0))
@@ -230,9 +218,37 @@ def _outlook(submission: StudySubmission, gpu: str, cluster: _Cluster) -> list[R
             omitted["that sbatch refuses, as submit --dry-run says"] += [r.cell for r in array.rows]
     for why, runs in omitted.items():
         print(f"{name}: {plural(len(runs), 'run')} {why}: {', '.join(runs)}", file=sys.stderr)
-    total = {"shape": name, "runs": len(requests)}
+    total = {"shape": name, "runs": len(submission.todo)}
     for head in (*_TIMES, "gpu_hours", "gpu_hours_low", "gpu_hours_high", "money"):
         values = [row[head] for row in rows] or [None]
         total[head] = None if None in values else max(values) if head in _TIMES else sum(values)
     total["omitted"] = sum(map(len, omitted.values()))
     return [total, *sorted(rows, key=lambda row: row["finish"] or float("inf"))]
+
+
+def _forecasts(
+    submission: StudySubmission,
+) -> tuple[dict[int, _Forecast], dict[str, list[str]]]:
+    """Return the forecasts by index of the row, and the names of the other runs by the reason.
+
+    With `stop: decided` the lower ends count the least number of repeats.
+    """
+    known, omitted = dict[int, _Forecast](), defaultdict[str, list[str]](list)
+    in_order = sorted(submission.rows, key=lambda row: row.order)
+    passes = dict.fromkeys((row.repeat, str(row.levels.get("seed"))) for row in in_order)
+    spared = [*passes][FEWEST_REPEATS:] if submission.settings.stop else []
+    for run in submission.plan.runs if submission.plan else ():
+        if run.dropped:
+            omitted[f"dropped: {run.dropped}"].append(run.name)
+    requests = [*map(submission.run_request, submission.todo)]
+    answers = forecast.ask([one.query for one in requests])
+    for row, one, answer in zip(submission.todo, requests, answers, strict=True):
+        resources = one.config.resources
+        facts = (resources.gpu and resources.gpus_per_node and answer.gpu()) or {}
+        if length := duration(replace(one, forecast=facts)):
+            is_spared = (row.repeat, str(row.levels.get("seed"))) in spared
+            known[row.index] = facts, replace(length, low=0.0 if is_spared else length.low)
+        else:
+            why = facts.get("reason") or answer.remark or "no type of GPU is named"
+            omitted[f"without a forecast: {why}"].append(row.cell)
+    return known, omitted

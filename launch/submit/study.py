@@ -1,7 +1,6 @@
 """Submit a study, or its missing runs: an array per resource shape, then the report."""
 
 import json
-import random
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
 from launch.submit import snapshot
+from launch.submit.local import check_no_process, list_cells
 from launch.submit.plan import Plan, make_plan, overrides_of, table, to_json
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.run import CLUSTER, Choices, print_remarks
@@ -162,7 +162,7 @@ class StudySubmission:
                 "interleave: runs take turns in one allocation, not in arrays; submit with --local "
                 "(on a cluster in the session of env/interactive.sh), or set interleave=null"
             )
-        _check_no_process(self.study)
+        check_no_process(self.study)
 
 
 def submit_study(request: StudyRequest) -> int:
@@ -250,25 +250,6 @@ def _partly_in(plan: Plan, logs: Path) -> str | None:
     )
 
 
-def _check_no_process(study: StudyFolder) -> None:
-    """Raise `Refused` if a process on this machine already runs the cells."""
-    for file in study.jobs.glob("*.cells"):
-        pid = file.stem
-        if pid.isdigit() and _is_ours(pid):
-            how = f"wait, or end it with ditbench cancel {shlex.quote(str(study.path))}"
-            if study.stop_file.exists():
-                how = "it was cancelled, and its cell still saves; try again in some seconds"
-            raise Refused(f"{study.path}: process {pid} already runs it here; {how}")
-
-
-def _is_ours(pid: str) -> bool:
-    """Return whether the process is submitit's; the pid may have been reused."""
-    try:
-        return b"submitit" in Path("/proc", pid, "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
 def _print(submission: StudySubmission) -> int:
     """Print the scripts, the plan, the cost, and every reason to refuse it."""
     scripts = submission.scripts()
@@ -334,10 +315,8 @@ def _start(submission: StudySubmission) -> None:
     _prepare(submission)
     kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}
     cells = study.jobs / "local.txt"
-    names = [row.cell for row in sorted(submission.todo, key=lambda row: row.order)]
-    if submission.settings.interleave:
-        names = _turns(study, names, submission.settings)
-    cells.write_text("\n".join(names) + "\n", encoding="utf-8")
+    lines = list_cells(study, submission.todo, submission.settings)
+    cells.write_text("\n".join(lines) + "\n", encoding="utf-8")
     code = submission.tree.folder(site.logs)
     script = BatchScript(
         flags={},
@@ -349,25 +328,3 @@ def _start(submission: StudySubmission) -> None:
     submission.print_result("study", study.path)
     submission.print_result("process", pid)
     print_remarks(remarks, follow="status", path=study.path)
-
-
-def _turns(study: StudyFolder, names: Sequence[str], settings: Study) -> list[str]:
-    """Return the turns that runs of an interleaved study have left, as `CELL ID:STEP`, in order.
-
-    A turn ends at a multiple of `interleave` steps, also after an interruption. The order is
-    shuffled, and reversed in every second round, so that a drift of the node favours no run.
-    """
-    turn, session, lines = settings.interleave, new_id(), list[str]()
-    assert turn is not None
-    runs = {name: RunFolder(study.cell(name)) for name in names}
-    spans = {name: (_saved_step(run), run.config().last_step()) for name, run in runs.items()}
-    for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
-        left = [name for name, (saved, last) in spans.items() if saved < end <= last]
-        pair, is_second = divmod(end // turn - 1, 2)
-        random.Random(f"{settings.order_seed} {pair}").shuffle(left)
-        lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
-    return lines
-
-
-def _saved_step(run: RunFolder) -> int:
-    return max((one["step"] for one in run.records() if one.get("event") == "saved"), default=0)

@@ -157,7 +157,7 @@ def test_a_cancelled_study_whose_cell_still_saves_is_said_to_end_soon(
     study: Path, launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = submitted(launch, study)
-    monkeypatch.setattr("launch.submit.study._is_ours", lambda pid: True)
+    monkeypatch.setattr("launch.submit.local._is_ours", lambda pid: True)
     (folder.jobs / "77.cells").touch()
     (folder.jobs / "².cells").touch()
     assert "already runs it here; wait, or end it" in launch("rerun", folder.path)[2]

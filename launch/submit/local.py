@@ -1,0 +1,56 @@
+"""The cells of a study that one process runs on this machine: their order, and their turns."""
+
+import random
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.run.folder import RunFolder, new_id
+from configs.run.study_folder import StudyFolder, StudyRow
+from configs.schema import Study
+from launch.slurm.client import Refused
+
+
+def check_no_process(study: StudyFolder) -> None:
+    """Raise `Refused` if a process on this machine already runs the cells."""
+    for file in study.jobs.glob("*.cells"):
+        pid = file.stem
+        if pid.isdigit() and _is_ours(pid):
+            how = f"wait, or end it with ditbench cancel {shlex.quote(str(study.path))}"
+            if study.stop_file.exists():
+                how = "it was cancelled, and its cell still saves; try again in some seconds"
+            raise Refused(f"{study.path}: process {pid} already runs it here; {how}")
+
+
+def _is_ours(pid: str) -> bool:
+    """Return whether the process is submitit's; the pid may have been reused."""
+    try:
+        return b"submitit" in Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) -> list[str]:
+    """Return the lines for `jobs/cells.sh`: cells in order, or the turns that they have left.
+
+    A turn is `CELL ID:STEP`. It ends at a multiple of `interleave` steps, also after an
+    interruption. The order is shuffled, and reversed in every second round, so that a drift of the
+    node favours no run.
+    """
+    names = [row.cell for row in sorted(rows, key=lambda row: row.order)]
+    turn = settings.interleave
+    if turn is None:
+        return names
+    session, lines = new_id(), list[str]()
+    runs = {name: RunFolder(study.cell(name)) for name in names}
+    spans = {name: (_saved_step(run), run.config().last_step()) for name, run in runs.items()}
+    for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
+        left = [name for name, (saved, last) in spans.items() if saved < end <= last]
+        pair, is_second = divmod(end // turn - 1, 2)
+        random.Random(f"{settings.order_seed} {pair}").shuffle(left)
+        lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
+    return lines
+
+
+def _saved_step(run: RunFolder) -> int:
+    return max((one["step"] for one in run.records() if one.get("event") == "saved"), default=0)
