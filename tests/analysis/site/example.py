@@ -1,6 +1,7 @@
 """Runs with samples, evaluations and hostile names, for the tests of a site."""
 
 import json
+import re
 from pathlib import Path
 
 from PIL import Image
@@ -30,3 +31,10 @@ def example_runs(folder: Path) -> Path:
             record = entry | {"validation_loss": 0.3, "validation_loss_95": 0.01}
             file.write(json.dumps(record) + "\n")
     return folder
+
+
+def data_of(page: Path) -> dict:
+    """Return the data that the script of a page draws."""
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
