@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from analysis.table import failing, parse_condition, remark
 from configs.errors import ConfigError, Unreadable
-from configs.run.lookup import look_up
 from configs.terminal import guarded
+from runs.lookup import look_up
 
 # The command and its help; analysis/commands/ or files/ in it holds a module for each.
 COMMANDS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.read.run_log import RunLog
-from configs.run.folder import RunFolder
-from configs.run.records import is_number
-from configs.run.study_folder import study_of
 from configs.table import csv_text
+from runs.folder import RunFolder
+from runs.records import is_number
+from runs.study_folder import study_of
 
 # Says how far an offline run of wandb is, its name and its project, beside its files.
 _SENT = "ditbench-step.txt"

@@ -37,9 +37,9 @@ from pathlib import Path
 
 import numpy as np
 
-from configs.run.folder import ROOT, RunFolder
-from configs.run.jobs import submitted_jobs
-from configs.run.records import state
+from runs.folder import ROOT, RunFolder
+from runs.jobs import submitted_jobs
+from runs.records import state
 from tests.slurm.cluster import FINAL_STATES, Cluster, wait_until
 
 TYPES = ("a40", "a100")

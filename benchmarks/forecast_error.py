@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from configs.cards import Card, Fit
 from configs.checks.batch import divide
 from configs.load import expect, resolve
 from configs.schema import Pretrain
 from configs.table import show
+from runs.cards import Card, Fit
 from train.engine.distributed import process_group, read_ranks
 from train.engine.numerics import set_precision
 from train.forecast import card

@@ -45,7 +45,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, void *x) { *n 
 _CHILD = """
 import io, os, sys, time
 import pynvml
-from configs.attempt.gpu_sampler import find_gpus, sample
+from runs.attempt.gpu_sampler import find_gpus, sample
 pynvml.nvmlInit()
 gpus = find_gpus(int(sys.argv[1]), nvml=pynvml)
 seconds, now = float(sys.argv[2]), [0.0]
@@ -56,7 +56,7 @@ out, began = io.StringIO(), time.process_time()
 sample(out, gpus, parent=1)
 print(1000 * (time.process_time() - began) / seconds, len(out.getvalue()) / seconds)
 """
-_START = "import pynvml, configs.attempt.gpu_sampler, time; print(1000 * time.process_time(), 0)"
+_START = "import pynvml, runs.attempt.gpu_sampler, time; print(1000 * time.process_time(), 0)"
 
 
 def _run(code: str, *arguments: object, **changes: str) -> tuple[float, float]:

@@ -22,8 +22,8 @@ import torch.nn.functional as F
 
 from benchmarks.interleave import Arm, Stopwatch, conditions, parser, ratio, report
 from configs.load import expect, resolve, to_tree
-from configs.run.folder import RunFolder, claim_attempt, make_run
 from configs.schema import Pretrain
+from runs.folder import RunFolder, claim_attempt, make_run
 from train.engine.distributed import read_ranks
 from train.engine.ema import EMA
 from train.engine.stop import StopRequest, StopSignals

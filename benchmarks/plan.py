@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.interleave import Stopwatch, interleave, ratio
-from configs.run.folder import ROOT
 from configs.yaml12 import dump_yaml
+from runs.folder import ROOT
 from tests.slurm.cluster import Cluster
 
 

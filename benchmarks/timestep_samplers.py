@@ -21,9 +21,9 @@ from analysis.gradient_noise.table import noise_by_stage
 from analysis.gradient_noise.variance_reduction import predict_variance
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.noise_scale import GramSums, concatenate, noise_scale
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import valid
-from configs.run.study_folder import is_study_folder
+from runs.folder import RunFolder, find_runs
+from runs.records import valid
+from runs.study_folder import is_study_folder
 
 STAGES = 4
 BASE, OTHERS = "uniform", ("stratified", "variance")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.load import load, to_tree
-from configs.run.folder import claim_attempt, make_run
+from runs.folder import claim_attempt, make_run
 from train.pretrain.run import attempt
 
 BLOCK, DRAWS = 10, 1000

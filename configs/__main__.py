@@ -1,4 +1,4 @@
-"""Check, show and explain configs; open and close attempts at runs.
+"""Check configs and explain their keys.
 
 Example: ditbench check configs/pretrain/*.yaml
 """
@@ -8,18 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from configs.attempt.close import close_attempt, has_ended
-from configs.attempt.open import open_attempt
-from configs.attempt.program import run_program
 from configs.checks.aitoolkit import check_engine, check_keys
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study, load_grid
-from configs.load import flatten, load, to_tree
-from configs.run.folder import RunFolder, is_run
-from configs.schema import KINDS, MODELS, Finetune, Run, keys
+from configs.load import load
+from configs.schema import MODELS, Finetune, Run, keys
 from configs.terminal import command_parser, guarded
-from configs.yaml12 import dump_yaml
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,46 +36,10 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("files", nargs="+", metavar="FILE", help="configs, then any key=value")
     check.set_defaults(action=_check)
 
-    show = actions.add_parser("show", help="print a config with every key resolved")
-    show.add_argument("source", type=Path, help="config or run folder")
-    show.add_argument("overrides", nargs="*", metavar="key=value")
-    show.add_argument("--key", help="print only the value of this key")
-    show.set_defaults(action=_show)
-
     schema = actions.add_parser("schema", help="list every key: type, default, what it affects")
     schema.add_argument("kind", nargs="?", default="pretrain", choices=sorted(MODELS))
     schema.set_defaults(action=_schema)
-
-    open_ = actions.add_parser("open", help="find or create a run, begin an attempt, print the run")
-    open_.add_argument("source", type=Path, help="config (new run) or run folder (resume)")
-    open_.add_argument("overrides", nargs="*", metavar="key=value")
-    open_.add_argument("--kind", choices=sorted(KINDS), help="kind of run that the job is for")
-    open_.add_argument("--attempt", action="store_true", help="print the attempt folder instead")
-    open_.add_argument("--nodes", type=int, default=1, help="nodes of the job")
-    open_.add_argument("--gpus", type=_count, help="GPUs per node, if known yet")
-    open_.add_argument("--began", type=float, help="start of the job, seconds since 1970")
-    open_.set_defaults(action=_open)
-
-    close = actions.add_parser(
-        "close",
-        help="record how an attempt ended; print its last event, requeue or end, a faulty node",
-    )
-    close.add_argument("attempt", type=Path, help="folder of the attempt")
-    close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
-    close.set_defaults(action=_close)
-
-    program = actions.add_parser("run", help="run the program of an attempt of kind command")
-    program.add_argument("attempt", type=Path, help="folder of the attempt")
-    program.set_defaults(action=lambda options: run_program(options.attempt))
-
-    ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
-    ended.add_argument("attempt", type=Path, help="folder of the attempt")
-    ended.set_defaults(action=lambda options: 0 if has_ended(options.attempt) else 1)
     return parser
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text else None
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -112,23 +71,6 @@ def _load(file: Path, overrides: list[str]) -> None:
             check_engine(config, world=config.resources.world)
 
 
-def _show(options: argparse.Namespace) -> int:
-    if is_run(options.source):
-        config = RunFolder(options.source).config()
-    else:
-        config = load(options.source, options.overrides)
-    tree = to_tree(config)
-    if options.key is None:
-        print(dump_yaml(tree), end="")
-        return 0
-    flat = flatten(tree)
-    if options.key not in flat:
-        raise ConfigError(f"--key {options.key}: no such key; `ditbench schema` lists them")
-    value = flat[options.key]
-    print("" if value is None else value)
-    return 0
-
-
 def _schema(options: argparse.Namespace) -> int:
     for info in keys(options.kind).values():
         unit = f" {info.unit}" if info.unit else ""
@@ -139,26 +81,6 @@ def _schema(options: argparse.Namespace) -> int:
             f"{info.name:26} {default}{unit}\n    {info.doc}\n    {info.type}; affects {tags}{free}"
         )
     return 0
-
-
-def _open(options: argparse.Namespace) -> int:
-    attempt = open_attempt(
-        options.source,
-        options.overrides,
-        kind=options.kind,
-        nodes=options.nodes,
-        gpus=options.gpus,
-        began=options.began,
-    )
-    if attempt is not None:
-        print(attempt if options.attempt else attempt.parent.parent)
-    return 0
-
-
-def _close(options: argparse.Namespace) -> int:
-    verdict = close_attempt(options.attempt, status=options.status)
-    print(verdict.event, "requeue" if verdict.requeue else "end", verdict.faulty_node)
-    return verdict.exit_code
 
 
 if __name__ == "__main__":

@@ -45,11 +45,12 @@ analysis: tables, plots and verdicts
   render             update tables in Markdown pages
   analysis finetune  fine-tuning runs by device and steps
 
+runs: run folders
+  show               print a config, every key resolved
+
 configs: the YAML files
   check              are these configs and studies valid?
-  show               print a config, every key resolved
   schema             list every key
-  configs open, run, close, ended: attempts at runs, for jobs
 
 train: pretraining
   train card         measure this device, or fit forecasts to runs

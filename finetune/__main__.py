@@ -11,9 +11,9 @@ Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093
 import sys
 
 from configs.checks.aitoolkit import engine_of
-from configs.command import run_command
-from configs.run.folder import RunFolder
 from configs.schema import Finetune, Infer, Run
+from runs.command import run_command
+from runs.folder import RunFolder
 
 _COMMANDS = {
     "check-data": "finetune.check_data",
@@ -35,7 +35,7 @@ def _module_of(run: RunFolder, config: Run) -> str | None:
         # Imported here because torch takes seconds, and help should answer at once.
         from train.engine.distributed import world_size
 
-        return _ENGINES[engine_of(config, world=world_size(), run=run)]
+        return _ENGINES[engine_of(config, world=world_size(), before=run.engine())]
     return "finetune.infer" if isinstance(config, Infer) else None
 
 

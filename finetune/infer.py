@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from configs.checks.infer import InferSpec, infer_spec
-from configs.run.folder import RunFolder
 from configs.schema import Infer
 from finetune.native.base_model import hide_progress_bars
 from finetune.native.pipeline import LoraPipeline, save_image, save_row
+from runs.checks.infer import InferSpec, infer_spec
+from runs.folder import RunFolder
 from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, max_over_ranks, process_group

@@ -29,7 +29,7 @@ count_gpus() {
 start_gpu_sampler() { # start_gpu_sampler RANKS
   local parent=$BASHPID
   (($(count_gpus))) || return 0
-  python -m configs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
+  python -m runs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
 }
 
 # Keep Slurm's own count of the energy of the ranks' step, on sites that measure that of their nodes.
@@ -71,7 +71,7 @@ start_agents() {
   export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE
   # A Ctrl-C must not end this command, and with it the script before it has closed the attempt.
   RANKS_PER_NODE=$(trap '' INT &&
-    python -m configs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
+    python -m runs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
   local output=$ATTEMPT/output.log
   ((${interrupted:-0} < 2)) || return 0
   : >>"$output"
@@ -109,7 +109,7 @@ start_program() {
   (
     trap '' USR1 TERM
     start_gpu_sampler "$(count_gpus)"
-    exec "${step[@]}" python -m configs run "$ATTEMPT"
+    exec "${step[@]}" python -m runs run "$ATTEMPT"
   ) >>"$ATTEMPT/output.log" 2>&1 &
   AGENTS=("$!")
   follow_output
@@ -161,7 +161,7 @@ end_late_agents() {
       continue
     fi
     quiet_s=$((quiet_s + 5))
-    if ((quiet_s == 60)) && python -m configs ended "$ATTEMPT"; then
+    if ((quiet_s == 60)) && python -m runs ended "$ATTEMPT"; then
       break
     fi
   done

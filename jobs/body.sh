@@ -22,7 +22,7 @@ if (($# == 0)); then
   echo "usage: jobs/$KIND.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
   exit 2
 fi
-ATTEMPT=$(python -m configs open --attempt --kind "$KIND" --began "$BEGAN" \
+ATTEMPT=$(python -m runs open --attempt --kind "$KIND" --began "$BEGAN" \
   --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
 [[ -n $ATTEMPT ]] || exit 0
 RUN=${ATTEMPT%/attempts/*}
@@ -75,7 +75,7 @@ wait_for_agents || status=$?
 # 5. Record how the attempt ended, end what its study has settled, and requeue the job if another attempt
 # is worthwhile.
 code=0
-verdict=$(trap '' INT && python -m configs close "$ATTEMPT" --status "$status") || code=$?
+verdict=$(trap '' INT && python -m runs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
 # A requeue does not wait for it, and may end it.

@@ -52,9 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _resolve(options: argparse.Namespace) -> None:
     """Name the site; replace names of runs and studies, and ids of their jobs, by folders."""
     from configs.errors import ConfigError
-    from configs.run.folder import ROOT
-    from configs.run.lookup import look_up
     from launch.submit.site import site_line, site_logs
+    from runs.folder import ROOT
+    from runs.lookup import look_up
 
     if options.command in _OF_A_SITE:
         # Where the site matters, the command itself raises the error.

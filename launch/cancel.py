@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, is_run
-from configs.run.jobs import CANCELLED, submitted_jobs
-from configs.run.records import Superseded
-from configs.run.study_folder import StudyFolder, is_study_folder
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
 from launch.submit.study_cells import run_statuses
+from runs.folder import RunFolder, is_run
+from runs.jobs import CANCELLED, submitted_jobs
+from runs.records import Superseded
+from runs.study_folder import StudyFolder, is_study_folder
 
 
 def cancel(path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.run.folder import ROOT
+from runs.folder import ROOT
 
 # A cell is dropped only if its tensors alone exceed the GPU by this factor: the error of the
 # closed forms is smaller.

@@ -19,8 +19,6 @@ from typing import Any
 
 from configs.gpus import rate_of, read_rates
 from configs.grid.study_file import is_study
-from configs.run.folder import is_run
-from configs.run.study_folder import is_study_folder
 from configs.schema.study import FEWEST_REPEATS
 from configs.schema.training import Resources
 from configs.table import Form, Row, formatted, show
@@ -34,6 +32,8 @@ from launch.submit.duration import Duration, duration, with_hours
 from launch.submit.run import Choices, run_request
 from launch.submit.script import RunRequest, batch_script, overrides_from
 from launch.submit.study import StudyRequest, StudySubmission, study_submission
+from runs.folder import is_run
+from runs.study_folder import is_study_folder
 
 _MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
 _TIMES = ("start", "finish", "finish_low", "finish_high")

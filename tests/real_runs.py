@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import read_records, valid
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, find_runs
+from runs.records import read_records, valid
 from tests.torchrun_pool import RankPool
 
 DIGITS = Path("configs/pretrain/digits.yaml")

@@ -11,13 +11,14 @@ import pytest
 from analysis.__main__ import main as analysis
 from configs.__main__ import main as configs
 from configs.grid.study_file import load_grid
-from configs.run.folder import RunFolder
-from configs.run.records import RecordWriter
-from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
 from launch.__main__ import main as launch
 from launch.submit.plan import make_plan
 from launch.submit.study_cells import make_folder, rows_with
+from runs.__main__ import main as runs_
+from runs.folder import RunFolder
+from runs.records import RecordWriter
+from runs.study_folder import StudyFolder
 from tests.real_runs import DIGITS, opened
 
 TOKENS = [
@@ -124,11 +125,11 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
         (analysis, ["time-to-target", folder, "--target", "loss<=1"]),
         (analysis, ["archive", folder, "--out", str(logs / "x.tar.xz")]),
         (analysis, ["report", folder, "--out", str(logs / "x.html")]),
-        (configs, ["show", run]),
+        (runs_, ["show", run]),
         (configs, ["check", str(logs / "study.yaml")]),
-        (configs, ["open", run]),
-        (configs, ["close", f"{run}/attempts/002", "--status", "1"]),
-        (configs, ["ended", f"{run}/attempts/001"]),
+        (runs_, ["open", run]),
+        (runs_, ["close", f"{run}/attempts/002", "--status", "1"]),
+        (runs_, ["ended", f"{run}/attempts/001"]),
         (launch, ["status", folder]),
         (launch, ["why", run]),
         (launch, ["why", str(study)]),

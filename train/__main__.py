@@ -16,7 +16,7 @@ Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-0930
 
 import sys
 
-from configs.command import run_command
+from runs.command import run_command
 
 _COMMANDS = {
     "score": "train.evaluate.digits_score",

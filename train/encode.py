@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from configs.disk import replace_file
 from configs.errors import DataError
-from configs.run.folder import RunFolder
 from configs.schema.encode import Encode, Encoding
+from runs.folder import RunFolder
 from train.data.latents.encoding import Encoder
 from train.data.latents.store import INDEX, ShardRecord
 from train.engine.attempt import Attempt, finish, run_attempt

@@ -7,7 +7,7 @@ from analysis.read.find import read_logs
 from analysis.study.decision import contrast_row, decide, end_settled, spent
 from analysis.table import put, remark, with_intervals
 from configs.errors import Unreadable
-from configs.run.study_folder import StudyFolder, is_study_folder
+from runs.study_folder import StudyFolder, is_study_folder
 
 EXAMPLE = "ditbench analysis decide logs/layouts-1120"
 

@@ -14,7 +14,7 @@ from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats, autocorrelation_time
 from analysis.stats.steady_state import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1

@@ -11,8 +11,8 @@ import numpy as np
 from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
-from configs.run.folder import RunFolder
-from configs.run.records import is_number
+from runs.folder import RunFolder
+from runs.records import is_number
 
 MIN_STEPS = 20
 LATE_S, LATE_SIGMAS, LATE_SHARE_OF_STEP = 0.005, 4.0, 0.01

@@ -12,8 +12,8 @@ from analysis.measure.time_to_target import TimeToTarget
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
-from configs.run.folder import RunFolder
-from configs.run.gpu_log import GpuLog, read_gpu_logs
+from runs.folder import RunFolder
+from runs.gpu_log import GpuLog, read_gpu_logs
 
 JOULES_PER_KWH = 3.6e6
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from analysis.measure.clocks import intervals
 from analysis.measure.speed import MeasuredRate
-from configs.run.folder import RunFolder
-from configs.run.gpu_log import read_gpu_logs
-from configs.run.slowdown import Load, Means, gpu_load, slowdowns
+from runs.folder import RunFolder
+from runs.gpu_log import read_gpu_logs
+from runs.slowdown import Load, Means, gpu_load, slowdowns
 
 # A row of readings counts if this share of its time is steady training.
 MIN_STEADY = 0.8

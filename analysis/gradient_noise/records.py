@@ -9,7 +9,7 @@ import numpy as np
 from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import GramSums
 from configs.noise_scale import noise_of
-from configs.run.records import Record
+from runs.records import Record
 
 PARTS = ("products", "pairs", "squares", "counts")
 _MAX_BINS = 10_000

@@ -19,8 +19,8 @@ from analysis.stats.intervals import MIN_VALUES, Floats
 from analysis.stats.noise_scale import GramSums, concatenate
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
-from configs.run.folder import RunFolder
-from configs.run.records import read_records, valid
+from runs.folder import RunFolder
+from runs.records import read_records, valid
 
 # Scopes: adaLN layers at every step; the whole model; adaLN layers for the whole model's images.
 ADALN, WHOLE, SAME = "adaln", "whole", "adaln_same_images"

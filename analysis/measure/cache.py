@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.disk import replace_file
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 
 SETTLED_S = 3.0
 MAX_BYTES = 1 << 28

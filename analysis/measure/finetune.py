@@ -13,7 +13,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, median_interval
 from analysis.study.cells import peak_memory_gb
 from analysis.table import interval_text
-from configs.run.records import is_number
+from runs.records import is_number
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
 # Results of the newest evaluation at fixed noise, on training and on held-out images.

@@ -14,7 +14,7 @@ from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.run_names import named_apart
 from configs.errors import Unreadable
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 
 
 def overview(paths: list[str]) -> list[dict[str, Any]]:

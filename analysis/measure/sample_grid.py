@@ -16,7 +16,7 @@ from analysis.read.run_log import RunLog
 from configs.checks.captions import fill_trigger, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 
 TILE, LABEL, HEAD, GAP = 160, 240, 44, 12
 INK, SOFT = "#1d2733", "#5b6b7c"

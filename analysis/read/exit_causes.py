@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.read.text.pieces import pieces
-from configs.run.failures import failures, find_reason
+from runs.failures import failures, find_reason
 
 # Literal parts of the lines to look at: finding these is fast; the patterns of failures.yaml read
 # 3 MB/s.

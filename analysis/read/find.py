@@ -14,8 +14,8 @@ from analysis.read.run_log import RunLog
 from analysis.read.run_names import named
 from analysis.read.tar_archive import in_archive
 from configs.errors import Unreadable
-from configs.run.folder import RunFolder, find_runs, is_run
-from configs.run.study_folder import StudyFolder, is_study_folder
+from runs.folder import RunFolder, find_runs, is_run
+from runs.study_folder import StudyFolder, is_study_folder
 
 # Files that should hold a run; a folder's other files are skipped without a remark.
 LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl", ".wandb"])

@@ -15,10 +15,10 @@ from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
-from configs.run.folder import RunFolder
-from configs.run.json_files import AttemptEntry
-from configs.run.records import Record, is_number, read_records, valid
 from configs.schema import KINDS, keys
+from runs.folder import RunFolder
+from runs.json_files import AttemptEntry
+from runs.records import Record, is_number, read_records, valid
 
 # Clocks of a log that tells the time itself.
 _CLOCKS = frozenset(["time", "bar_s", "elapsed_s", "train_s", "step_s", "steps_per_s"])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Floats
-from configs.run.records import STATES
+from runs.records import STATES
 
 Ints = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from typing import Any
 from analysis.read.machine import gpu, ranks
 from analysis.read.options import options_of_command
 from analysis.read.run_log import RunLog
-from configs.run.study_folder import study_of
 from configs.schema import KINDS, keys
+from runs.study_folder import study_of
 
 # The id at the end of a run's folder: of a batch job, or a time with a random part.
 _ID = re.compile(r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$")

@@ -17,7 +17,7 @@ from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.study.decision import contrast_row, decide, spent
 from analysis.study.plots import effects_figure
 from analysis.table import with_intervals
-from configs.run.study_folder import study_of
+from runs.study_folder import study_of
 
 # Two cells have a single ratio, which is among the verdicts.
 FEWEST_CELLS = 3

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
 from analysis.report.html import text
-from configs.run.folder import find_runs
-from configs.run.study_folder import study_of
+from runs.folder import find_runs
+from runs.study_folder import study_of
 
 
 def source(log: RunLog) -> Path:

@@ -11,7 +11,7 @@ from analysis.report.evidence import recomputed
 from analysis.report.html import aside, figure, section, table
 from analysis.report.plots import as_svg
 from configs.errors import Unreadable
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 
 # The default of `analysis gns`.
 STAGES = 10

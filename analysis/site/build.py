@@ -18,8 +18,8 @@ from analysis.site.pages import STATIC, Group, Pages
 from analysis.site.samples import samples
 from configs.errors import Unreadable
 from configs.gpus import read_rates
-from configs.run.folder import RunFolder
-from configs.run.study_folder import study_of
+from runs.folder import RunFolder
+from runs.study_folder import study_of
 
 RECORD = "site.json"
 FEWEST_POINTS = 50

@@ -15,8 +15,8 @@ from analysis.read.run_log import Ints, RunLog, kept_with_log
 from analysis.report.html import text
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from configs.run.records import is_number
 from configs.table import formatted
+from runs.records import is_number
 
 PLOT_AXES = {**AXES, "energy_kwh": "energy of the GPUs in kWh"}
 MOST_POINTS, ALL_POINTS = 2000, 100_000

@@ -14,12 +14,12 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, repeats_needed, side
 from analysis.table import interval_text
-from configs.attempt.pruning import DECIDED, skip, waiting
 from configs.errors import Unreadable
-from configs.run.folder import RunFolder
-from configs.run.records import state
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema.study import FEWEST_REPEATS
+from runs.attempt.pruning import DECIDED, skip, waiting
+from runs.folder import RunFolder
+from runs.records import state
+from runs.study_folder import StudyFolder, StudyRow
 
 UNDECIDED, OUT_OF_REACH = "undecided", "out of reach"
 # For each quantity the words for a ratio below 1, above 1, and within the margin of 1.

@@ -25,14 +25,14 @@ from analysis.measure.speed_table import speed_rows
 from analysis.read.machine import gpu
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
-from configs.attempt.close import cause
-from configs.attempt.open import open_attempt
-from configs.cards import card_key
 from configs.checks.batch import divide
 from configs.gpus import find_gpu
 from configs.load import expect
-from configs.run.folder import ROOT, RunFolder
 from configs.schema import Pretrain
+from runs.attempt.close import cause
+from runs.attempt.open import open_attempt
+from runs.cards import card_key
+from runs.folder import ROOT, RunFolder
 from train.forecast.estimate import forecast
 from train.forecast.memory import dit_written
 from train.forecast.query import ForecastQuery

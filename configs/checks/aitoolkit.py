@@ -13,7 +13,6 @@ from configs.checks.dataset import image_set
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import flatten, read_tree, to_tree
-from configs.run.folder import RunFolder
 from configs.schema import Finetune, keys
 
 Known = Mapping[str, frozenset[str]]
@@ -208,24 +207,23 @@ def check_supported(config: Finetune) -> None:
         )
 
 
-def engine_of(config: Finetune, *, world: int, run: RunFolder | None = None) -> str:
+def engine_of(config: Finetune, *, world: int, before: str | None = None) -> str:
     """Return the engine of a config or run on `world` ranks, `aitoolkit` or `embedded`.
 
-    With `engine: auto` a run keeps the engine that trained it before: every attempt records its
-    `engine` in the manifest. A new run uses ai-toolkit if `AI_TOOLKIT` names its folder and there
-    is one rank, because ai-toolkit uses only one.
+    With `engine: auto` a run keeps the engine that trained it `before`. A new run uses
+    ai-toolkit if `AI_TOOLKIT` names its folder and there is one rank, because ai-toolkit uses only
+    one.
     """
     if config.engine != "auto":
         return config.engine
-    for entry in run.entries() if run else []:
-        if "engine" in entry:
-            return entry["engine"]
+    if before:
+        return before
     return "aitoolkit" if os.environ.get("AI_TOOLKIT") and world == 1 else "embedded"
 
 
-def check_engine(config: Finetune, *, world: int, run: RunFolder | None = None) -> None:
+def check_engine(config: Finetune, *, world: int, before: str | None = None) -> None:
     """Raise `ConfigError` if the engine would ignore keys under `aitoolkit`, or lose ranks."""
-    if engine_of(config, world=world, run=run) == "aitoolkit":
+    if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
     elif config.aitoolkit:
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from configs.checks.aitoolkit import check_engine
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain, Run
 
 
@@ -43,10 +42,10 @@ class BatchLayout:
         return self.data_ranks * self.micro_batch * self.accumulation // self.noise_count
 
 
-def check_ranks(config: Run, *, world: int, run: RunFolder | None = None) -> None:
-    """Raise `ConfigError` if `world` ranks cannot do the work, of `run` if it is resumed."""
+def check_ranks(config: Run, *, world: int, engine: str | None = None) -> None:
+    """Raise `ConfigError` if `world` ranks cannot do the work; `engine` trained the run before."""
     if isinstance(config, Finetune):
-        check_engine(config, world=world, run=run)
+        check_engine(config, world=world, before=engine)
     if isinstance(config, Pretrain | Finetune):
         divide(config, world=world)
 

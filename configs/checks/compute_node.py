@@ -4,12 +4,12 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import sysconfig
 from importlib.metadata import distribution
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.run.slurm_env import node_name
 
 # The least NVIDIA driver by major version of CUDA: docs.nvidia.com/deploy/cuda-compatibility
 _LEAST_DRIVER = {"12": 525, "13": 580}
@@ -31,9 +31,10 @@ def check_driver() -> None:
     driver, cuda = nvidia_driver() or "", build["cuda"] or ""
     least, major = _LEAST_DRIVER.get(cuda.partition(".")[0], 0), re.match(r"\d+", driver)
     if major and int(major[0]) < least:
+        node = socket.gethostname()
         raise ConfigError(
             f"torch {build['__version__']} for CUDA {cuda} needs the NVIDIA driver {least} or "
-            f'newer, {node_name()} has {driver}: set TORCH="torch==2.8.0 torchvision==0.23.0" and '
+            f'newer, {node} has {driver}: set TORCH="torch==2.8.0 torchvision==0.23.0" and '
             "TORCH_INDEX=https://download.pytorch.org/whl/cu126 in env/sites/<cluster>.sh (for "
             "drivers from 525 on) and run env/create.sh again"
         )
@@ -49,8 +50,9 @@ def check_compiler() -> None:
     if not (os.environ.get("CC") or shutil.which("clang") or shutil.which("gcc")):
         missing.append("a C compiler (gcc, clang or CC)")
     if missing:
+        node = socket.gethostname()
         raise ConfigError(
-            f"train.compile needs {' and '.join(missing)} on {node_name()}: load them by MODULES "
+            f"train.compile needs {' and '.join(missing)} on {node}: load them by MODULES "
             "in env/sites/<cluster>.sh, or set train.compile to false (of a LoRA also "
             "optimizer.kind to adamw: moments in 8 bits are compiled, too)"
         )

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from configs.checks.paths import with_absolute_paths
 from configs.errors import ConfigError
 from configs.load import Tree, flatten, merge, resolve, to_tree
+from configs.paths import with_absolute_paths
 from configs.schema import Command, Pretrain, Run, Study
 from configs.schema.study import FEWEST_ROUNDS
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from configs.disk import read_safetensors_header, replace_file, replacing
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from finetune.aitoolkit.config import JOB
+from runs.folder import RunFolder
 from train.engine import checkpoint_files
 from train.engine.failure import RunFailure
 from train.engine.metrics import log

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from configs.checks.aitoolkit import Home
 from configs.disk import read_end
-from configs.run.failures import find_reason
 from finetune.aitoolkit.job_db import JOB_ID
+from runs.failures import find_reason
 from train.engine.distributed import TORCHRUN_VARIABLES
 from train.engine.failure import RunFailure
 

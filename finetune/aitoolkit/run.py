@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from configs.checks.aitoolkit import Home, check_one_rank, check_supported, find_home, unlike_native
-from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import LoraSnapshot, lay_out, newest_checkpoint
 from finetune.aitoolkit.config import JOB, Workspace, lay_out_dataset, toolkit_config
@@ -14,6 +13,7 @@ from finetune.aitoolkit.job_db import JobTable
 from finetune.aitoolkit.monitor import Monitor
 from finetune.aitoolkit.process import Process, versions
 from finetune.aitoolkit.progress import Timeline
+from runs.folder import RunFolder
 from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks
 from train.engine.environment import rank_placement

@@ -13,7 +13,6 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from configs.checks.dataset import fitted_image, fitted_mask
-from configs.run.study_folder import study_of
 from configs.schema import Finetune
 from configs.schema.finetune import CaptionedImages
 from finetune.native.base_model import DTYPES
@@ -25,6 +24,7 @@ from finetune.native.cache import (
     latent_name,
     mask_name,
 )
+from runs.study_folder import study_of
 from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
 from train.engine.metrics import log

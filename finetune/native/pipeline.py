@@ -16,12 +16,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
-from configs.checks.infer import InferSpec
 from configs.disk import replacing
 from configs.schema.prompts import Prompt, PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
+from runs.checks.infer import InferSpec
 from train.engine.clocks import Clocks
 
 # Any seed will do: warm-up images are discarded.

@@ -9,7 +9,6 @@ from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
 from configs.checks.compute_node import check_compiler
-from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.training import Profile
 from finetune.native.assistant import prepare_adapters
@@ -22,6 +21,7 @@ from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add
 from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
+from runs.folder import RunFolder
 from train.engine.attempt import Attempt, begin_training, run_attempt
 from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks

@@ -98,8 +98,8 @@ def _add_card(commands: Commands) -> None:
 
 
 def _card(options: argparse.Namespace) -> int:
-    from configs.run.folder import logs_folder
     from launch.doctor.card import make_cards, train_card
+    from runs.folder import logs_folder
 
     if options.fit is not None:
         return train_card("--fit", Path(options.fit or logs_folder()).resolve())

@@ -47,13 +47,13 @@ def _add_status(commands: Commands) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from configs.run.folder import ROOT
-    from configs.run.study_folder import is_study_folder
     from configs.table import show
     from launch.status.state import overview
     from launch.status.view import summary_lines, table_lines
     from launch.status.watch import ChangeLog, Screen, watch
     from launch.submit.site import site_logs
+    from runs.folder import ROOT
+    from runs.study_folder import is_study_folder
 
     logs = site_logs(ROOT)
     if not options.paths and not logs.is_dir():

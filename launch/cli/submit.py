@@ -89,11 +89,11 @@ def _add_answers(command: argparse.ArgumentParser) -> None:
 def _submit(options: argparse.Namespace) -> int:
     from configs.errors import ConfigError
     from configs.grid.study_file import is_study
-    from configs.run.folder import is_run
-    from configs.run.study_folder import is_study_folder
     from launch.slurm.flags import parse_flags
     from launch.submit.run import Choices, submit
     from launch.submit.study import StudyRequest, submit_study
+    from runs.folder import is_run
+    from runs.study_folder import is_study_folder
 
     source, overrides = options.source, options.overrides
     words = [f"--partition={options.partition}"] if options.partition else []
@@ -140,9 +140,9 @@ def _when(options: argparse.Namespace) -> int:
 
 
 def _rerun(options: argparse.Namespace) -> int:
-    from configs.run.study_folder import is_study_folder
     from launch.submit.run import Choices, submit
     from launch.submit.study import StudyRequest, submit_study
+    from runs.study_folder import is_study_folder
 
     choices = Choices(site_name=options.site, force=options.force, yes=options.yes)
     for path in options.paths:

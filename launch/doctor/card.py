@@ -9,12 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from configs.cards import Card, card_key, cards_folder, read_card
 from configs.disk import read_end, replace_file
 from configs.errors import ConfigError
 from configs.gpus import find_gpu
-from configs.run.folder import ROOT
-from configs.run.json_files import read_json
 from configs.schema.training import Resources
 from configs.table import Row, show
 from launch.doctor.probe_jobs import ProbeJobs, probe_jobs
@@ -22,6 +19,9 @@ from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import to_words
 from launch.submit.site import read_site, site_logs
+from runs.cards import Card, card_key, cards_folder, read_card
+from runs.folder import ROOT
+from runs.json_files import read_json
 
 _PATIENCE_S = 1800.0
 

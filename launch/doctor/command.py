@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.run.folder import ROOT
 from configs.schema.training import Resources
 from configs.table import show
 from launch.doctor import gpu_flags, measurements, site_file
@@ -17,6 +16,7 @@ from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
 from launch.submit.site import read_site, site_logs
+from runs.folder import ROOT
 
 # Short ones first; the job of the limit takes two minutes and runs beside them.
 _PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {

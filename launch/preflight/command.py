@@ -7,7 +7,6 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import is_study
-from configs.run.study_folder import is_study_folder
 from launch.forecast import ForecastAnswer
 from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
@@ -17,6 +16,7 @@ from launch.submit.refusals import Check
 from launch.submit.run import Choices, checks_of, run_request
 from launch.submit.script import RunRequest
 from launch.submit.study import StudyRequest, StudySubmission, study_submission
+from runs.study_folder import is_study_folder
 
 Machine = tuple[Callable[[RunRequest], Iterator[CheckResult]], ...]
 # These checks have the same result for all runs of a site.

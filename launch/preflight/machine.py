@@ -5,13 +5,13 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 
-from configs.run.folder import ROOT
 from configs.schema import Finetune, Pretrain
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm import client
 from launch.slurm.flags import to_words
 from launch.submit.script import RunRequest
 from launch.submit.site import site_environment
+from runs.folder import ROOT
 
 _TIMEOUT_S = 180
 # Older module systems exit with 0 even if they fail.

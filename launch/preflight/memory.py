@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.run.folder import is_run
 from configs.schema import Finetune, Pretrain
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import GIB, CheckResult, failure, passed, warning
 from launch.preflight.storage import checkpoint_bytes
 from launch.submit.script import RunRequest
+from runs.folder import is_run
 
 # The host memory of a rank with the libraries of CUDA, and of its data workers. Assumed.
 _PROCESS = 3 * GIB

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import Record
 from configs.schema import Pretrain
 from launch.forecast import ForecastAnswer
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.storage import checkpoint_bytes
 from launch.submit.script import RunRequest, batch_script
+from runs.folder import RunFolder, find_runs
+from runs.records import Record
 
 # Slurm checks limits every 30 s; the rest is for ranks to agree and exit.
 _SLACK_S = 60.0

@@ -12,14 +12,14 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.load import flatten
-from configs.run.folder import RunFolder, find_runs
-from configs.run.gpu_log import GpuLog, read_gpu_logs
-from configs.run.jobs import CANCELLED, awaited_jobs, started_job, submitted_jobs
-from configs.run.records import STATES, Record, is_number
-from configs.run.slowdown import Load, gpu_load, slowdowns
 from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Job, Refused
+from runs.folder import RunFolder, find_runs
+from runs.gpu_log import GpuLog, read_gpu_logs
+from runs.jobs import CANCELLED, awaited_jobs, started_job, submitted_jobs
+from runs.records import STATES, Record, is_number
+from runs.slowdown import Load, gpu_load, slowdowns
 
 # A run in one of these states has a job that may know more than the record.
 UNFINISHED = ("queued", "started", "paused")

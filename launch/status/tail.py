@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, is_run
-from configs.run.jobs import scripts_folder
-from configs.run.study_folder import StudyFolder, is_study_folder, study_of
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.status.state import RunStatus, run_status, with_first_job
 from launch.status.watch import RequeueHolds
+from runs.folder import RunFolder, is_run
+from runs.jobs import scripts_folder
+from runs.study_folder import StudyFolder, is_study_folder, study_of
 
 POLL_S = 0.5
 # After this time without output Slurm is asked whether the job still exists.

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from configs.run.folder import RunFolder, is_run
-from configs.run.records import is_number
-from configs.run.study_folder import StudyFolder, is_study_folder, study_of
 from configs.table import Row, output_width, text_table
 from launch.slurm.reasons import in_words
 from launch.status.state import Overview, RunStatus
+from runs.folder import RunFolder, is_run
+from runs.records import is_number
+from runs.study_folder import StudyFolder, is_study_folder, study_of
 
 LIVE = ("running", "started", "starting", "saving", "evaluating", "sampling", "completing")
 # States in the order of the table; any other is a failure and comes after "requeued".

@@ -18,11 +18,11 @@ import tty
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from configs.run.study_folder import is_study_folder
 from launch.slurm import client
 from launch.slurm.client import Job
 from launch.status.state import Overview, RunStatus, overview
 from launch.status.view import summary_lines, table_lines
+from runs.study_folder import is_study_folder
 
 # One query to Slurm's controller each time.
 INTERVAL_S = 10.0

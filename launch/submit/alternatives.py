@@ -11,12 +11,12 @@ from typing import Any
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.load import merge, resolve, to_tree
-from configs.run.folder import ROOT
 from configs.schema import Finetune, Pretrain, Run
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.submit.script import RunRequest, overrides_from
 from launch.submit.site import read_site
+from runs.folder import ROOT
 
 _SHAPE = re.compile(r"(\w[\w.-]*)(?::(?:([1-9]\d*)x)?([1-9]\d*))?")
 
@@ -89,7 +89,7 @@ def _alternative(
         refusal = f"{shape}: does not fit: {gpu['reason']}; would fit: {gpu['fix']}"
     try:
         config = resolve(merge(to_tree(config), changes), source=str(request.source))
-        check_ranks(config, world=config.resources.world, run=request.resumes)
+        check_ranks(config, world=config.resources.world, engine=None)
     except ConfigError as error:
         refusal = f"{shape}: {error}"
     words = overrides_from(changes)

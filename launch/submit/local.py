@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.run.folder import RunFolder, new_id
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Study
 from launch.slurm.client import Refused
+from runs.folder import RunFolder, new_id
+from runs.study_folder import StudyFolder, StudyRow
 
 
 def check_no_process(study: StudyFolder) -> None:

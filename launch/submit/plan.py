@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.batch import check_ranks
-from configs.checks.paths import check_paths
 from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
@@ -23,6 +22,7 @@ from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
 from launch.submit.script import overrides_from
+from runs.checks.paths import check_paths
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import Literal
 
 from configs.checks.batch import check_ranks
-from configs.checks.paths import check_paths, with_absolute_paths
-from configs.checks.same_data import check_same_data
 from configs.errors import ConfigError
 from configs.load import load, to_tree
-from configs.run.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
-from configs.run.jobs import awaited_jobs, claimant, save_script, scripts_folder, started_job
+from configs.paths import with_absolute_paths
 from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
 from launch.status.state import run_status
-from launch.submit import snapshot
 from launch.submit.alternatives import alternatives, parse_shapes
 from launch.submit.duration import with_hours
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
 from launch.submit.site import check_logs_name, check_site, read_site
+from runs import snapshot
+from runs.checks.paths import check_paths
+from runs.checks.same_data import check_same_data
+from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
+from runs.jobs import awaited_jobs, claimant, save_script, scripts_folder, started_job
 
 CLUSTER = "cluster"
 How = Literal["slurm", "local", "dry"]
@@ -117,10 +118,11 @@ def run_request(
 
 def checks_of(request: RunRequest) -> list[Check]:
     """Return the quick checks of a run, those that ask the cluster last."""
-    config = request.config
+    config, resumed = request.config, request.resumes
+    engine = resumed.engine() if resumed else None
     return [
         ("data", lambda: _check_data(request)),
-        ("batch", lambda: check_ranks(config, world=config.resources.world, run=request.resumes)),
+        ("batch", lambda: check_ranks(config, world=config.resources.world, engine=engine)),
         ("site", lambda: check_site(request.site)),
         (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
     ]

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from configs.load import flatten, read_tree, to_tree
-from configs.run.folder import ROOT, RunFolder, run_name
-from configs.run.jobs import ALTERNATIVE, SUBMISSION
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Run
 from configs.schema.training import Resources
 from configs.yaml12 import dump_value
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, template_flags, to_words
-from launch.submit import snapshot
 from launch.submit.site import Site
+from runs import snapshot
+from runs.folder import ROOT, RunFolder, run_name
+from runs.jobs import ALTERNATIVE, SUBMISSION
+from runs.study_folder import StudyFolder, StudyRow
 
 REPORT = Path("jobs", "report.sbatch")
 # Flags for the cells that say who pays and where; the report takes them too.

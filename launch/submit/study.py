@@ -10,9 +10,6 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
-from configs.run.folder import ROOT, RunFolder, new_id
-from configs.run.jobs import save_array
-from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.schema import Study
 from configs.schema.training import Resources
 from configs.table import text_table
@@ -22,7 +19,6 @@ from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
-from launch.submit import snapshot
 from launch.submit.local import check_no_process, list_cells
 from launch.submit.plan import Plan, make_plan, overrides_of, table, to_json
 from launch.submit.refusals import Check, confirm, enforce, report
@@ -45,6 +41,10 @@ from launch.submit.study_cells import (
     rows_to_run,
     rows_with,
 )
+from runs import snapshot
+from runs.folder import ROOT, RunFolder, new_id
+from runs.jobs import save_array
+from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 
 ArrayScript = tuple[Array, BatchScript]
 

@@ -9,18 +9,18 @@ from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
-from configs.attempt.pruning import DECIDED, is_out_of_memory, proof_of
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.load import to_tree
-from configs.run.folder import RunFolder, is_run
-from configs.run.records import RecordWriter, state
-from configs.run.study_folder import StudyFolder, StudyRow, is_study_folder
 from configs.yaml12 import dump_yaml
 from launch.slurm import client
 from launch.slurm.client import Job
 from launch.status.state import RunStatus, run_status
 from launch.submit.plan import Plan, PlannedRun, digest
+from runs.attempt.pruning import DECIDED, is_out_of_memory, proof_of
+from runs.folder import RunFolder, is_run
+from runs.records import RecordWriter, state
+from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 
 
 def find_matching_study(plan: Plan, logs: Path) -> StudyFolder | None:

@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 
 from configs.load import read_tree
-from configs.run.failures import failures
 from configs.schema.key import KeyGroup
 from launch.why import symptoms
 from launch.why.evidence import Evidence
 from launch.why.symptoms import Symptom
+from runs.failures import failures
 
 # The file, the rank and the kind of error in front of a message.
 _SOURCE = re.compile(

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.run.folder import ROOT, RunFolder, is_run
-from configs.run.study_folder import StudyFolder, is_study_folder
 from configs.table import json_text
 from configs.terminal import printable
 from launch.slurm.reasons import in_words
@@ -20,6 +18,8 @@ from launch.submit.site import site_logs
 from launch.why.causes import Diagnosis, diagnose
 from launch.why.evidence import Evidence, evidence_of_attempts, evidence_of_job
 from launch.why.slurm_history import JobStart
+from runs.folder import ROOT, RunFolder, is_run
+from runs.study_folder import StudyFolder, is_study_folder
 
 _MOST_NAMED = 5
 

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from configs.run.folder import RunFolder
-from configs.run.jobs import CANCELLED, awaited_jobs, job_of_attempt
-from configs.run.json_files import AttemptEntry, ErrorNote, read_error_note
-from configs.run.records import Record, read_records, state
 from launch.status.tail import job_output
 from launch.why import slurm_history
 from launch.why.log_lines import (
@@ -22,6 +18,10 @@ from launch.why.log_lines import (
     read,
 )
 from launch.why.slurm_history import JobStart
+from runs.folder import RunFolder
+from runs.jobs import CANCELLED, awaited_jobs, job_of_attempt
+from runs.json_files import AttemptEntry, ErrorNote, read_error_note
+from runs.records import Record, read_records, state
 
 # The line of a job's output that names the run and its attempt.
 RUN_BEGAN = r"^run /.*, attempt \d+$"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.run.folder import ROOT
 from configs.terminal import printable
+from runs.folder import ROOT
 
 # Only the end of a longer file is read.
 MAX_BYTES = 8 * 2**20

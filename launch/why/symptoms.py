@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.run.failures import failures
 from launch.why import slurm_history
 from launch.why.evidence import RUN_BEGAN, Evidence
+from runs.failures import failures
 
 Symptom = Callable[[Evidence], list[str]]
 

@@ -14,8 +14,8 @@ from benchmarks.gpu.__main__ import main, measured
 from benchmarks.gpu.page import PARTS, budgets, newest, page
 from benchmarks.gpu.trainer import BASE, columns, predicted, work
 from configs.load import expect, load
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 Line = dict[str, Any]

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from configs.errors import ConfigError
-from configs.run.folder import ROOT
 from configs.yaml12 import dump_value, dump_yaml, parse_yaml
+from runs.folder import ROOT
 
 
 def read(text: str) -> object:

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from analysis.commands.files.archive import pack
-from configs.run.folder import ROOT, RunFolder, find_runs
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
+from runs.folder import ROOT, RunFolder, find_runs
+from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_gns import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS

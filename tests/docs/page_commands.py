@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from configs.run.folder import ROOT
+from runs.folder import ROOT
 
 PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
 PARTS = ("launch", "analysis", "configs", "train", "finetune")

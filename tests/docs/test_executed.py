@@ -13,9 +13,10 @@ import pytest
 
 from analysis.__main__ import main as analysis
 from configs.__main__ import main as configs
-from configs.run.folder import ROOT
 from finetune.__main__ import main as finetune
 from launch.__main__ import main as launch
+from runs.__main__ import main as runs
+from runs.folder import ROOT
 from tests.docs.command_classes import ELSEWHERE, EXECUTED, ON_A_CLUSTER, matching
 from tests.docs.docs_sandbox import build
 from tests.docs.page_commands import commands
@@ -65,6 +66,7 @@ CONCRETE = {
 MAINS: dict[str, Callable[[list[str]], int]] = {
     "analysis": analysis,
     "configs": configs,
+    "runs": runs,
     "launch": launch,
     "train": train,
     "finetune": finetune,

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.run.folder import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder, find_runs
 from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE

@@ -10,9 +10,9 @@ import pytest
 
 from analysis.__main__ import COMMANDS as ANALYSIS
 from configs.__main__ import _parser as configs_parser
-from configs.run.folder import ROOT
 from finetune.__main__ import _COMMANDS as FINETUNE
 from launch.__main__ import parser as launch_parser
+from runs.folder import ROOT
 from tests.slurm.cluster import clean_environment
 from train.__main__ import _COMMANDS as TRAIN
 
@@ -31,6 +31,7 @@ PARTS = {
     "launch": names(launch_parser()),
     "analysis": list(ANALYSIS),
     "configs": names(configs_parser()),
+    "runs": ["show"],
     "train": list(TRAIN),
     "finetune": list(FINETUNE),
 }

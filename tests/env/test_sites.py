@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT
+from runs.folder import ROOT
 
 SITES = ROOT / "env" / "sites"
 # Environment modules that record their arguments.

@@ -14,11 +14,11 @@ import numpy as np
 from PIL import Image
 
 from configs.load import merge, resolve, to_tree
-from configs.run.folder import RunFolder, claim_attempt, make_run, resume_config
-from configs.run.records import Record
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.run import attempt
+from runs.folder import RunFolder, claim_attempt, make_run, resume_config
+from runs.records import Record
 from train.engine.metrics import log
 
 FAKE_TOOLKIT = Path(__file__).with_name("fake_aitoolkit.py")

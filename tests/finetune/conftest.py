@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder
 from finetune.tiny_flux import make_tiny_flux
+from runs.attempt.close import close_attempt
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 
 TINY = Path("configs/finetune/tiny.yaml")
 # A run takes two seconds; the learning rate is high enough that it still learns.

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.finetune.conftest import run_attempt
 
 pytestmark = pytest.mark.xdist_group("flux")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.open import open_attempt
 from configs.checks.flux import missing
 from configs.errors import ConfigError
-from configs.run.folder import find_runs
 from finetune.tiny_flux import make_tiny_flux
 from launch.submit.run import checks_of, run_request
+from runs.attempt.open import open_attempt
+from runs.folder import find_runs
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -202,7 +202,7 @@ def test_preflight_names_files_that_a_node_would_have_to_fetch(own: Path) -> Non
 def test_inputs_are_checked_without_torch(own: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from configs.load import load\n"
-        "from configs.checks.paths import check_paths\n"
+        "from runs.checks.paths import check_paths\n"
         f"check_paths(load(Path({str(TINY)!r}), {paths(own)!r}))\n"
         "assert 'torch' not in sys.modules"
     )

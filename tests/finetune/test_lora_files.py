@@ -10,8 +10,8 @@ from diffusers import FluxPipeline, FluxTransformer2DModel
 from safetensors.torch import load_file, save_file
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from finetune.lora_files import compare, convert, main, read_updates
+from runs.folder import RunFolder
 from tests.finetune.conftest import TrainLora
 from tests.finetune.native.test_lora import output
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.open import open_attempt
 from configs.checks.aitoolkit import engine_of
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from finetune.__main__ import main
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.finetune.conftest import TINY, paths
 from tests.real_runs import opened
 
@@ -26,7 +26,9 @@ def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolde
 def engine(run: RunFolder, configured: str = "auto", *, world: int = 1) -> str:
     config = run.config()
     assert isinstance(config, Finetune)
-    return engine_of(config.model_copy(update={"engine": configured}), world=world, run=run)
+    return engine_of(
+        config.model_copy(update={"engine": configured}), world=world, before=run.engine()
+    )
 
 
 def test_auto_is_ai_toolkit_if_the_site_names_it(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.open import open_attempt
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from launch.submit.run import checks_of, run_request
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")

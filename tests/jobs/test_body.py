@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analyse
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder, find_runs
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, find_runs
 from tests.real_runs import (
     DIGITS,
     TINY,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder, find_runs
 from configs.yaml12 import dump_yaml
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, find_runs
 from tests.real_runs import (
     TINY,
     body,

@@ -7,8 +7,8 @@ import pytest
 
 from configs.grid.study_file import load_grid
 from configs.load import merge, to_tree
-from configs.run.folder import RunFolder
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, body, events, newest_run, opened
 from train.gradient_noise.offline import attempt as measure
 from train.pretrain.run import attempt as pretrain

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder, find_runs
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, find_runs
 from tests.jobs.test_encode import ranks_of
 from tests.real_runs import (
     TINY,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder, find_runs
+from runs.folder import RunFolder, find_runs
 from tests.real_runs import DIGITS, TINY, clean_environment, processes
 from tests.stranger import attack, listening_ports
 

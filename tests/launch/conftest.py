@@ -2,15 +2,14 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT
 from launch.__main__ import main
+from runs.folder import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -57,23 +56,6 @@ def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
         return code, out, re.sub(r"\Asite: .*\n", "", err)
 
     return run
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """Return a small repository with one commit."""
-    root = tmp_path / "tree"
-    root.mkdir()
-    (root / ".gitignore").write_text("ignored\n")
-    (root / "a.py").write_text("a = 1\n")
-    git(root, "init", "-q")
-    git(root, "add", "-A")
-    git(root, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "One")
-    return root
-
-
-def git(root: Path, *words: str) -> None:
-    subprocess.run(["git", "-C", root, *words], check=True, capture_output=True)
 
 
 DIGITS = ROOT / "configs" / "pretrain" / "digits.yaml"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
-from configs.run.records import RecordWriter
-from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
+from runs.records import RecordWriter
+from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 
 TINY = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10}

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from configs.load import load
-from configs.run.folder import ROOT
 from configs.yaml12 import dump_yaml
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.preflight import signal_lead
 from launch.slurm import client
+from runs.folder import ROOT
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import end, end_all, submitted
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from configs.disk import replace_file
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import valid
 from finetune.tiny_flux import make_tiny_flux
+from runs.folder import RunFolder, find_runs
+from runs.records import valid
 from tests.finetune.aitoolkit_runs import events, steps, write_job
 from tests.slurm.cluster import Cluster, wait_until
 

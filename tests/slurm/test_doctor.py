@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.cards import Card
+from runs.cards import Card
 from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 from tests.slurm.test_launch import copy_tree
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, events, processes
 from tests.slurm.cluster import wait_until
 from tests.slurm.test_pretrain import ENDLESS, ONE, Jobs, end_at

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.study_folder import StudyFolder
+from runs.study_folder import StudyFolder
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_launch import Checkout, copy_tree, events
 

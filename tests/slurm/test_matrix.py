@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, events, losses, processes, trained
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve

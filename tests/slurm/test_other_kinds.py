@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.run.folder import RunFolder
-from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
 from finetune.tiny_flux import make_tiny_flux
+from runs.folder import RunFolder
+from runs.study_folder import StudyFolder
 from tests.finetune.conftest import QUICK, paths, run_attempt
 from tests.finetune.conftest import TINY as TINY_LORA
 from tests.real_runs import TINY, events, trained

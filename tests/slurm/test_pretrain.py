@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from configs.disk import replace_file
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses, trained
 from tests.slurm.cluster import Cluster, wait_until
 

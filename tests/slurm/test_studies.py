@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from configs.load import read_tree
-from configs.run.study_folder import StudyFolder
 from configs.yaml12 import dump_yaml
+from runs.study_folder import StudyFolder
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.test_launch import Checkout, copy_tree, events
 

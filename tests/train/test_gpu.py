@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("pydantic", reason="needs pydantic, with which configs are read")
 
 from analysis.measure.profile import operations, read_trace
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder
-from configs.run.json_files import read_error_note
+from runs.attempt.close import close_attempt
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
+from runs.json_files import read_error_note
 
 pytestmark = pytest.mark.gpu
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
 from configs.checks.batch import BatchLayout
 from configs.load import Kind, expect
-from configs.run.folder import RunFolder
 from configs.schema import Finetune, Pretrain
+from runs.attempt.close import close_attempt
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks, DeviceClock
 from train.engine.distributed import (

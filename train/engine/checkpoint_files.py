@@ -20,8 +20,8 @@ from torch.futures import Future
 
 from configs.disk import replace_file, sync_folder
 from configs.errors import ConfigError
-from configs.run.json_files import read_json
-from configs.run.records import Superseded
+from runs.json_files import read_json
+from runs.records import Superseded
 
 SUMS = "checksums.json"
 _PARTIAL, _DAMAGED = ".partial", ".damaged"

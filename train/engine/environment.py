@@ -14,7 +14,7 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from configs.checks.compute_node import nvidia_driver
-from configs.run.slurm_env import node_name
+from runs.slurm_env import node_name
 from train.engine.distributed import Ranks, from_every_rank
 
 _NVIDIA_SMI_S = 20.0

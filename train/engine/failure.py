@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 
 from configs.errors import ConfigError, DataError
-from configs.run.failures import failures, find_reason
-from configs.run.slurm_env import node_name
+from runs.failures import failures, find_reason
+from runs.slurm_env import node_name
 from train.engine.metrics import log
 
 
 class RunFailure(RuntimeError):
-    """A failure with a known reason, a key of `configs.run.failures.failures`."""
+    """A failure with a known reason, a key of `runs.failures.failures`."""
 
     def __init__(self, reason: str, message: str) -> None:
         assert reason in failures(), reason
@@ -26,7 +26,7 @@ class RunFailure(RuntimeError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason, a key of `configs.run.failures.failures`, of an exception."""
+    """Return the reason, a key of `runs.failures.failures`, of an exception."""
     if isinstance(error, RunFailure):
         return error.reason
     if isinstance(error, ConfigError):

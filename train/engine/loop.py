@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from configs.run.jobs import turn_end
+from runs.jobs import turn_end
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
 from train.engine.clocks import QueuePoint

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.run.folder import RunFolder
-from configs.run.records import Record, RecordWriter
+from runs.folder import RunFolder
+from runs.records import Record, RecordWriter
 from train.engine.clocks import DeviceClock
 
 log = logging.getLogger("train")

@@ -5,7 +5,7 @@ import time
 from enum import IntEnum
 from types import FrameType
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from train.engine.metrics import log
 
 

@@ -22,7 +22,7 @@ _DCP = {
 _OTHERS = {
     "torch.Size", "torch.serialization._get_layout", "torch.distributed.DistBackendError",
     "traceback.FrameSummary", "traceback.StackSummary", "_pickle.UnpicklingError",
-    "pathlib.PosixPath", "pathlib._local.PosixPath", "configs.run.records.Superseded",
+    "pathlib.PosixPath", "pathlib._local.PosixPath", "runs.records.Superseded",
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from torch._C import _distributed_c10d
 from torch.distributed import PrefixStore
 
-from configs.run.slurm_env import node_name
+from runs.slurm_env import node_name
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.failure import RunFailure, write_error
 

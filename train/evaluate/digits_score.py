@@ -15,9 +15,9 @@ from sklearn.svm import SVC
 
 from configs.errors import ConfigError
 from configs.load import expect
-from configs.run.folder import RunFolder, open_run
 from configs.schema import Pretrain, Sampling
 from configs.schema.data import Data
+from runs.folder import RunFolder, open_run
 from train.data.catalog import open_source
 from train.data.source import Source, held_out_split, training_split
 from train.engine.distributed import process_group, read_ranks

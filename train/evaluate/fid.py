@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from configs.errors import ConfigError, DataError
 from configs.load import expect
-from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
+from runs.folder import RunFolder, is_run
 from train.engine.distributed import read_ranks
 from train.evaluate.distances import SAMPLES_PER_FEATURE, Statistics, distances
 from train.evaluate.fid_features import Features, open_features, statistics

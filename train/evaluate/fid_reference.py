@@ -17,8 +17,8 @@ import torch
 from configs.disk import IMAGE_SUFFIXES, replacing
 from configs.errors import ConfigError
 from configs.load import expect, to_tree
-from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
+from runs.folder import RunFolder, is_run
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, Listing
 from train.data.latents.store import read_index

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch.distributed as dist
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from configs.schema.sample import Sampling
+from runs.folder import RunFolder
 from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
 from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions

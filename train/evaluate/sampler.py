@@ -14,8 +14,8 @@ from configs.checks.batch import BatchLayout
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, flatten, merge, resolve, to_tree
-from configs.run.folder import RunFolder, open_run
 from configs.schema import Pretrain, Sampling
+from runs.folder import RunFolder, open_run
 from train.data.latents.vae import open_decoder
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import sample_label, sample_noise

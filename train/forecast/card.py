@@ -20,12 +20,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from configs.cards import Card, Measured
 from configs.checks.batch import divide
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
+from runs.cards import Card, Measured
 from train.data.loader import Microbatch
 from train.engine.clocks import time_calls
 from train.engine.distributed import Ranks, process_group, read_ranks

@@ -8,13 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from configs.cards import Card, Fit, card_key, cards_folder, find_card
 from configs.checks.batch import BatchLayout
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import state
 from configs.schema import Pretrain
+from runs.cards import Card, Fit, card_key, cards_folder, find_card
+from runs.folder import RunFolder, find_runs
+from runs.records import state
 from train.forecast.measured import CardModel
 
 _MOST_RUNS, _FEWEST_RUNS, _FEWEST_INTERVALS = 50, 4, 5

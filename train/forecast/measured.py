@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
-from configs.cards import Card, Fit, Measured, card_key, find_card, find_fit
 from configs.checks.batch import BatchLayout, divide
 from configs.load import expect, resolve
 from configs.schema import Pretrain
+from runs.cards import Card, Fit, Measured, card_key, find_card, find_fit
 from train.forecast.activations import PRECISION_BYTES, block_kept, compiled_kept, edges_kept
 from train.forecast.memory import block_count, dit_parameters, held_parameters
 from train.forecast.roofline import EAGER_PASSES, StepTime

@@ -15,9 +15,9 @@ from typing import Any
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.noise_scale import noise_of
-from configs.run.folder import RunFolder, is_run
-from configs.run.records import valid
 from configs.schema import NoiseRun
+from runs.folder import RunFolder, is_run
+from runs.records import valid
 from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
 from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from configs.errors import ConfigError
 from configs.load import expect, load
-from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.schema.objective import Objective
+from runs.folder import RunFolder
 from train.data.catalog import open_source
 from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective

@@ -35,9 +35,9 @@ from torch.utils.checkpoint import (
 from configs.checks.batch import BatchLayout
 from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
+from runs.folder import RunFolder
 from train.engine.distributed import Ranks, from_every_rank, from_rank_0, make_mesh
 from train.engine.metrics import log
 from train.model.blocks import AdaLNBlock, InContextBlock

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from configs.checks.batch import BatchLayout
 from configs.errors import DataError
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from configs.schema.objective import Objective
+from runs.folder import RunFolder
 from train.data.latents.store import read_index
 from train.data.latents.vae import decode_samples, open_decoder
 from train.data.loader import Microbatch, ahead

@@ -20,9 +20,9 @@ from torch.distributed import Store
 from configs.checks.batch import divide, micro_batches
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder
-from configs.run.json_files import MicroBatch, read_json
 from configs.schema import Pretrain
+from runs.folder import RunFolder
+from runs.json_files import MicroBatch, read_json
 from train.engine.distributed import STORE_PREFIX, Ranks, bootstrap_store
 from train.engine.failure import RunFailure
 from train.engine.metrics import log

@@ -21,8 +21,8 @@ import torch
 from configs.checks.batch import BatchLayout, divide
 from configs.disk import make_private, replace_file
 from configs.load import expect
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
 from train.model.parallelize import gradient_sync, with_compile_resolved

@@ -9,8 +9,8 @@ from torch import nn
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import DataError
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from train.data.catalog import open_source
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index

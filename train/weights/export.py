@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, to_tree
-from configs.run.folder import RunFolder, open_run
 from configs.schema import Pretrain
+from runs.folder import RunFolder, open_run
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
 from train.model.build import build_network

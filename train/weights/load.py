@@ -14,8 +14,8 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, is_run
 from configs.schema import Pretrain
+from runs.folder import RunFolder, is_run
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
 from train.engine.metrics import log

@@ -12,8 +12,8 @@ from analysis.read.machine import placement
 from analysis.table import remark
 from configs.disk import replacing
 from configs.errors import Unreadable
-from configs.run.folder import RunFolder
-from configs.run.study_folder import StudyFolder, is_study_folder
+from runs.folder import RunFolder
+from runs.study_folder import StudyFolder, is_study_folder
 
 EXAMPLE = "ditbench archive logs/layouts-1120 --out layouts.tar.xz"
 # The folders of an absolute path, without its last name; no URL, no ratio.

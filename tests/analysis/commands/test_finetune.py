@@ -20,8 +20,8 @@ from analysis.measure.speed import group_arms, measure_rates
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
 from configs.load import merge, resolve, to_tree
-from configs.run.folder import RunFolder
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 FLUX = ("kind=finetune", "flux.folder=/m", "data.folder=/d", 'sample.prompts=["a thing at sea"]')

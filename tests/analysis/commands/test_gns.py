@@ -11,7 +11,7 @@ from analysis.__main__ import main
 from analysis.gradient_noise.stages import BinnedSums
 from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
 from analysis.stats.noise_scale import GramSums
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 D, K, B = 8, 4, 16

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {

@@ -10,7 +10,7 @@ from analysis.__main__ import main
 from analysis.detect.detectors import detect
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KINDS = ("stall", "spike", "divergence", "rate drop", "nan")

@@ -13,7 +13,7 @@ from analysis.gpus import load as gpus_load
 from analysis.gpus.load import load_row, steady_load
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
 FACTS = {"max_sm_mhz": 1410.0, "power_limit_w": 400.0, "default_power_limit_w": 400.0}

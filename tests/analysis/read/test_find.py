@@ -5,10 +5,10 @@ from pathlib import Path
 from analysis.read.find import read_all
 from analysis.read.machine import machine
 from configs.load import resolve, to_tree
-from configs.run.folder import RunFolder
-from configs.run.records import RecordWriter
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
+from runs.records import RecordWriter
+from runs.study_folder import StudyFolder, StudyRow
 
 
 def test_only_the_cells_of_a_study_are_read(tmp_path: Path) -> None:

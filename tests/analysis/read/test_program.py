@@ -10,8 +10,8 @@ from analysis.measure.differences import causes, differences
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
 from analysis.report.report import source
-from configs.run.folder import RunFolder
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
 
 CONFIG = {"kind": "command", "run": "python train.py --lr {lr}", "params": {"lr": 0.1}}
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from analysis.__main__ import main
 from analysis.report.html import table
-from configs.run.study_folder import StudyFolder, StudyRow
+from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 

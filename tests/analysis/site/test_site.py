@@ -17,8 +17,8 @@ from analysis.gpus.energy import energy
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.read.find import read_logs
 from analysis.site.curves import curves, mean_curve, thinned
-from configs.run.folder import ROOT
 from configs.table import heading
+from runs.folder import ROOT
 from tests.analysis.site.example import HOSTILE, data_of
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 

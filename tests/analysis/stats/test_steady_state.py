@@ -10,7 +10,7 @@ from analysis.measure.speed import measure_rate
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.steady_state import outliers, steady, warmup_end
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, durations, generate_run
 
 

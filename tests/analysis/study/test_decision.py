@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from configs.attempt.open import open_attempt
 from configs.errors import ConfigError
 from configs.load import resolve_study
-from configs.run.folder import RunFolder
-from configs.run.records import state
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.yaml12 import dump_yaml
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
+from runs.records import state
+from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 from tests.real_runs import TINY, clean_environment
 

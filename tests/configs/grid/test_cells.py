@@ -13,6 +13,7 @@ from configs.errors import ConfigError
 from configs.grid.cells import LONGEST_NAME, cell_names, repeat_name
 from configs.grid.study_file import Grid, is_study, load_grid
 from configs.yaml12 import dump_yaml
+from runs.__main__ import main as runs
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -138,7 +139,7 @@ def test_a_shipped_study_is_valid_and_opens_with_a_comment(path: Path) -> None:
 
 
 def test_a_study_is_not_a_config_of_a_run(study, capsys) -> None:
-    assert main(["show", str(study())]) == 2
+    assert runs(["show", str(study())]) == 2
     assert "a study of many runs" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
 from configs.load import load, resolve
 from configs.schema import Command
-from launch.submit.snapshot import SUMS, read_trees, save
+from runs.snapshot import SUMS, read_trees, save
 
 
 def command(**keys: Any) -> Command:

@@ -14,10 +14,10 @@ from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
 from configs.checks.aitoolkit import known_keys
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import valid
 from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.tiny_flux import make_tiny_flux
+from runs.folder import RunFolder, find_runs
+from runs.records import valid
 from tests.finetune.aitoolkit_runs import events, steps, wait_for, write_job
 from tests.finetune.aitoolkit_source import read_keys
 from tests.real_runs import body, clean_environment, newest_run

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from configs.attempt.open import open_attempt
 from configs.checks.aitoolkit import unlike_native
 from configs.errors import ConfigError
-from configs.run.folder import RunFolder, claim_attempt, find_runs
-from configs.run.records import valid
 from finetune.aitoolkit.checkpoint import metadata_step
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, claim_attempt, find_runs
+from runs.records import valid
 from tests.finetune.aitoolkit_runs import (
     events,
     make_images,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from configs.run.folder import RunFolder
 from finetune.native.cache import Cache, CaptionedImage, PromptText
+from runs.folder import RunFolder
 from tests.finetune.conftest import TrainLora
 from tests.real_runs import losses
 

@@ -14,13 +14,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from configs.checks.batch import divide
-from configs.run.folder import RunFolder
 from configs.schema import Finetune
 from configs.schema.finetune import Lora
 from configs.schema.training import LearningRate
 from finetune.native.data import Batches
 from finetune.native.lora import add_learned
 from finetune.native.rng import dropout_seed
+from runs.folder import RunFolder
 from tests.finetune.conftest import TrainLora, run_attempt
 from tests.real_runs import losses
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.finetune.conftest import QUICK, TINY, TrainLora, paths
 from tests.real_runs import events, losses, opened, torchrun
 

@@ -14,9 +14,9 @@ from diffusers import FluxPipeline, FluxTransformer2DModel
 from PIL import Image
 from safetensors.torch import load_file
 
-from configs.run.folder import RunFolder
 from configs.schema.finetune import Lora
 from finetune.native.lora import add_learned
+from runs.folder import RunFolder
 from tests.finetune.conftest import TrainLora, run_attempt
 from tests.real_runs import events, losses
 

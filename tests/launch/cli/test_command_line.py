@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT
 from launch.__main__ import parse, parser
+from runs.folder import ROOT
 
 
 def flags(command: argparse.ArgumentParser) -> list[str]:

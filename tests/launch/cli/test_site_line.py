@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT
 from launch.__main__ import main
+from runs.folder import ROOT
 
 LOCAL = "site: local (env/sites/local.sh)"
 HINT = "; to describe this cluster, run: ditbench doctor"

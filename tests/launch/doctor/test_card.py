@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from configs.cards import Card, Measured, read_card
 from configs.errors import ConfigError
 from launch.__main__ import main
 from launch.doctor.card import _keep, make_cards, remark, rows
+from runs.cards import Card, Measured, read_card
 
 Command = Callable[[str, str], Path]
 

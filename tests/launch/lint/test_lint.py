@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT
 from launch.lint.lint import lint
 from launch.lint.script import parse_script, read_script
+from runs.folder import ROOT
 
 Launch = Callable[..., tuple[int, str, str]]
 

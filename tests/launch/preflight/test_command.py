@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import ROOT, make_run
 from launch.preflight.check import failure
 from launch.preflight.command import show
+from runs.folder import ROOT, make_run
 from tests.launch.conftest import DIGITS
 
 Launch = Callable[..., tuple[int, str, str]]

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from configs.load import load, to_tree
-from configs.run.folder import make_run
-from configs.run.records import RecordWriter
 from launch.forecast import ForecastAnswer
 from launch.preflight import signal_lead
+from runs.folder import make_run
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 from tests.launch.preflight.conftest import SMALL, only, subject
 

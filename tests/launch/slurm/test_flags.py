@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from configs.run.folder import ROOT
 from launch.slurm.client import format_duration, parse_duration
 from launch.slurm.flags import parse_flags, template_flags, to_words
+from runs.folder import ROOT
 
 
 def test_words_are_flags_and_back() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
 from launch.status.view import run_lines
+from runs.folder import RunFolder
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import save_script, scripts_folder
-from configs.run.records import RecordWriter
+from runs.folder import RunFolder, make_run
+from runs.jobs import save_script, scripts_folder
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 NO_END = "started, without a record of the end"

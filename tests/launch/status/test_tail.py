@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import SUBMISSION, save_script, scripts_folder
-from configs.run.records import RecordWriter
 from launch.slurm.client import Refused
 from launch.status import tail
 from launch.status.tail import follow
+from runs.folder import RunFolder, make_run
+from runs.jobs import SUBMISSION, save_script, scripts_folder
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
 from configs.schema.study import COLUMNS
 from launch.status.view import clock_text
+from runs.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = 1_900_000_000.0

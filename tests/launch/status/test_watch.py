@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
-from configs.run.records import RecordWriter
 from launch.__main__ import main
 from launch.status.state import StepRate, overview
 from launch.status.watch import ChangeLog, RequeueHolds, watch
+from runs.folder import RunFolder
+from runs.records import RecordWriter
 from tests.launch.status.test_state import row, sample_run
 
 

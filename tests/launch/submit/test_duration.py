@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from configs.load import load
-from configs.run.folder import find_runs, resume_config
-from configs.run.records import RecordWriter
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.submit import duration
+from runs.folder import find_runs, resume_config
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 AUTO = ("resources.gpu=a40", "resources.hours=auto", "train.steps=1000000",

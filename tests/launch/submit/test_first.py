@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from configs.load import load
-from configs.run.folder import find_runs
 from launch.submit.alternatives import parse_shapes
+from runs.folder import find_runs
 from tests.launch.conftest import DIGITS
 
 FIRST = ("--first", "a40:1x2,a100:1")

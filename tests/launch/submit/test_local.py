@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analyse
-from configs.run.folder import ROOT, RunFolder
+from runs.folder import ROOT, RunFolder
 from tests.launch.conftest import DIGITS
 from tests.real_runs import body, files_with, losses, newest_run
 

@@ -8,12 +8,12 @@ import pytest
 
 from configs.grid.cells import Cell
 from configs.grid.study_file import load_grid
-from configs.run.folder import ROOT
-from configs.run.records import RecordWriter
 from configs.yaml12 import dump_yaml
 from launch import forecast
 from launch.forecast import ForecastAnswer
 from launch.submit.plan import Plan, make_plan, shape_of
+from runs.folder import ROOT
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 CIFAR10 = ROOT / "configs" / "pretrain" / "cifar10.yaml"

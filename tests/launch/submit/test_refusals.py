@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.pruning import skip_after_alike
-from configs.run.folder import RunFolder, find_runs
 from launch.slurm.client import Refused
 from launch.submit.refusals import confirm
+from runs.attempt.pruning import skip_after_alike
+from runs.folder import RunFolder, find_runs
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
 

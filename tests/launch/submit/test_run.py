@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder, find_runs
-from configs.run.records import RecordWriter
+from runs.folder import RunFolder, find_runs
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import ROOT, find_runs
+from runs.folder import ROOT, find_runs
 from tests.launch.conftest import DIGITS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from configs.load import read_tree
-from configs.run.folder import ROOT, RunFolder, find_runs
-from configs.run.study_folder import StudyFolder
+from runs.folder import ROOT, RunFolder, find_runs
+from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, array_lines, study, submitted
 from tests.launch.submit.test_script import GOLDEN, executed, stable

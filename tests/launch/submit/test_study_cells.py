@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.pruning import prune_after
-from configs.run.folder import RunFolder
-from configs.run.study_folder import StudyFolder
+from runs.attempt.pruning import prune_after
+from runs.folder import RunFolder
+from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, array_lines, end, end_all, study, submitted
 

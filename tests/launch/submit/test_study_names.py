@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
-from configs.run.study_folder import StudyFolder, StudyRow
 from configs.schema import Study
 from configs.yaml12 import dump_yaml
 from launch.slurm import executor
@@ -23,7 +22,8 @@ from launch.slurm.flags import parse_flags
 from launch.submit.plan import make_plan, shape_of
 from launch.submit.script import Array, array_script, report_script
 from launch.submit.site import Site
-from launch.submit.snapshot import Tree
+from runs.snapshot import Tree
+from runs.study_folder import StudyFolder, StudyRow
 from tests.launch.conftest import DIGITS
 from tests.launch.submit.test_script import HOSTILE, executed
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import RunFolder, make_run
-from configs.run.records import RecordWriter
+from runs.folder import RunFolder, make_run
+from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 Launch = Callable[..., tuple[int, str, str]]

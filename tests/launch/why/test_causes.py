@@ -5,9 +5,9 @@ Ends that a Slurm without GPUs can produce are in tests/slurm/test_why.py.
 
 import pytest
 
-from configs.run.folder import RunFolder
-from configs.run.jobs import CANCELLED
 from launch.why.causes import causes
+from runs.folder import RunFolder
+from runs.jobs import CANCELLED
 from tests.launch.why.conftest import CASCADE, CUDA_OOM, ROOT_CAUSE, Why, fail, record, write_log
 
 XID = "NVRM: Xid (PCI:0000:41:00): 79, pid=12034, name=python, GPU has fallen off the bus."

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import RunFolder, make_run
-from configs.run.jobs import SUBMISSION, save_script, scripts_folder
-from configs.run.records import RecordWriter
-from configs.run.study_folder import StudyFolder, StudyRow
+from runs.folder import RunFolder, make_run
+from runs.jobs import SUBMISSION, save_script, scripts_folder
+from runs.records import RecordWriter
+from runs.study_folder import StudyFolder, StudyRow
 from tests.launch.conftest import DIGITS
 from tests.launch.why.conftest import Launch, fail, record, write_log
 

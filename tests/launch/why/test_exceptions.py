@@ -2,7 +2,7 @@
 
 import json
 
-from configs.run.folder import ROOT, RunFolder
+from runs.folder import ROOT, RunFolder
 from tests.launch.why.conftest import CUDA_OOM, Launch, Why, fail, record, write_log
 
 

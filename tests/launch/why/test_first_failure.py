@@ -1,6 +1,6 @@
 """`launch why` names the rank that failed first."""
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.launch.why.conftest import CASCADE, CUDA_OOM, ROOT_CAUSE, Why, fail, write_log
 
 WATCHDOG = (

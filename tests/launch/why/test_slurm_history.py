@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from configs.load import load, to_tree
-from configs.run.folder import ROOT, RunFolder, make_run
+from runs.folder import ROOT, RunFolder, make_run
 from tests.launch.conftest import DIGITS
 from tests.launch.why.conftest import CUDA_OOM, Launch, Why, record
 

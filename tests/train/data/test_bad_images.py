@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.attempt.close import close_attempt
-from configs.run.folder import RunFolder
+from runs.attempt.close import close_attempt
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, opened, torchrun
 
 

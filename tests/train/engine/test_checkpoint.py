@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from configs.errors import ConfigError
 from configs.load import load
-from configs.run.records import Superseded
+from runs.records import Superseded
 from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest, load_weights
 from train.engine.checkpoint_files import complete, newest, own_share
 from train.engine.clocks import Clocks

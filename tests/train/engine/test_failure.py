@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, opened, two_ranks
 from train.engine.attempt import Attempt, run_attempt
 from train.engine.failure import reason_of, write_error
@@ -99,7 +99,7 @@ def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(
         from pathlib import Path
         import torch
         import torch.distributed as dist
-        from configs.run.folder import RunFolder
+        from runs.folder import RunFolder
         from configs.schema import Pretrain
         from train.engine.attempt import run_attempt
         from train.engine.distributed import end_rank, process_group

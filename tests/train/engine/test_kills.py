@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, clean_environment, losses, opened, trained
 
 KEYS = [*TINY, "log.every=1", "checkpoint.every=3", "optimizer.decay=0.0", "data.workers=0"]

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 
 from analysis.__main__ import main as analyse
-from configs.attempt.close import close_attempt
-from configs.attempt.open import open_attempt
-from configs.run.folder import RunFolder
+from runs.attempt.close import close_attempt
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses
 from train.engine import metrics, stop
 from train.engine.watchdog import HangWatchdog

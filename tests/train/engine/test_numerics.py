@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.attempt.close import close_attempt
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import expect, load
 from configs.schema import Pretrain
+from runs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, losses, opened, torchrun, trained
 from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure

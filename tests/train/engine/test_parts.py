@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
 from configs.schema.training import Optimizer, Train
+from runs.folder import RunFolder
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients

@@ -9,8 +9,8 @@ import torch
 from analysis.__main__ import main as analyse
 from analysis.measure.clocks import intervals
 from analysis.read.find import read_logs
-from configs.run.folder import RunFolder
 from configs.schema.training import Profile
+from runs.folder import RunFolder
 from tests.real_runs import TINY, losses, trained
 from train.engine.clocks import Clocks
 from train.engine.profiler import ProfileWindow

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.attempt.close import close_attempt
+from runs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, clean_environment, opened
 from train.engine.distributed import Ranks
 from train.engine.watchdog import HangWatchdog

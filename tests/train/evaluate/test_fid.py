@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 from configs.errors import ConfigError
-from configs.run.records import valid
+from runs.records import valid
 from tests.real_runs import DIGITS, opened
 from train.data.digits import Digits
 from train.evaluate.fid import fid, main

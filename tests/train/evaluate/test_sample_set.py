@@ -14,8 +14,8 @@ import train.evaluate.npz
 from configs.checks.batch import divide
 from configs.errors import ConfigError, DataError
 from configs.load import resolve
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain, Sampling
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, opened, torchrun, trained
 from tests.train.latent_stores import write_store
 from train.data.latents.vae import open_decoder, vae_facts

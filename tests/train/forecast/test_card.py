@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from configs import cards
-from configs.cards import Card, Fit, card_key, find_card, find_fit
 from configs.checks import compute_node
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import expect, load, resolve, to_tree
-from configs.run.folder import RunFolder, make_run
-from configs.run.records import RecordWriter
 from configs.schema import Pretrain
+from runs import cards
+from runs.cards import Card, Fit, card_key, find_card, find_fit
+from runs.folder import RunFolder, make_run
+from runs.records import RecordWriter
 from train.engine.distributed import read_ranks
 from train.forecast import card as measurement
 from train.forecast.command import main as forecast

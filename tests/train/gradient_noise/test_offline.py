@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from analysis.__main__ import main as analyse
 from configs.errors import ConfigError
 from configs.load import load, merge, resolve, to_tree
-from configs.run.folder import RunFolder
 from configs.schema import NoiseRun, Pretrain
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
 from train.data.catalog import open_source

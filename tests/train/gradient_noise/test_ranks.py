@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from configs.noise_scale import noise_of
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, losses, opened, torchrun
 from train.pretrain.run import attempt
 

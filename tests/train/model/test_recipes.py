@@ -9,9 +9,9 @@ import torch
 from diffusers import PixArtTransformer2DModel
 from torch import Tensor
 
-from configs.checks.paths import check_paths
 from configs.errors import ConfigError
 from configs.load import resolve
+from runs.checks.paths import check_paths
 from tests.train.model.test_dit import config_of, inputs, perturbed
 from train.model.attention import Attention
 from train.model.build import build_network

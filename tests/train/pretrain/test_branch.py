@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.checks.paths import check_paths
 from configs.errors import ConfigError
 from configs.load import load
-from configs.run.folder import RunFolder
+from runs.checks.paths import check_paths
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, losses, trained
 
 KEYS = [

@@ -9,8 +9,8 @@ import torch
 
 from configs.errors import ConfigError
 from configs.load import expect, load
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, opened
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.model import parallelize

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from configs.attempt.close import close_attempt
 from configs.checks.batch import divide
 from configs.load import expect, load, resolve
-from configs.run.failures import failures
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.attempt.close import close_attempt
+from runs.failures import failures
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure

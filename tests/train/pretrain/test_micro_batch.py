@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.attempt.open import open_attempt
 from configs.checks.batch import divide
-from configs.run.folder import RunFolder
 from configs.schema import Pretrain
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, clean_environment, opened, two_ranks
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure

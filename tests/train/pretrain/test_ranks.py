@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from configs.errors import ConfigError
 from configs.load import load
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import DIGITS, losses, resumed, trained
 from train.model.build import build_network
 from train.weights.export import export

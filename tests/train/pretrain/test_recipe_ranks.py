@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import losses, resumed, trained
 from tests.train.latent_stores import encode_alone, encoding
 from tests.train.pretrain.test_ranks import SMALL, largest_difference, logs

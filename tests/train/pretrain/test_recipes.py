@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import losses, resumed, trained
 from tests.train.pretrain.test_ranks import SMALL, largest_difference
 

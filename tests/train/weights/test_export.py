@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from configs.run.folder import RunFolder
+from runs.folder import RunFolder
 from tests.real_runs import TINY, losses, trained
 from train.__main__ import main
 

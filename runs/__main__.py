@@ -1,0 +1,117 @@
+"""Open, run and close attempts at runs, for the bodies of jobs; show the config of a run.
+
+Example: python -m runs open configs/pretrain/digits.yaml
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from configs.disk import make_private
+from configs.errors import ConfigError
+from configs.load import flatten, load, to_tree
+from configs.schema import KINDS
+from configs.terminal import guarded
+from configs.yaml12 import dump_yaml
+from runs.attempt.close import close_attempt, has_ended
+from runs.attempt.open import open_attempt
+from runs.attempt.program import run_program
+from runs.folder import RunFolder, is_run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return 0 for success, 1 for a negative answer, 2 for misuse."""
+    options = _parser().parse_args(arguments)
+
+    def act() -> int:
+        make_private()
+        return int(options.action(options))
+
+    return guarded(act)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m runs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+
+    show = actions.add_parser("show", help="print a config with every key resolved")
+    show.add_argument("source", type=Path, help="config or run folder")
+    show.add_argument("overrides", nargs="*", metavar="key=value")
+    show.add_argument("--key", help="print only the value of this key")
+    show.set_defaults(action=_show)
+
+    open_ = actions.add_parser("open", help="find or create a run, begin an attempt, print the run")
+    open_.add_argument("source", type=Path, help="config (new run) or run folder (resume)")
+    open_.add_argument("overrides", nargs="*", metavar="key=value")
+    open_.add_argument("--kind", choices=sorted(KINDS), help="kind of run that the job is for")
+    open_.add_argument("--attempt", action="store_true", help="print the attempt folder instead")
+    open_.add_argument("--nodes", type=int, default=1, help="nodes of the job")
+    open_.add_argument("--gpus", type=_count, help="GPUs per node, if known yet")
+    open_.add_argument("--began", type=float, help="start of the job, seconds since 1970")
+    open_.set_defaults(action=_open)
+
+    close = actions.add_parser(
+        "close",
+        help="record how an attempt ended; print its last event, requeue or end, a faulty node",
+    )
+    close.add_argument("attempt", type=Path, help="folder of the attempt")
+    close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
+    close.set_defaults(action=_close)
+
+    program = actions.add_parser("run", help="run the program of an attempt of kind command")
+    program.add_argument("attempt", type=Path, help="folder of the attempt")
+    program.set_defaults(action=lambda options: run_program(options.attempt))
+
+    ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
+    ended.add_argument("attempt", type=Path, help="folder of the attempt")
+    ended.set_defaults(action=lambda options: 0 if has_ended(options.attempt) else 1)
+    return parser
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def _show(options: argparse.Namespace) -> int:
+    if is_run(options.source):
+        config = RunFolder(options.source).config()
+    else:
+        config = load(options.source, options.overrides)
+    tree = to_tree(config)
+    if options.key is None:
+        print(dump_yaml(tree), end="")
+        return 0
+    flat = flatten(tree)
+    if options.key not in flat:
+        raise ConfigError(f"--key {options.key}: no such key; `ditbench schema` lists them")
+    value = flat[options.key]
+    print("" if value is None else value)
+    return 0
+
+
+def _open(options: argparse.Namespace) -> int:
+    attempt = open_attempt(
+        options.source,
+        options.overrides,
+        kind=options.kind,
+        nodes=options.nodes,
+        gpus=options.gpus,
+        began=options.began,
+    )
+    if attempt is not None:
+        print(attempt if options.attempt else attempt.parent.parent)
+    return 0
+
+
+def _close(options: argparse.Namespace) -> int:
+    verdict = close_attempt(options.attempt, status=options.status)
+    print(verdict.event, "requeue" if verdict.requeue else "end", verdict.faulty_node)
+    return verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""Open an attempt at a run: find or create the run, check its config, claim the attempt."""
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from configs.checks.batch import check_ranks
+from configs.disk import replace_file
+from configs.errors import ConfigError
+from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
+from configs.paths import with_absolute_paths
+from configs.schema import KINDS, Command, Run
+from runs.attempt.close import STALLED, is_stalled, record_failure
+from runs.attempt.first import alternative, claim_run, is_lost, may_be_lost
+from runs.attempt.program import program_tree
+from runs.attempt.pruning import skip_after_alike, skip_if_ruled_out
+from runs.checks.paths import check_paths
+from runs.checks.same_data import check_same_data, record_data
+from runs.code_version import read_version
+from runs.folder import (
+    ROOT,
+    RunFolder,
+    claim_attempt,
+    find_run,
+    is_run,
+    make_run,
+    resume_config,
+    run_name,
+)
+from runs.jobs import TURN, turn_end
+from runs.records import state
+from runs.slurm_env import is_restarted, job_facts, node_name
+
+
+def open_attempt(
+    source: Path,
+    overrides: list[str],
+    *,
+    kind: str | None = None,
+    nodes: int = 1,
+    gpus: int | None = None,
+    began: float | None = None,
+) -> Path | None:
+    """Find or create the run and claim an attempt; return its folder, or None if all is done.
+
+    None is also returned if another job of `submit --first` has the run, or if the run has left an
+    interleaved study.
+
+    `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
+    the new run takes as its key `run`. With `kind` None any kind is accepted. `gpus` per node
+    determine the number of ranks; None means that it is not known yet. `began` is the start of
+    the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
+    """
+    found = find_run(source, kind=kind)
+    if found and (_is_skipped(found) or is_lost(found) or _takes_no_turn(found)):
+        return None
+    if found and _began_in_this_job(found):
+        # After a requeue the run's own config counts: it may be newer than the command line.
+        overrides = []
+    try:
+        config = _checked_config(
+            found or _new_config(source, overrides, kind), overrides, nodes, gpus
+        )
+    except ConfigError as error:
+        # Another job of `submit --first` may still start the run.
+        if found and _is_awaited(found) and not may_be_lost(found):
+            newest = max(found.attempts(), default=0)
+            last = record_failure(found, newest, reason="config", message=str(error))
+            if stopped := skip_after_alike(found, last):
+                print(stopped, file=sys.stderr)
+        raise
+    if found and found.is_done(config):
+        longer = "; raise train.steps to continue" if config.last_step() else ""
+        print(f"{found.path}: done already{longer}", file=sys.stderr)
+        return None
+    if found and skip_if_ruled_out(found, config) and _is_skipped(found):
+        return None
+    if found and is_restarted() and is_stalled(found):
+        record_failure(found, found.attempts()[-1], **STALLED)
+        raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
+    _warn_of_allocation(config, nodes=nodes, gpus=gpus)
+    run = found or make_run(run_name(source, config), to_tree(config))
+    command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
+    if not claim_run(run):
+        return None
+    try:
+        return _claim(run, config, source=str(source), command=command, began=began)
+    except OSError as error:
+        raise ConfigError(f"{run.path}: cannot begin an attempt: {error.strerror}") from None
+
+
+def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
+    """Claim the next attempt, write its facts to the manifest, and return its folder."""
+    record_data(run, config)
+    number = claim_attempt(run, config)
+    attempt = run.attempt(number)
+    run.note(
+        number,
+        time=time.time(),
+        began=began,
+        **facts,
+        alternative=alternative(),
+        host=node_name(),
+        slurm=job_facts() or None,
+        turn=os.environ.get(TURN) or None,
+        **_code(attempt, program_tree(config) if isinstance(config, Command) else ROOT),
+    )
+    print(f"run {run.path}, attempt {number}", file=sys.stderr)
+    return attempt
+
+
+def _began_in_this_job(run: RunFolder) -> bool:
+    """Return whether Slurm requeued this very job after an attempt at the run began in it."""
+    jobs = [entry.get("slurm", {}).get("job") for entry in run.entries()]
+    return is_restarted() and job_facts().get("job") in jobs
+
+
+def _is_skipped(run: RunFolder) -> bool:
+    """Return whether another cell of the study has ruled the run out before it began."""
+    last = state(run.records()) or {}
+    is_skipped = last.get("event") == "skipped" and "proof" in last
+    if is_skipped:
+        print(f"{run.path}: skipped: {last['message']}", file=sys.stderr)
+    return is_skipped
+
+
+def _takes_no_turn(run: RunFolder) -> bool:
+    """Return whether this is a turn of an interleaved study, and the run has ended in another."""
+    last = state(run.records()) or {}
+    return turn_end() is not None and last.get("event") not in ("queued", "paused")
+
+
+def _checked_config(
+    found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
+) -> Run:
+    run = found if isinstance(found, RunFolder) else None
+    config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
+    check_paths(config)
+    check_same_data(run, config)
+    if gpus is not None:
+        allocated = {"nodes": nodes, "gpus_per_node": gpus}
+        world = config.resources.model_copy(update=allocated).world
+        check_ranks(config, world=world, engine=run.engine() if run else None)
+    return config
+
+
+def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
+    key = "run" if is_run(source) else "config" if _names_weights(source, kind) else None
+    if kind and key:
+        tree = {"kind": kind, key: str(source)}
+        config = resolve(merge(tree, parse_overrides(overrides)), source=str(source))
+    else:
+        config = load(source, overrides)
+    if kind and config.kind != kind:
+        expect(config, KINDS[kind], source=source)
+    return with_absolute_paths(config)
+
+
+def _names_weights(source: Path, kind: str | None) -> bool:
+    """Return whether a gns run measures the published weights that a pretraining config names."""
+    return kind == "gns" and read_tree(source).get("kind", "pretrain") == "pretrain"
+
+
+def _is_awaited(run: RunFolder) -> bool:
+    """Return whether the run waits for this job, so that its records must show a failed start."""
+    last = state(run.records())
+    return bool(job_facts()) and last is not None and last["event"] in ("queued", "paused")
+
+
+def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
+    """Warn if a Slurm job has other resources than its config requests; the allocation wins."""
+    requested = (config.resources.nodes, config.resources.gpus_per_node)
+    if job_facts() and gpus is not None and requested != (nodes, gpus):
+        print(
+            f"warning: the config asks for {requested[0]} x {requested[1]} GPUs (nodes x per "
+            f"node), the allocation has {nodes} x {gpus}; the allocation wins",
+            file=sys.stderr,
+        )
+
+
+def _code(attempt: Path, root: Path) -> dict[str, Any]:
+    """Return the commit that runs; write uncommitted changes to `code.patch`."""
+    version = read_version(root)
+    if version is None:
+        return {}
+    if version.patch:
+        replace_file(attempt / "code.patch", version.patch)
+    return {"commit": version.commit, "dirty": version.dirty}

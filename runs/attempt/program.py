@@ -1,0 +1,175 @@
+"""Run the program of a `command` run: its output, its signals, and how it ended."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from configs.disk import read_end
+from configs.load import expect
+from configs.schema import Command
+from runs.failures import failures, find_reason
+from runs.folder import RunFolder
+from runs.slurm_env import node_name
+
+# The folder of the snapshot that the launcher took of the program.
+TREE = "PROGRAM_TREE"
+# Variables of ditbench itself, which would change what the program imports or how fast it is.
+_OURS = ("PYTHONPATH", "PYTHONSAFEPATH", "OMP_NUM_THREADS", TREE)
+_EXCEPTION = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.M)
+
+
+def program_tree(config: Command) -> Path:
+    """Return the folder that the program runs in: its snapshot, or its own folder."""
+    return Path(os.environ.get(TREE) or str(config.folder))
+
+
+def run_program(attempt: Path) -> int:
+    """Run one attempt and return the exit status of the program.
+
+    Output goes to `output.log`; for each piece of it, `arrivals.txt` has the length of the log
+    after it and the time. Record `started`, `saved` if the program wrote into `RUN/output`, and
+    the end. A program that was killed leaves the end to `close_attempt`.
+    """
+    run, number = RunFolder(attempt.parent.parent), int(attempt.name)
+    config = expect(run.config(number), Command, source=run.path)
+    output = run.path / "output"
+    output.mkdir(exist_ok=True)
+    words = _words(config, output)
+    run.note(number, placement=_placement(), ranks=len(_placement()))
+    began = time.time()
+    run.record_event(number, "started")
+    program = _Program(run, attempt, config)
+    try:
+        status = program.run(words)
+    except OSError as error:
+        why = f"{words[0]}: cannot be started: {error.strerror}"
+        run.record_event(number, "failed", reason="config", message=why)
+        return 127
+    if any(file.stat().st_mtime > began for file in output.rglob("*") if file.is_file()):
+        run.record_event(number, "saved")
+    if status != -signal.SIGKILL:
+        event, fields = program.end(status)
+        run.record_event(number, event, **fields)
+    return status if status >= 0 else 128 - status
+
+
+def _words(config: Command, output: Path) -> list[str]:
+    """Return the words to execute: those of `resume` once every file that it names exists."""
+    words = config.words(config.run, str(output))
+    if config.resume is not None:
+        again = config.words(config.resume, str(output))
+        named = [word[word.index(f"{output}/") :] for word in again if f"{output}/" in word]
+        if all(map(os.path.exists, named)) and any(output.iterdir()):
+            words = again
+    if config.setup:
+        # The words are arguments of bash, which does not parse them.
+        words = ["bash", "-c", "\n".join(["set -e", *config.setup, 'exec "$@"']), "bash", *words]
+    return words
+
+
+class _Program:
+    """The process, and the requests of this attempt that it was told of."""
+
+    def __init__(self, run: RunFolder, attempt: Path, config: Command) -> None:
+        self._run, self._attempt, self._config = run, attempt, config
+        self._log = attempt / "output.log"
+        self._signals: set[int] = set()
+        self._paused = self._stopped = False
+
+    def run(self, words: list[str]) -> int:
+        """Execute the words and return the status, negative for the signal that killed it."""
+        # A signal that is handled here has its default action again in the program.
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(number, lambda number, _: self._signals.add(number))
+        with (
+            self._log.open("ab", buffering=0) as log,
+            (self._attempt / "arrivals.txt").open("a", buffering=1) as arrivals,
+            subprocess.Popen(
+                words,
+                cwd=program_tree(self._config),
+                env={k: v for k, v in os.environ.items() if k not in _OURS}
+                | {"PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            assert process.stdout is not None
+            pipe, is_open, asked = process.stdout.fileno(), True, 0.0
+            # A process that the program left behind may keep the pipe open.
+            while is_open or process.poll() is None:
+                if select.select([pipe] if is_open else [], [], [], 0.5)[0]:
+                    piece = os.read(pipe, 2**16)
+                    is_open = bool(piece)
+                    log.write(piece)
+                    arrivals.write(f"{log.tell()} {time.time():.3f}\n" if piece else "")
+                elif process.poll() is not None:
+                    break
+                if time.monotonic() - asked > 0.5:
+                    asked = time.monotonic()
+                    self._pass_on(process)
+            return process.wait()
+
+    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
+        """Send the program the signal of a request, once."""
+        number = self._config.signal or ("TERM" if self._config.resume else None)
+        is_near = signal.SIGUSR1 in self._signals or (self._attempt / "PAUSE").exists()
+        stops = (self._attempt / "STOP", self._run.stop_file)
+        is_to_stop = signal.SIGTERM in self._signals or any(map(Path.exists, stops))
+        if signal.SIGQUIT in self._signals:
+            process.kill()
+        elif is_to_stop and not self._stopped:
+            self._stopped = True
+            process.terminate()
+        elif not self._paused and is_near and number:
+            self._paused = True
+            print(f"the time limit is near: {number} sent to the program", file=sys.stderr)
+            process.send_signal(signal.Signals[f"SIG{number}"])
+
+    def end(self, status: int) -> tuple[str, dict[str, Any]]:
+        """Return the event that ends the attempt, and its fields."""
+        if self._paused and self._stopped:
+            message = "the program had not ended at the time limit"
+            return "failed", {"reason": "timeout", "message": message}
+        if self._stopped:
+            return "stopped", {}
+        if self._paused or (status and status == self._config.requeue_code):
+            return "paused", {}
+        if status == 0:
+            return "done", {}
+        return "failed", self._why(status)
+
+    def _why(self, status: int) -> dict[str, Any]:
+        """Return reason and message of a failure: the last exception in the output, if any."""
+        text = read_end(self._log)
+        exceptions = _EXCEPTION.findall(text)
+        shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return {
+            "reason": find_reason(text, among=failures()) or "crash",
+            "message": f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}",
+        }
+
+
+def _placement() -> list[dict[str, Any]]:
+    """Return an entry per GPU of this node, or one for its processors."""
+    place = {"node": node_name(), "threads": len(os.sched_getaffinity(0))}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        found = subprocess.run(
+            query + ([f"--id={visible}"] if visible else []),
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout.splitlines()  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        found = []
+    pairs = [line.rpartition(", ") for line in found if visible != ""]
+    gpus = [
+        {"gpu": name, "gpu_memory_gb": round(float(mib) * 2**20 / 1e9, 3)} for name, _, mib in pairs
+    ]
+    return [{"rank": rank} | place | gpu for rank, gpu in enumerate(gpus)] or [{"rank": 0} | place]

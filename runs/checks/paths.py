@@ -1,0 +1,133 @@
+"""The files that a config names: as absolute paths, and checked before anything is queued."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from configs.checks.aitoolkit import arch_of, check_aitoolkit
+from configs.checks.captions import read_prompts
+from configs.checks.dataset import check_dataset
+from configs.checks.flux import SINGLE_FILE, WEIGHTS_SUFFIXES, check_flux, check_targets
+from configs.disk import read_safetensors_header
+from configs.errors import ConfigError
+from configs.load import read_tree
+from configs.paths import config_paths
+from configs.schema import Finetune, Infer, Pretrain, Run, keys
+from runs.checks.infer import infer_spec
+from runs.folder import RunFolder, is_run
+
+
+def _is_run_of(kind: str) -> Callable[[Path], bool]:
+    def is_there(path: Path) -> bool:
+        return is_run(path) and read_tree(path / "config.yaml").get("kind", "pretrain") == kind
+
+    return is_there
+
+
+# By the schema's `path`: its name in messages, and the test for it.
+_KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
+    "folder": ("folder", Path.is_dir),
+    "file": ("file", Path.is_file),
+    "either": ("file or folder", Path.exists),
+    "pretraining run": ("folder of a pretraining run", _is_run_of("pretrain")),
+    "fine-tuning run": ("folder of a fine-tuning run", _is_run_of("finetune")),
+}
+
+
+def check_paths(config: Run) -> None:
+    """Raise `ConfigError` if a path of the config is missing, or the wrong kind of file."""
+    spec = keys(config.kind)
+    for name, path in config_paths(config).items():
+        wanted = spec[name].path
+        if wanted in _KINDS:
+            word, is_there = _KINDS[wanted]
+            if not is_there(Path(path)):
+                raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
+    if isinstance(config, Pretrain):
+        check_branch(config)
+        _check_weights(config)
+    elif isinstance(config, Finetune):
+        _check_finetune(config)
+    elif isinstance(config, Infer):
+        images = infer_spec(config)
+        check_flux(images.folder, variant=images.variant)
+        _check_lora(images.lora)
+
+
+def _problem(path: Path, word: str) -> str:
+    if word == "file" and path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.safetensors"))
+        hint = f", such as {inside[0]}" if inside else ""
+        return f"a folder, but a file is expected; name the file in it{hint}"
+    if word == "folder" and path.is_file() and path.suffix in WEIGHTS_SUFFIXES:
+        return f"a single file, but a folder is expected; {SINGLE_FILE}"
+    return f"no such {word}; create it or name another"
+
+
+def _check_finetune(config: Finetune) -> None:
+    """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
+    assert config.flux.folder is not None
+    if not arch_of(config):
+        check_flux(Path(config.flux.folder), variant=config.flux.variant)
+        check_targets(Path(config.flux.folder), config.lora)
+    _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
+    check_dataset(config)
+    sample = config.sample
+    read_prompts(sample.prompts, sample.prompts_file, trigger=config.data.trigger)
+    check_aitoolkit(config)
+
+
+def _check_weights(config: Pretrain) -> None:
+    """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
+    path, model = Path(config.model.init_from or "."), config.model
+    parts = {
+        "model.conditioning": model.conditioning == "adaln_single",
+        "model.norm": model.norm == "rms",
+        "model.value_residual": model.value_residual,
+        "model.registers": model.registers > 0,
+        "model.routing.kind": model.routing.kind == "sprint",
+        "model.mup_base_width": model.mup_base_width is not None,
+    }
+    found = ", ".join(name for name, is_set in parts.items() if is_set)
+    if path.suffix == ".safetensors":
+        is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
+    else:
+        is_own = is_run(path)
+    if model.init_from and found and not is_own:
+        raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
+
+
+def _check_lora(file: Path | None) -> None:
+    names = read_safetensors_header(file).tensors if file else []
+    if file and not any("lora" in name or "lokr" in name for name in names):
+        raise ConfigError(
+            f"{file}: not a LoRA (no tensor name contains lora or lokr); name another file"
+        )
+
+
+def check_branch(config: Pretrain) -> None:
+    """Raise `ConfigError` unless `train.branch_from` is a checkpoint that the config can go on."""
+    trunk = config.train.branch_from
+    if trunk and (problem := _branch_problem(Path(trunk), config)):
+        raise ConfigError(f"train.branch_from {trunk}: {problem}")
+
+
+def _branch_problem(checkpoint: Path, config: Pretrain) -> str | None:
+    trunk, step = RunFolder(checkpoint.parent.parent), checkpoint.name.removeprefix("step-")
+    if not step.isdecimal() or not is_run(trunk.path):
+        return "not a checkpoint of a run; name one, such as logs/RUN/checkpoints/step-000001000"
+    if int(step) >= config.train.steps:
+        return f"train.steps {config.train.steps} ends there; raise it"
+    before = trunk.config()
+    if not isinstance(before, Pretrain) or _branch_state(before) != _branch_state(config):
+        return (
+            "its run has another network, optimizer.kind or set of averages; set model, data.size, "
+            "channels and classes, optimizer.kind and train.ema_decay as there"
+        )
+    return None
+
+
+def _branch_state(config: Pretrain) -> tuple[object, ...]:
+    """Return all that the names and shapes of the state depend on."""
+    data, model = config.data, config.model.model_copy(update={"init_from": None})
+    sizes = data.size, data.channels, data.classes
+    return model, sizes, config.optimizer.kind, config.averages()

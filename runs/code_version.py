@@ -1,0 +1,53 @@
+"""The version of the code: the commit, and the changes of a tree that differs from it."""
+
+import json
+import os
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runs.json_files import read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A commit and the patch from it to the tree; `dirty` if files differ or are untracked."""
+
+    commit: str
+    dirty: bool
+    patch: str = ""
+
+    def to_json(self) -> str:
+        """Return the text of `version.json`, which records the version of a snapshot."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def read_version(root: Path) -> Version | None:
+    """Return the version of a checkout, or of a snapshot of one; None without git."""
+    if (root / "version.json").is_file():
+        return read_json(root / "version.json", Version, fix="submit again")
+    commit = git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    patch = git(root, "diff", "--binary", "HEAD") or ""
+    untracked = git(root, "ls-files", "--others", "--exclude-standard")
+    return Version(commit=commit.strip(), dirty=bool(patch or untracked), patch=patch)
+
+
+def git(root: Path, *arguments: str) -> str | None:
+    """Return the output of a git command, or None if it fails or git is not installed."""
+    command = ["git", "-C", str(root), *arguments]
+    try:
+        done = subprocess.run(command, env=without_git_variables(), capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.decode(errors="backslashreplace")
+
+
+def without_git_variables() -> dict[str, str]:
+    """Return the environment without the variables that select another repository, as in a hook."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("GIT_CONFIG") or not name.startswith("GIT_")
+    }

@@ -1,0 +1,82 @@
+"""The command line of `train` and `finetune`: run an attempt, or one of the other commands."""
+
+import importlib
+import logging
+import os
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from configs.disk import make_private
+from configs.errors import ConfigError
+from configs.schema import Run
+from configs.terminal import TRACEBACK, guarded
+from runs.folder import RunFolder, open_run
+
+# Warnings when diffusers and torchao are imported, by logger: of names that nobody here uses.
+_HARMLESS = {
+    "torch.utils._pytree": "register_constant() on Enum subclasses is deprecated",
+    "diffusers.quantizers.torchao.torchao_quantizer": "Unable to import `torchao` Tensor objects",
+}
+
+
+def run_command(
+    arguments: list[str] | None,
+    *,
+    engine: str,
+    about: str | None,
+    commands: Mapping[str, str],
+    module_of: Callable[[RunFolder, Run], str | None],
+) -> int:
+    """Run the command line of `python -m ENGINE`; return 0 for success, 1 for no, 2 for misuse.
+
+    `commands` maps each command to the module with its `main`. `module_of` returns the module
+    whose `attempt` runs a run, or None if the engine does not run its kind. Modules are imported
+    only when they are needed, so that help answers at once.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+
+    def act() -> int:
+        make_private()
+        for name, part in _HARMLESS.items():
+            logging.getLogger(name).addFilter(partial(_lacks, part))
+        if words and words[0] in commands:
+            return int(importlib.import_module(commands[words[0]]).main(words[1:]))
+        parser = ArgumentParser(
+            prog=f"python -m {engine}",
+            description=about,
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("run", type=Path, help="run folder")
+        parser.add_argument("--attempt", type=int, help="its number; default: the newest")
+        options = parser.parse_args(words)
+        # The output of a rank is a log, in which `launch why` looks for the traceback.
+        os.environ.setdefault(TRACEBACK, "1")
+        return _attempt(options.run, options.attempt, engine, module_of)
+
+    return guarded(act)
+
+
+def _lacks(part: str, record: logging.LogRecord) -> bool:
+    return part not in record.getMessage()
+
+
+def _attempt(
+    path: Path, number: int | None, engine: str, module_of: Callable[[RunFolder, Run], str | None]
+) -> int:
+    run = open_run(path)
+    attempt = number or max(run.attempts(), default=0)
+    if not attempt or not run.attempt(attempt).is_dir():
+        raise ConfigError(f"{path}: no such attempt; `ditbench submit` begins one")
+    config = run.config(attempt)
+    module = module_of(run, config)
+    if module is None:
+        raise ConfigError(
+            f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
+        )
+    distributed = importlib.import_module("train.engine.distributed")
+    distributed.select_mig_instance()  # Libraries initialise CUDA when they are imported.
+    status = int(importlib.import_module(module).attempt(run, number=attempt))
+    return status and int(distributed.end_rank(status))

@@ -1,0 +1,136 @@
+"""The records of a run, `metrics.jsonl`: one JSON object per line, append-only.
+
+A line is an event (`event`), a training step (`step images loss ...`) or an evaluation
+(`step images` and the results); each has `time` (seconds since 1970) and `attempt`.
+Values that are missing or not finite are left out.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from runs.failures import failures
+
+Record = dict[str, Any]
+_LARGEST = 2**53
+
+EVENTS = (
+    "queued", "started", "tuned", "checked", "saved", "evaluated",
+    "paused", "stopped", "done", "failed", "skipped",
+)  # fmt: skip
+STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")
+
+
+class Superseded(Exception):
+    """A newer attempt at this run has begun, so this one must not write any more."""
+
+
+class RecordWriter:
+    """Append the records of one attempt, each line in a single write."""
+
+    def __init__(self, run: Path, *, attempt: int) -> None:
+        self._attempts = run / "attempts"
+        self.attempt = attempt
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._file = os.open(run / "metrics.jsonl", flags, 0o600)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
+
+    def write(self, **fields: Any) -> Record:
+        """Append one record and return it; raise `Superseded` if a newer attempt exists."""
+        if (self._attempts / f"{self.attempt + 1:03d}").exists():
+            raise Superseded(f"attempt {self.attempt + 1} has begun")
+        present = {name: value for name, value in fields.items() if _is_present(value)}
+        record = {"time": round(time.time(), 6), "attempt": self.attempt} | present
+        line = json.dumps(record, allow_nan=False) + "\n"
+        os.write(self._file, line.encode())
+        return record
+
+    def event(self, name: str, **fields: Any) -> Record:
+        """Append an event and force it to disk; return its record."""
+        assert name in EVENTS, name
+        assert name != "failed" or fields.get("reason") in failures(), fields
+        record = self.write(event=name, **fields)
+        os.fsync(self._file)
+        return record
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _is_present(value: Any) -> bool:
+    return value is not None and (not isinstance(value, float) or math.isfinite(value))
+
+
+def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[int, Record]]:
+    """Yield (line number, record) of a file; skip lines that hold none, and list them in `odd`.
+
+    A last line without an end is still being written: it is never odd.
+    """
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    with file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if _is_record(record):
+                yield number, record
+            elif odd is not None and line.endswith("\n"):
+                odd.append(number)
+
+
+def _is_record(found: Any) -> TypeGuard[Record]:
+    """Return whether the fields that every reader relies on have their types."""
+    if not isinstance(found, dict):
+        return False
+    attempt, step, event = found.get("attempt"), found.get("step", 0), found.get("event", "")
+    return (
+        is_number(found.get("time"))
+        and type(attempt) is int
+        and 0 <= attempt < _LARGEST
+        and type(step) is int
+        and 0 <= step < _LARGEST
+        and isinstance(event, str)
+        and (not event or isinstance(found.get("reason", ""), str))
+    )
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number, and no bool, that floats can count with."""
+    return type(value) in (int, float) and abs(value) < 1e300
+
+
+def state(records: Iterable[Record]) -> Record | None:
+    """Return the newest event that defines the state of the run, or None."""
+    last = None
+    for record in records:
+        if record.get("event") in STATES:
+            last = record
+    return last
+
+
+def valid(records: Iterable[Record]) -> list[Record]:
+    """Return the steps and evaluations that count, without those that a resume repeated.
+
+    An attempt starts at the step of its `started` event. Records of older attempts beyond that
+    step belong to lost work.
+    """
+    kept: dict[tuple[int, frozenset[str]], Record] = {}
+    for record in records:
+        if record.get("event") == "started" and "step" in record:
+            kept = {key: old for key, old in kept.items() if key[0] <= record["step"]}
+        elif "event" not in record and isinstance(record.get("step"), int):
+            # A step is sampled several times, for example with other scales of guidance.
+            names = ["loss"] if "loss" in record else [*record, str(record.get("fid_facts"))]
+            kept[record["step"], frozenset(names)] = record
+    return list(kept.values())

@@ -1,0 +1,220 @@
+"""A program of a user's own is run, told to pause or stop, and its end is recorded."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.yaml12 import dump_yaml
+from runs.attempt.close import close_attempt
+from runs.attempt.open import open_attempt
+from runs.attempt.program import run_program
+from runs.folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def keep_handlers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def opened(tmp_path: Path, script: str, **keys: Any) -> Path:
+    """Write a program and its config, and claim an attempt."""
+    (tmp_path / "train.py").write_text(script)
+    tree = {"kind": "command", "run": f"{sys.executable} train.py", **keys}
+    (tmp_path / "my.yaml").write_text(dump_yaml(tree))
+    attempt = open_attempt(tmp_path / "my.yaml", [], kind="command")
+    assert attempt is not None
+    return attempt
+
+
+def again(attempt: Path) -> Path:
+    """Claim the next attempt at the same run."""
+    following = open_attempt(attempt.parent.parent, [], kind="command")
+    assert following is not None
+    return following
+
+
+def ended(attempt: Path) -> dict[str, Any]:
+    """Run the attempt, close it, and return its last event and whether it would be requeued."""
+    verdict = close_attempt(attempt, status=run_program(attempt))
+    lines = (attempt.parent.parent / "metrics.jsonl").read_text().splitlines()
+    return json.loads(lines[-1]) | {"requeue": verdict.requeue, "exit": verdict.exit_code}
+
+
+def output(attempt: Path) -> str:
+    return (attempt / "output.log").read_text()
+
+
+HOSTILE = "$(touch hacked); `id` 'a' \"b\" {seed} \\ * \n~"
+PRINT = "import json, sys; print(json.dumps(sys.argv[1:]))\n"
+
+
+@pytest.mark.parametrize("setup", [[], ["export MINE=1", ": a 'quoted' line"]])
+def test_a_value_reaches_the_program_as_it_is(tmp_path: Path, setup: list[str]) -> None:
+    run = f"{sys.executable} train.py 'two words' --text={{text}} {{{{kept}}}} {{flag}}"
+    keys = {"run": run, "params": {"text": HOSTILE, "flag": True}, "setup": setup}
+    attempt = opened(tmp_path, PRINT, **keys)
+    assert ended(attempt)["event"] == "done"
+    assert json.loads(output(attempt)) == ["two words", f"--text={HOSTILE}", "{kept}", "true"]
+    assert not list(tmp_path.rglob("hacked"))
+
+
+def test_a_setup_line_that_fails_ends_the_attempt_before_the_program(tmp_path: Path) -> None:
+    attempt = opened(tmp_path, PRINT, setup=["source /no/such/venv/bin/activate"])
+    last = ended(attempt)
+    assert (last["event"], last["reason"], last["exit"]) == ("failed", "crash", 1)
+    assert "No such file" in output(attempt)
+
+
+def test_variables_of_ditbench_do_not_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYTHONPATH", "OMP_NUM_THREADS", "MINE"):
+        monkeypatch.setenv(name, "3")
+    names = '"PYTHONPATH", "OMP_NUM_THREADS", "MINE"'
+    attempt = opened(tmp_path, f"import os; print([os.environ.get(n) for n in ({names})])\n")
+    ended(attempt)
+    assert output(attempt) == "[None, None, '3']\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "message"),
+    [
+        ("import nothing_such\n", "crash", "exit status 1: ModuleNotFoundError: No module named"),
+        ("raise RuntimeError('CUDA out of memory')\n", "oom", "exit status 1: RuntimeError: CUDA"),
+        ("import sys; sys.exit(3)\n", "crash", "exit status 3: no traceback in its output"),
+        ("import os; os.abort()\n", "crash", "signal SIGABRT: no traceback in its output"),
+    ],
+)
+def test_a_failure_is_recorded_with_its_exception(
+    tmp_path: Path, script: str, reason: str, message: str
+) -> None:
+    last = ended(opened(tmp_path, script))
+    assert (last["event"], last["reason"], last["requeue"]) == ("failed", reason, False)
+    assert last["message"].startswith(message)
+
+
+def test_a_command_that_cannot_be_started_is_a_failure_of_the_config(tmp_path: Path) -> None:
+    last = ended(opened(tmp_path, "", run="no-such-program --lr 1"))
+    assert (last["reason"], last["message"][:16]) == ("config", "no-such-program:")
+
+
+def test_a_program_that_was_killed_is_no_success(tmp_path: Path) -> None:
+    last = ended(opened(tmp_path, "import os; os.kill(os.getpid(), 9)\n"))
+    assert (last["event"], last["exit"]) == ("failed", 1)
+
+
+SAVES = """\
+import pathlib, signal, sys, time
+saved = pathlib.Path(sys.argv[1])
+if len(sys.argv) > 2:
+    sys.exit(print("resumed from", sys.argv[2]))
+def save(*_):
+    saved.write_text("x")
+    sys.exit(0)
+signal.signal(signal.{}, save)
+print("up")
+time.sleep(60)
+"""
+RUN = f"{sys.executable} train.py {{output}}/last"
+
+
+def when_up(attempt: Path, action: Any) -> threading.Thread:
+    def act() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and "up" not in output(attempt):
+            time.sleep(0.02)
+        action()
+
+    (attempt / "output.log").touch()
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(("key", "sent"), [(None, "SIGTERM"), ("USR2", "SIGUSR2")])
+@pytest.mark.parametrize("by", ["signal", "file"])
+def test_the_warning_of_the_limit_is_passed_on_and_the_next_attempt_resumes(
+    tmp_path: Path, key: str | None, sent: str, by: str
+) -> None:
+    keys = {"run": RUN, "resume": f"{RUN} {{output}}/last", "signal": key}
+    attempt = opened(tmp_path, SAVES.format(sent), **keys)
+    warn = (
+        (lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        if by == "signal"
+        else (attempt / "PAUSE").touch
+    )
+    thread = when_up(attempt, warn)
+    last = ended(attempt)
+    thread.join()
+    assert (last["event"], last["requeue"]) == ("paused", True)
+    following = again(attempt)
+    assert ended(following)["event"] == "done"
+    run = RunFolder(attempt.parent.parent).path
+    assert output(following) == f"resumed from {run}/output/last\n"
+
+
+def test_without_a_resume_the_warning_ends_nothing(tmp_path: Path) -> None:
+    script = "import time\nprint('up')\ntime.sleep(1.5)\nprint('trained')\n"
+    attempt = opened(tmp_path, script)
+    thread = when_up(attempt, (attempt / "PAUSE").touch)
+    assert ended(attempt)["event"] == "done"
+    thread.join()
+    assert output(attempt) == "up\ntrained\n"
+
+
+@pytest.mark.parametrize("by", ["STOP of the run", "STOP of the attempt", "signal"])
+def test_a_request_to_stop_ends_the_program_and_is_not_requeued(tmp_path: Path, by: str) -> None:
+    attempt = opened(tmp_path, SAVES.format("SIGTERM"), run=RUN, resume=f"{RUN} again")
+    stop = {
+        "STOP of the run": (attempt.parent.parent / "STOP").touch,
+        "STOP of the attempt": (attempt / "STOP").touch,
+        "signal": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    }[by]
+    thread = when_up(attempt, stop)
+    last = ended(attempt)
+    thread.join()
+    assert (last["event"], last["requeue"]) == ("stopped", False)
+
+
+def test_an_exit_code_asks_for_a_requeue_until_three_attempts_saved_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import sys\nif len(sys.argv) > 1: open(sys.argv[1], 'w')\nsys.exit(85)\n"
+    assert ended(opened(tmp_path, script, run=RUN, requeue_code=85))["requeue"]
+    lost = opened(tmp_path, script, requeue_code=85)
+    assert ended(lost)["requeue"]
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    lost = again(lost)
+    assert ended(lost)["requeue"]
+    last = ended(again(lost))
+    assert (last["event"], last["reason"], last["requeue"]) == ("failed", "timeout", False)
+
+
+def test_each_piece_of_output_has_its_time(tmp_path: Path) -> None:
+    script = "import time\nprint('a')\ntime.sleep(0.4)\nprint('b' * 9)\n"
+    attempt = opened(tmp_path, script)
+    ended(attempt)
+    pairs = [line.split() for line in (attempt / "arrivals.txt").read_text().splitlines()]
+    time_of = {int(size): float(at) for size, at in pairs}
+    assert 0.3 < time_of[12] - time_of[2] < 5
+
+
+def test_a_program_that_leaves_a_process_behind_ends_the_attempt(tmp_path: Path) -> None:
+    script = "import subprocess\nprint(subprocess.Popen(['sleep', '30']).pid)\n"
+    attempt = opened(tmp_path, script)
+    began = time.monotonic()
+    assert ended(attempt)["event"] == "done"
+    assert time.monotonic() - began < 20
+    os.kill(int(output(attempt)), signal.SIGKILL)

@@ -1,0 +1,354 @@
+"""Run folders are found, created, resumed and claimed."""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.load import read_tree
+from runs.__main__ import main
+from runs.attempt.open import open_attempt
+from runs.folder import RunFolder, find_runs
+from runs.records import RecordWriter
+from tests.runs.conftest import begin
+
+pytestmark = pytest.mark.usefixtures("logs")
+
+
+def test_a_config_becomes_a_run_with_every_key_resolved(config: Path, tmp_path: Path) -> None:
+    run = begin(config, "train.steps=20")
+    assert run.path.parent == tmp_path / "logs"
+    assert run.name.startswith("my 'odd\" name-")
+    assert run.config().train.steps == 20
+    assert set(read_tree(run.config_file)) >= {"model", "data", "optimizer", "resources"}
+    assert run.attempts() == [1]
+    assert run.manifest()["attempts"][0]["attempt"] == 1
+
+
+def test_a_relative_data_path_is_kept_as_an_absolute_one(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "c.yaml").write_text("data: {source: folder, path: images, channels: 3}\n")
+    monkeypatch.chdir(tmp_path)
+    assert begin(Path("c.yaml")).config().data.path == str(tmp_path / "images")
+
+
+def test_the_same_config_again_is_another_run(config: Path) -> None:
+    assert begin(config).path != begin(config).path
+
+
+def test_a_run_folder_is_resumed_and_changes_stay_with_the_attempts(config: Path) -> None:
+    run = begin(config)
+    begin(run.path, "train.steps=30")
+    begin(run.path)
+    assert run.attempts() == [1, 2, 3]
+    assert [run.config(attempt).train.steps for attempt in (1, 2, 3)] == [10, 30, 30]
+    assert read_tree(run.config_file)["train"]["steps"] == 10
+    assert read_tree(run.attempt(2) / "overrides.yaml") == {"train": {"steps": 30}}
+    begin(run.path, "train.steps=10")
+    assert [run.config(attempt).train.steps for attempt in (3, 4, None)] == [30, 10, 10]
+
+
+def test_a_requeued_job_does_not_repeat_its_command_line(config: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    run = begin(config, "train.steps=30")
+    (run.attempt(1) / "overrides.yaml").write_text("train: {steps: 40}\n")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    begin(run.path, "train.steps=30")
+    assert run.config(2).train.steps == 40
+    monkeypatch.setenv("SLURM_JOB_ID", "78")
+    begin(run.path, "train.steps=30")
+    assert run.config(3).train.steps == 30
+
+
+def test_a_resume_may_not_change_keys_that_affect_the_loss(config: Path) -> None:
+    run = begin(config)
+    with pytest.raises(ConfigError, match=r"optimizer\.lr: cannot change when"):
+        begin(run.path, "optimizer.lr=0.5")
+    assert run.attempts() == [1]
+
+
+def edit(run: RunFolder, old: str, new: str) -> None:
+    text = run.config_file.read_text()
+    assert old in text
+    run.config_file.write_text(text.replace(old, new))
+
+
+def test_an_edit_of_a_free_key_is_kept_as_an_override_and_the_file_is_as_it_was(
+    config: Path, capsys
+) -> None:
+    run = begin(config)
+    before = run.config_file.read_text()
+    edit(run, "  steps: 10\n", "  steps: 40\n")
+    begin(run.path)
+    assert "train.steps: edited in" in capsys.readouterr().err
+    assert run.config_file.read_text() == before
+    assert read_tree(run.attempt(2) / "overrides.yaml") == {"train": {"steps": 40}}
+    begin(run.path, "train.steps=50")
+    begin(run.path)
+    assert [run.config(attempt).train.steps for attempt in (1, 2, 3, 4)] == [10, 40, 50, 50]
+
+
+def test_an_edit_that_affects_the_loss_is_refused_with_the_key(config: Path) -> None:
+    run = begin(config)
+    edit(run, "lr: 0.0001", "lr: 0.001")
+    with pytest.raises(ConfigError, match=r"optimizer\.lr: cannot .* set optimizer\.lr .*0\.0001"):
+        begin(run.path)
+    assert run.attempts() == [1]
+    begin(run.path, "optimizer.lr=1e-4")
+    assert run.config().optimizer.lr == 1e-4
+
+
+def test_a_deleted_key_of_the_config_is_an_edit(config: Path) -> None:
+    run = begin(config)
+    edit(run, "  global_batch: 8\n", "")
+    with pytest.raises(ConfigError, match=r"train\.global_batch: cannot change"):
+        begin(run.path)
+
+
+def test_a_run_of_before_manifests_held_the_config_is_resumed(config: Path) -> None:
+    run = begin(config)
+    manifest = json.loads(run.manifest_file.read_text())
+    del manifest["config"], manifest["schema_version"]
+    run.manifest_file.write_text(json.dumps(manifest))
+    edit(run, "lr: 0.0001", "lr: 0.001")
+    begin(run.path)
+    assert run.config().optimizer.lr == 1e-3
+    assert run.manifest()["config"]["optimizer"]["lr"] == 1e-3
+
+
+def test_stray_files_and_folders_are_no_attempts(config: Path) -> None:
+    run = begin(config)
+    for name in ("²", "7", "0004", "000", "abc"):
+        (run.path / "attempts" / name).mkdir()
+    (run.path / "attempts" / "002").write_text("")
+    assert run.attempts() == [1]
+    begin(run.path)
+    assert run.attempts() == [1, 3]
+
+
+def test_a_stop_that_is_a_folder_is_named_before_an_attempt_begins(config: Path) -> None:
+    run = begin(config)
+    run.stop_file.mkdir()
+    with pytest.raises(ConfigError, match=r"STOP: .*remove it"):
+        begin(run.path)
+    assert run.attempts() == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "EOF"),
+        (b"\x00\xff", "line 1 column 1"),
+        (b"[" * 100_000, "recursion limit"),
+        (b"null", "expected an object"),
+        (b'{"attempts": {}}', "attempts: expected a valid array"),
+        (b'{"attempts": [{"attempt": "1"}]}', r"attempts\.0\.attempt: expected a valid integer"),
+        (b'{"attempts": [{"attempt": 1, "slurm": 7}]}', r"attempts\.0\.slurm: expected an object"),
+        (b'{"schema_version": 2}', "of a newer ditbench, this one reads up to 1"),
+    ],
+)
+def test_a_damaged_manifest_is_named_with_what_was_expected(
+    config: Path, content: bytes, message: str
+) -> None:
+    run = begin(config)
+    run.manifest_file.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"manifest.json: .*{message}"):
+        begin(run.path)
+    assert run.attempts() == [1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "message"),
+    [
+        (["train.global_batch=7"], 2, "does not divide over 2 data ranks"),
+        (["layout.shard=3"], 4, "does not make 4 ranks"),
+        (["data.source=folder", "data.path=/nowhere"], 0, "data.path /nowhere: no such folder"),
+        (["train.stepz=1"], 0, "did you mean train.steps"),
+    ],
+)
+def test_a_config_that_cannot_run_is_refused_before_a_folder_is_made(
+    config: Path, tmp_path: Path, overrides: list[str], gpus: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        begin(config, *overrides, gpus=gpus)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_logs_that_cannot_be_written_are_named(config: Path, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
+    with pytest.raises(ConfigError, match="cannot create a run there"):
+        begin(config)
+
+
+def test_a_batch_job_names_its_run_and_finds_it_again_after_a_restart(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENVIRONMENT", "BATCH")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    run = begin(config)
+    assert run.name == "my 'odd\" name-4711"
+    other = begin(config)
+    assert other.path != run.path
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert begin(config).path == run.path
+    assert run.attempts() == [1, 2]
+
+
+def test_the_job_of_an_salloc_does_not_name_its_runs(config: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert "4711" not in begin(config).name
+
+
+@pytest.mark.parametrize(
+    ("event", "goes_on"),
+    [("paused", True), ("queued", True), ("failed", False), ("stopped", False)],
+)
+def test_a_run_that_failed_or_was_stopped_takes_no_more_turns(
+    config: Path, monkeypatch: pytest.MonkeyPatch, event: str, goes_on: bool
+) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event(event, reason="crash")
+    monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
+    attempt = open_attempt(run.path, [])
+    assert (attempt is not None) == goes_on
+    assert [entry.get("turn") for entry in run.entries()][1:] == ["1120-093000-1a2b:5"] * goes_on
+    monkeypatch.delenv("DITBENCH_TURN")
+    assert open_attempt(run.path, []) is not None
+
+
+def test_a_done_run_is_unchanged_until_it_gets_more_steps(config: Path) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event("done", step=10)
+    assert open_attempt(run.path, []) is None
+    assert open_attempt(run.path, ["train.steps=11"]) is not None
+    assert run.attempts() == [1, 2]
+
+
+def test_a_queued_run_that_its_job_cannot_start_has_failed(config: Path, monkeypatch) -> None:
+    run = begin(config)
+    RecordWriter(run.path, attempt=1).event("queued")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    with pytest.raises(ConfigError, match="does not divide over 3 data ranks"):
+        begin(run.path, gpus=3)
+    last = list(run.records())[-1]
+    assert (last["event"], last["reason"]) == ("failed", "config")
+    assert "does not divide" in last["message"]
+
+
+def test_starting_a_stopped_run_removes_its_stop_file(config: Path) -> None:
+    run = begin(config)
+    run.stop_file.touch()
+    begin(run.path)
+    assert not run.stop_file.exists()
+
+
+def test_the_restart_of_a_job_keeps_a_stop_request(config: Path, monkeypatch) -> None:
+    run = begin(config)
+    run.stop_file.touch()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    begin(run.path)
+    assert run.stop_file.exists()
+
+
+def test_runs_are_found_below_a_folder_but_not_in_snapshots_or_runs(
+    config: Path, tmp_path: Path
+) -> None:
+    run = begin(config)
+    for hidden in (tmp_path / "logs" / ".code" / "abc", run.attempt(1) / "aitoolkit" / "lora"):
+        hidden.mkdir(parents=True)
+        (hidden / "config.yaml").write_text("")
+    assert [found.path for found in find_runs(tmp_path / "logs")] == [run.path]
+
+
+def test_only_the_owner_can_read_a_run(config: Path) -> None:
+    from runs.__main__ import main
+
+    before = os.umask(0o022)
+    try:
+        assert main(["open", str(config)]) == 0
+    finally:
+        os.umask(before)
+    (run,) = find_runs(Path(os.environ["LOGS"]))
+    for path in [run.path, *run.path.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "UMASK"],
+)
+@pytest.mark.parametrize("value", ["../../x", "abc", "-1", "9" * 5000, "\u0662"])
+def test_a_variable_that_is_no_number_is_refused_before_a_folder_is_made(
+    config: Path, tmp_path: Path, monkeypatch, capsys, name: str, value: str
+) -> None:
+    monkeypatch.setenv("ENVIRONMENT", "BATCH")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(name, value)
+    assert main(["open", str(config)]) == 2
+    assert capsys.readouterr().err.startswith(f"{name}={value!r}: not a")
+    assert not list(tmp_path.glob("logs/*"))
+
+
+@pytest.mark.parametrize("action", ["show", "open", "ended"])
+def test_a_name_that_no_file_system_takes_is_refused(action: str, capsys) -> None:
+    assert main([action, "x" * 300]) == 2
+    assert capsys.readouterr().err.startswith("x" * 300)
+
+
+def test_a_config_whose_run_would_have_too_long_a_name_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / f"{'x' * 240}.yaml"
+    config.write_text("")
+    with pytest.raises(ConfigError, match=r"at most 200 bytes\); rename the YAML file"):
+        begin(config)
+
+
+def test_a_full_disk_is_named_when_a_run_is_resumed(config: Path, monkeypatch, capsys) -> None:
+    run = begin(config)
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["open", str(run.path)]) == 2
+    assert "cannot begin an attempt: No space left on device" in capsys.readouterr().err
+
+
+def test_a_restarted_job_takes_no_run_of_another_user(
+    config: Path, shared: Path, intruder: Callable[[str], None], monkeypatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(shared))
+    for name, value in (("ENVIRONMENT", "BATCH"), ("SLURM_JOB_ID", "7")):
+        monkeypatch.setenv(name, value)
+    intruder("umask 0; mkdir -p evil-7/attempts; echo 'seed: 666' >evil-7/config.yaml")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    run = begin(config)
+    assert run.path.stat().st_uid == os.geteuid()
+    assert begin(config).path == run.path
+
+
+def test_records_are_not_written_through_a_link(config: Path, tmp_path: Path) -> None:
+    run = begin(config)
+    (tmp_path / "mine").write_text("precious")
+    run.metrics_file.unlink(missing_ok=True)
+    run.metrics_file.symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="symbolic links"):
+        RecordWriter(run.path, attempt=1)
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_run_can_be_named(config: Path) -> None:
+    run = begin(config, "name=warm-lr")
+    assert run.name.startswith("warm-lr-")
+    assert begin(run.path).path == run.path
+
+
+@pytest.mark.parametrize("name", ["a/b", "-x", ".hidden", "a b", "'a\\nb'", "x" * 81])
+def test_a_name_that_no_folder_should_have_is_refused(config: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="at most 80 letters"):
+        begin(config, f"name={name}")
