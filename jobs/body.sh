@@ -26,12 +26,6 @@ ATTEMPT=$(python -m runs open --attempt --kind "$KIND" --began "$BEGAN" \
   --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
 [[ -n $ATTEMPT ]] || exit 0
 RUN=${ATTEMPT%/attempts/*}
-# The run is this job's: cancel the others of `submit --first`. One that starts nevertheless ends at once.
-if [[ -n ${DITBENCH_FIRST-} ]]; then
-  mapfile -t others < <(grep -lxs "export DITBENCH_FIRST=$DITBENCH_FIRST" "$RUN"/jobs/*.sbatch |
-    sed 's:.*/::; s:[.]sbatch$::' | grep -vx "$SLURM_JOB_ID")
-  ((${#others[@]} == 0)) || scancel --quiet --state=PENDING "${others[@]}" || true
-fi
 
 # 3. Signals. A file also records each request, for ranks that have no signal handler yet.
 interrupted=0

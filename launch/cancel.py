@@ -33,7 +33,7 @@ def cancel(path: Path) -> None:
     elif _cancel_jobs([one]):
         print(f"{path}: job {one.job} cancelled; saves, then stops")
     else:
-        print(f"{path}: job {' and '.join(one.jobs)} cancelled; stopped")
+        print(f"{path}: job {one.job} cancelled; stopped")
 
 
 def _cancel_study(study: StudyFolder) -> None:
@@ -67,7 +67,7 @@ def _has_own_job(one: RunStatus) -> bool:
 
 def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
     """Cancel the jobs of runs; return those that train, which record their own end."""
-    jobs = [job for one in runs for job in one.jobs]
+    jobs = [one.job for one in runs if one.job]
     if not jobs:
         return []
     known = client.query_jobs(jobs)

@@ -27,15 +27,15 @@ from launch import forecast
 from launch.slurm import client
 from launch.slurm.executor import BatchScript, sbatch_text
 from launch.slurm.flags import Flags, to_words
-from launch.submit.alternatives import alternatives
 from launch.submit.duration import Duration, duration, with_hours
+from launch.submit.placements import placements
 from launch.submit.run import Choices, run_request
 from launch.submit.script import RunRequest, batch_script, overrides_from
 from launch.submit.study import StudyRequest, StudySubmission, study_submission
 from runs.folder import is_run
 from runs.study_folder import is_study_folder
 
-_MOST_NODES, _MOST_ADVISED, _FEWEST_WAITS = 4, 3, 5
+_MOST_NODES, _FEWEST_WAITS = 4, 5
 _TIMES = ("start", "finish", "finish_low", "finish_high")
 _NEED_ALL = ("step_s", "run_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high", "money")
 _Forecast = tuple[dict[str, Any], Duration]
@@ -84,18 +84,21 @@ def _of_run(request: RunRequest, cluster: _Cluster, site_name: str | None) -> tu
         for count in sorted({most, *(2**n for n in range(most.bit_length()) if nodes == 1)})
         if gpu
     ]
-    rows = list[Row]()
-    for one in alternatives(request, shapes, site_name=site_name):
-        if one.refusal or not (found := duration(one)):
-            print(one.refusal or f"{one.shape}: has no forecast", file=sys.stderr)
+    rows, words = list[Row](), dict[str, list[str]]()
+    for place in placements(request, shapes, site_name=site_name):
+        one, words[place.shape] = place.request, place.overrides
+        if place.refusal or not (found := duration(one)):
+            print(place.refusal or f"{place.shape}: has no forecast", file=sys.stderr)
         else:
             script, runs = batch_script(with_hours(one), one.run), [(one.forecast or {}, found)]
             columns = _columns(script, one.config.resources, runs, cluster, found.high)
-            rows.append({"shape": one.shape, **columns})
+            rows.append({"shape": place.shape, **columns})
     rows.sort(key=lambda row: row["finish"] or float("inf"))
     if not rows or rows[0]["finish"] is None:
-        return rows, "on no shape of this cluster a finish can be forecast"
-    return rows, _advice(request, rows, site_name)
+        return rows, "no finish time can be forecast for any placement here"
+    best = replace(request, overrides=[*request.overrides, *words[rows[0]["shape"]]])
+    advice = "first done: {shape}, about {finish} ({finish_low} to {finish_high}); queue it: "
+    return rows, advice.format_map(_readable(rows[0])) + _submit(best, site_name)
 
 
 def _columns(
@@ -145,20 +148,6 @@ def _readable(row: Row) -> Row:
         name: f"{datetime.fromtimestamp(row[name]):%d %b %H:%M}" for name in _TIMES if row[name]
     }
     return {**row, **dates}
-
-
-def _advice(request: RunRequest, rows: list[Row], site_name: str | None) -> str:
-    """Return a line with the best shape, and the command that queues it and others as good."""
-    best, by_gpu = rows[0], dict[str, Row]()
-    for row in rows:
-        if row["finish"] is not None and row["finish_low"] <= best["finish_high"]:
-            by_gpu.setdefault(row["shape"].partition(":")[0], row)
-    shapes = ",".join(row["shape"] for row in [*by_gpu.values()][:_MOST_ADVISED])
-    return (
-        "first done: {shape}, about {finish} ({finish_low} to {finish_high}); queue it, and the "
-        "other types that may be as early: ".format_map(_readable(best))
-        + f"{_submit(request, site_name)} --first {shapes}"
-    )
 
 
 def _submit(request: RunRequest | StudyRequest, site_name: str | None) -> str:

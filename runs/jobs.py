@@ -1,12 +1,10 @@
 """Know which jobs were submitted and started for a run.
 
-The launcher keeps the text of each batch script in `jobs/ID.sbatch` of the run or of the study. Of
-the jobs of one `submit --first`, which export `SUBMISSION`, the first that starts has the run.
+The launcher keeps the text of each batch script in `jobs/ID.sbatch` of the run or of the study.
 """
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +17,6 @@ from runs.study_folder import StudyFolder, study_of
 
 # `launch cancel` leaves this file in the attempt that it cancels.
 CANCELLED = "CANCEL"
-# The variables that the jobs of `submit --first` export: their submission, and their shape.
-SUBMISSION, ALTERNATIVE = "DITBENCH_FIRST", "DITBENCH_ALTERNATIVE"
 # The variable that jobs/cells.sh exports to a turn in an interleaved study: its round, `ID:STEP`.
 TURN = "DITBENCH_TURN"
 
@@ -59,40 +55,9 @@ def submitted_jobs(run: RunFolder) -> list[str]:
     return sorted(submitted, key=lambda job: submitted[job])
 
 
-def awaited_jobs(run: RunFolder) -> list[str]:
-    """Return the jobs that may still start the run: the last one, or several of `--first`."""
-    jobs = submitted_jobs(run)
-    if not (jobs and (submission := _submission(run, jobs[-1]))):
-        return jobs[-1:]
-    winner = claimant(run, submission)
-    return [winner] if winner else [job for job in jobs if _submission(run, job) == submission]
-
-
-def _submission(run: RunFolder, job: str) -> str | None:
-    """Return the submission in the batch script of a job; None if the job is its only one."""
-    try:
-        text = (scripts_folder(run) / f"{job}.sbatch").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    found = re.search(rf"^export {SUBMISSION}=(\S+)$", text, re.MULTILINE)
-    return found[1] if found else None
-
-
-def claim_file(run: RunFolder, submission: str) -> Path:
-    """Return the file with the id of the job that has the run; it exists from the first start."""
-    return scripts_folder(run) / f"{submission}.claim"
-
-
-def claimant(run: RunFolder, submission: str) -> str | None:
-    """Return the job that has claimed the run, None before the first of the submission starts."""
-    file = claim_file(run, submission)
-    try:
-        job = file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    if not job.isdigit():
-        raise ConfigError(f"{file}: not the id of a job; cancel the jobs of the run, submit again")
-    return job
+def awaited_job(run: RunFolder) -> str | None:
+    """Return the job that may still start the run: the one submitted last."""
+    return next(reversed(submitted_jobs(run)), None)
 
 
 @lru_cache(maxsize=8)

@@ -68,11 +68,6 @@ def _add_submit(commands: Commands) -> None:
     submit.add_argument(
         "--no-forecast", action="store_true", help="keep cells that do not fit by forecast"
     )
-    submit.add_argument(
-        "--first",
-        metavar="GPU:NxG,...",
-        help="queue a run on several shapes, such as a40:1x4,a100:1x2; the first to start has it",
-    )
     submit.add_argument("--partition", help="short for -- --partition=...")
     add_site(submit)
     _add_answers(submit)
@@ -104,15 +99,10 @@ def _submit(options: argparse.Namespace) -> int:
         new=options.new,
         force=options.force,
         yes=options.yes,
-        first=options.first,
     )
     if options.json and options.how != "dry":
         raise ConfigError("--json prints the plan of a study with --dry-run")
     if is_study_folder(source) or (not is_run(source) and is_study(source, overrides)):
-        if options.first:
-            raise ConfigError(
-                f"{source}: a study compares GPUs, so its cells stay on theirs; --first is for runs"
-            )
         request = StudyRequest(
             source=source,
             overrides=overrides,

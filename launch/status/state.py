@@ -1,12 +1,11 @@
 """The state of runs: the last event of the record and, until a run has ended, its Slurm job."""
 
-import math
 import statistics
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from launch.slurm import client
 from launch.slurm.client import Job, Refused
 from runs.folder import RunFolder, find_runs
 from runs.gpu_log import GpuLog, read_gpu_logs
-from runs.jobs import CANCELLED, awaited_jobs, started_job, submitted_jobs
+from runs.jobs import CANCELLED, awaited_job, started_job, submitted_jobs
 from runs.records import STATES, Record, is_number
 from runs.slowdown import Load, gpu_load, slowdowns
 
@@ -83,8 +82,8 @@ class RunStatus:
     """The state of a run according to its folder.
 
     `last` is its last event, `doing` is "saving", "evaluating" or "sampling", "" while it trains,
-    and `config` has dotted keys; it is empty if it cannot be read. `jobs` are all of which the
-    first to start will have the run, `job` is the one that did, or may.
+    and `config` has dotted keys; it is empty if it cannot be read. `job` is the one that started
+    the run last, or that may still start it.
     """
 
     run: RunFolder
@@ -94,7 +93,6 @@ class RunStatus:
     job: str | None
     rate: StepRate
     doing: str
-    jobs: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int | None:
@@ -133,22 +131,13 @@ class Overview:
     def _may_run(self, one: RunStatus) -> bool:
         if one.job is None or self.jobs is None:
             return True
-        return any(job in self.jobs and not self.jobs[job].has_ended for job in one.jobs)
+        return one.job in self.jobs and not self.jobs[one.job].has_ended
 
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
     runs = [_readable_status(run) for path in paths for run in _runs(path)]
-    jobs = _jobs([one for one in runs if one.is_unfinished])
-    return Overview(runs=[with_first_job(one, jobs or {}) for one in runs], jobs=jobs)
-
-
-def with_first_job(one: RunStatus, jobs: Mapping[str, Job]) -> RunStatus:
-    """Return the state with the job that runs, or else is expected to start first, as `job`."""
-    live = {job: jobs[job] for job in one.jobs if job in jobs and not jobs[job].has_ended}
-    return replace(one, job=min(live, key=lambda job: (
-        live[job].state == "PENDING", live[job].start or math.inf
-    ), default=one.job))  # fmt: skip
+    return Overview(runs=runs, jobs=_jobs([one for one in runs if one.is_unfinished]))
 
 
 def _readable_status(run: RunFolder) -> RunStatus:
@@ -187,12 +176,8 @@ def run_status(run: RunFolder) -> RunStatus:
     config = _config(run)
     trains = step is not None and "started" not in since
     doing = _activity(run, config, step or 0, since) if trains else ""
-    started = started_job(run)
-    jobs = awaited_jobs(run) if last.get("event") == "queued" else [started] if started else []
-    return RunStatus(
-        run=run, last=last, step=step, config=config, job=jobs[-1] if jobs else None, rate=rate,
-        doing=doing, jobs=tuple(jobs),
-    )  # fmt: skip
+    job = awaited_job(run) if last.get("event") == "queued" else started_job(run)
+    return RunStatus(run=run, last=last, step=step, config=config, job=job, rate=rate, doing=doing)
 
 
 def _config(run: RunFolder) -> dict[str, Any]:
@@ -227,7 +212,7 @@ def _activity(run: RunFolder, config: dict[str, Any], step: int, since: set[str]
 
 def _jobs(runs: Sequence[RunStatus]) -> dict[str, Job] | None:
     try:
-        return client.query_jobs(sorted({job for one in runs for job in one.jobs}))
+        return client.query_jobs(sorted({one.job for one in runs if one.job}))
     except (ConfigError, Refused) as error:
         print(f"without Slurm: {error}", file=sys.stderr)
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.errors import ConfigError
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.status.state import RunStatus, run_status, with_first_job
+from launch.status.state import RunStatus, run_status
 from launch.status.watch import RequeueHolds
 from runs.folder import RunFolder, is_run
 from runs.jobs import scripts_folder
@@ -94,16 +94,14 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
 
 
 def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
-    """Raise `Refused` if the jobs of an unfinished run have ended."""
+    """Raise `Refused` if the job of an unfinished run has ended."""
+    if one.job is None:
+        return
     try:
-        jobs = client.query_jobs(one.jobs)
+        known = client.query_jobs([one.job]).get(one.job)
     except ConfigError:
         # Without Slurm only the folder is left to watch.
         return
-    one = with_first_job(one, jobs)
-    if one.job is None:
-        return
-    known = jobs.get(one.job)
     if known is not None and not known.has_ended:
         if known.state == "PENDING":
             print(f"job {one.job} waits: {known.reason}", file=sys.stderr)

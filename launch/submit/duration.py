@@ -68,8 +68,7 @@ def with_hours(request: RunRequest) -> RunRequest:
     found = duration(request)
     if found is None:
         raise ConfigError(
-            request.refusal
-            or "resources.hours: auto needs a forecast of the run on its GPU: name resources.gpu, "
+            "resources.hours: auto needs a forecast of the run on its GPU: name resources.gpu, "
             "on which it fits, or set a number of hours"
         )
     limit_s = _rounded(found.high)
@@ -91,6 +90,5 @@ def _limited(request: RunRequest, limit_s: int) -> RunRequest:
     hours = limit_s / 3600
     resources = request.config.resources.model_copy(update={"hours": hours})
     config = request.config.model_copy(update={"resources": resources})
-    is_new = not (request.shape or request.resumes)
-    follows = [] if is_new else [*request.follows, f"resources.hours={hours!r}"]
-    return replace(request, config=config, follows=follows)
+    own = [f"resources.hours={hours!r}"] if request.resumes else []
+    return replace(request, config=config, overrides=[*request.overrides, *own])

@@ -5,9 +5,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +18,6 @@ from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
 from launch.status.state import run_status
-from launch.submit.alternatives import alternatives, parse_shapes
 from launch.submit.duration import with_hours
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
@@ -29,7 +26,7 @@ from runs import snapshot
 from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
-from runs.jobs import awaited_jobs, claimant, save_script, scripts_folder, started_job
+from runs.jobs import awaited_job, save_script, scripts_folder, started_job
 
 CLUSTER = "cluster"
 How = Literal["slurm", "local", "dry"]
@@ -37,17 +34,13 @@ How = Literal["slurm", "local", "dry"]
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The flags of `submit` that say how; `new` makes another run of a config that is queued.
-
-    `first` lists the shapes of which the one that starts first has the run.
-    """
+    """The flags of `submit` that say how; `new` makes another run of a config that is queued."""
 
     how: How = "slurm"
     site_name: str | None = None
     new: bool = False
     force: bool = False
     yes: bool = False
-    first: str | None = None
 
 
 def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags) -> int:
@@ -56,39 +49,22 @@ def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags
     if request.resumes and request.resumes.is_done(request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
-    if choices.first is None:
-        request = with_hours(request)
-        jobs, checks = [request], checks_of(request)
-    else:
-        if choices.how == "local":
-            raise ConfigError("--first is for several jobs of Slurm; leave it out with --local")
-        shapes = parse_shapes(choices.first, request.config)
-        found = alternatives(request, shapes, site_name=choices.site_name)
-        jobs = [with_hours(one) for one in found]
-        checks = [one for one in checks_of(request) if one[0] in ("data", "site")]
-        checks += [("shape", partial(_check_shape, one)) for one in jobs]
-        checks += [one for job in jobs for one in checks_of(job) if one[0] == CLUSTER]
+    request = with_hours(request)
+    checks = checks_of(request)
     if choices.how == "dry":
-        for job in jobs:
-            print(executor.sbatch_text(batch_script(job, job.run)))
-        if choices.first is None:
-            print("# Equivalent command, for the checkout instead of a snapshot:")
-            print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
+        print(executor.sbatch_text(batch_script(request, request.run)))
+        print("# Equivalent command, for the checkout instead of a snapshot:")
+        print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
         return report([*checks, ("idle", lambda: _check_idle(request, new=choices.new))])
     if choices.how == "local":
         _start(request, enforce([one for one in checks if one[0] != CLUSTER], force=choices.force))
         return 0
     remarks = enforce(checks, force=choices.force)
     _check_idle(request, new=choices.new)
-    hours = max(job.config.resources.gpu_hours for job in jobs)
+    hours = request.config.resources.gpu_hours
     confirm(f"1 run, at most {hours:g} GPU-hours", runs=1, yes=choices.yes)
-    _queue(request, jobs, remarks)
+    _queue(request, remarks)
     return 0
-
-
-def _check_shape(one: RunRequest) -> None:
-    if one.refusal:
-        raise Refused(one.refusal)
 
 
 def run_request(
@@ -133,30 +109,23 @@ def _check_data(request: RunRequest) -> None:
     check_same_data(request.resumes, request.config)
 
 
-def _queue(request: RunRequest, jobs: Sequence[RunRequest], remarks: list[str]) -> None:
-    """Queue the job of a run, or its alternatives; if sbatch refuses one, none is left."""
+def _queue(request: RunRequest, remarks: list[str]) -> None:
+    """Queue the job of a run; if sbatch refuses it, nothing is left."""
     hidden = [name for name in client.conflicting_variables() if name.startswith("SBATCH_")]
     if hidden:
         remarks.append(f"{', '.join(hidden)}: ignored; give flags after --, or in the site file")
     run = _prepare(request)
-    queued: list[str] = []
+    script = batch_script(request, run.path)
+    job = ""
     try:
-        for one in jobs:
-            script = batch_script(one, run.path)
-            queued.append(executor.submit(script))
-            save_script(run, queued[-1], executor.sbatch_text(script))
+        job = executor.submit(script)
+        save_script(run, job, executor.sbatch_text(script))
     except (Refused, OSError):
-        if queued:
-            client.cancel(*queued)
-        if claimant(run, request.identity) is None:
-            _roll_back(request, run)
+        if job:
+            client.cancel(job)
+        _roll_back(request, run)
         raise
-    print(f"run: {run.path}")
-    for one, job in zip(jobs, queued, strict=True):
-        print(f"job: {job}{one.shape and f' ({one.shape})'}")
-    # The first may have started before it could know of the others.
-    if late := [job for job in queued if job not in awaited_jobs(run)]:
-        client.cancel(*late)
+    print(f"run: {run.path}\njob: {job}")
     print_remarks(remarks, follow="tail", path=run.path)
 
 
@@ -229,7 +198,7 @@ def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
 
 def _live_job(runs: list[RunFolder]) -> tuple[RunFolder, str, str] | None:
     """Return a run whose job has not ended, with the job and its state."""
-    run_of = {job: run for run in runs for job in (*awaited_jobs(run), started_job(run)) if job}
+    run_of = {job: run for run in runs for job in (awaited_job(run), started_job(run)) if job}
     known = client.query_jobs(run_of)
     live = ((run_of[job], job, one.state) for job, one in known.items() if not one.has_ended)
     return next(live, None)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from launch.slurm.flags import Flags, template_flags, to_words
 from launch.submit.site import Site
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, run_name
-from runs.jobs import ALTERNATIVE, SUBMISSION
 from runs.study_folder import StudyFolder, StudyRow
 
 REPORT = Path("jobs", "report.sbatch")
@@ -31,12 +30,7 @@ def overrides_from(changes: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """One run to submit: the request, its config, and where it will go.
-
-    As one of several alternatives, it has a `shape`, such as a40:1x2, overrides that the run takes
-    only if this job starts first (`follows`), the forecast for its GPU, and the reason for which it
-    cannot train there.
-    """
+    """One run to submit: the request, its config, where it will go, and the forecast there."""
 
     source: Path
     overrides: list[str]
@@ -46,10 +40,7 @@ class RunRequest:
     site: Site
     tree: snapshot.Tree
     flags: Flags
-    shape: str = ""
-    follows: list[str] = field(default_factory=list)
     forecast: dict[str, Any] | None = None
-    refusal: str | None = None
 
     @property
     def template(self) -> Path:
@@ -78,14 +69,13 @@ def batch_script(request: RunRequest, run: Path) -> BatchScript:
     """Return the batch script of a request with the run's folder `run`."""
     code = request.tree.folder(request.site.logs)
     own: Flags = {"job-name": run.name}
-    changes = [*(request.overrides if request.resumes else []), *request.follows]
-    first = {SUBMISSION: request.identity, ALTERNATIVE: request.shape} if request.shape else {}
+    changes = request.overrides if request.resumes else []
     return BatchScript(
         flags=_job_flags(request.template, own, request.site.logs, code=code)
         | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
-        exports=request.site.exports() | request.tree.exports(request.site.logs) | first,
+        exports=request.site.exports() | request.tree.exports(request.site.logs),
         command=["bash", str(code / request.template), str(run), *changes],
         check=request.tree.check(request.site.logs),
     )

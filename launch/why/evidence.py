@@ -19,7 +19,7 @@ from launch.why.log_lines import (
 )
 from launch.why.slurm_history import JobStart
 from runs.folder import RunFolder
-from runs.jobs import CANCELLED, awaited_jobs, job_of_attempt
+from runs.jobs import CANCELLED, awaited_job, job_of_attempt
 from runs.json_files import AttemptEntry, ErrorNote, read_error_note
 from runs.records import Record, read_records, state
 
@@ -130,7 +130,7 @@ def evidence_of_attempts(run: RunFolder) -> list[Evidence]:
     found = []
     for number in [*run.attempts(), *([0] if _has_waiting_job(run) else [])]:
         entry = entries.get(number, AttemptEntry(attempt=number))
-        job = job_of_attempt(entry) if number else _awaited_job(run)
+        job = job_of_attempt(entry) if number else awaited_job(run)
         if job is not None and job not in known:
             known[job] = slurm_history.starts(job)
         start = slurm_history.start_at(known.get(job or "", []), entry.get("time"))
@@ -144,14 +144,6 @@ def _has_waiting_job(run: RunFolder) -> bool:
     """Return whether the last job of the run has not started an attempt."""
     last = state(run.records()) or {"event": "queued", "attempt": 0}
     return last["event"] == "queued" and last["attempt"] not in run.attempts()
-
-
-def _awaited_job(run: RunFolder) -> str | None:
-    """Return the last job that may start the run and has not ended, else the last of them."""
-    jobs = awaited_jobs(run)
-    known = {job: slurm_history.current(job) for job in jobs[1:] and jobs}
-    live = [job for job, now in known.items() if now and not now.is_over]
-    return next(reversed(live or jobs), None)
 
 
 def _evidence(run: RunFolder, number: int, job: str | None, start: JobStart | None) -> Evidence:

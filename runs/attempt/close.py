@@ -13,7 +13,6 @@ from typing import Any
 
 from configs.disk import read_end
 from configs.errors import ConfigError
-from runs.attempt.first import alternative
 from runs.attempt.pruning import prune_after, skip_after_alike
 from runs.failures import failures
 from runs.folder import RunFolder
@@ -59,12 +58,6 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     for other in prune_after(run, last):
         print(f"skipped: {other} needs at least the memory that {run.name} lacked", file=sys.stderr)
     requeue = _may_requeue(run, last)
-    if last["event"] == "failed" and not requeue and (shape := alternative()):
-        print(
-            f"the other jobs of submit --first are cancelled; to go on as {shape}: ditbench rerun "
-            f"{run.path}; as others: ditbench submit {run.path} --first SHAPES",
-            file=sys.stderr,
-        )
     if not requeue and (stopped := skip_after_alike(run, last)):
         print(stopped, file=sys.stderr)
     return Verdict(

@@ -14,7 +14,6 @@ from configs.load import expect, load, merge, parse_overrides, read_tree, resolv
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
-from runs.attempt.first import alternative, claim_run, is_lost, may_be_lost
 from runs.attempt.program import program_tree
 from runs.attempt.pruning import skip_after_alike, skip_if_ruled_out
 from runs.checks.paths import check_paths
@@ -46,8 +45,7 @@ def open_attempt(
 ) -> Path | None:
     """Find or create the run and claim an attempt; return its folder, or None if all is done.
 
-    None is also returned if another job of `submit --first` has the run, or if the run has left an
-    interleaved study.
+    None is also returned if the run has left an interleaved study.
 
     `source` is a config of `kind`, a run of that kind to resume, or a run of another kind that
     the new run takes as its key `run`. With `kind` None any kind is accepted. `gpus` per node
@@ -55,7 +53,7 @@ def open_attempt(
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
-    if found and (_is_skipped(found) or is_lost(found) or _takes_no_turn(found)):
+    if found and (_is_skipped(found) or _takes_no_turn(found)):
         return None
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
@@ -65,8 +63,7 @@ def open_attempt(
             found or _new_config(source, overrides, kind), overrides, nodes, gpus
         )
     except ConfigError as error:
-        # Another job of `submit --first` may still start the run.
-        if found and _is_awaited(found) and not may_be_lost(found):
+        if found and _is_awaited(found):
             newest = max(found.attempts(), default=0)
             last = record_failure(found, newest, reason="config", message=str(error))
             if stopped := skip_after_alike(found, last):
@@ -84,8 +81,6 @@ def open_attempt(
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
-    if not claim_run(run):
-        return None
     try:
         return _claim(run, config, source=str(source), command=command, began=began)
     except OSError as error:
@@ -102,7 +97,6 @@ def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) ->
         time=time.time(),
         began=began,
         **facts,
-        alternative=alternative(),
         host=node_name(),
         slurm=job_facts() or None,
         turn=os.environ.get(TURN) or None,

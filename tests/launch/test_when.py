@@ -91,16 +91,14 @@ def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path
     assert "money" not in rows[3]
 
 
-def test_one_line_names_the_best_and_the_types_that_may_be_as_early(launch) -> None:
+def test_one_line_names_the_best_and_the_command_that_queues_it(launch) -> None:
     code, out, err = launch("when", DIGITS, *WORDS)
     assert (code, "\na40:2x2 " in out) == (0, True)
     assert err.startswith("first done: a40:2x2, about ")
-    # The A100 cannot be as early: it starts when the A40 are done at the latest.
-    assert err.endswith(f"ditbench submit {DIGITS} {' '.join(WORDS)} --first a40:2x2\n")
-    err = launch("when", DIGITS, "train.steps=36000", "resources.hours=auto")[2]
-    assert err.endswith("--first a40:2x2,a100:1x2\n")
+    words = f"{' '.join(WORDS)} resources.gpu=a40 resources.nodes=2 resources.gpus_per_node=2"
+    assert err.endswith(f"; queue it: ditbench submit {DIGITS} {words}\n")
     err = launch("when", DIGITS, *WORDS, "--partition", "gpu", "--site", "local")[2]
-    assert err.endswith(f" {WORDS[-1]} --partition=gpu --site=local --first a40:2x2\n")
+    assert err.endswith(f" {words} --partition=gpu --site=local\n")
 
 
 def test_types_that_begin_with_a_digit_and_whole_nodes_of_any_size_are_asked_about(

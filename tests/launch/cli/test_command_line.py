@@ -24,7 +24,7 @@ def test_these_are_all_its_flags() -> None:
     )
     assert {name: flags(command) for name, command in commands.items()} == {
         "submit": [
-            "--dry-run", "--first", "--force", "--help", "--into", "--json", "--local", "--new",
+            "--dry-run", "--force", "--help", "--into", "--json", "--local", "--new",
             "--no-forecast", "--partition", "--shell", "--site", "--yes", "-h",
         ],
         "when": ["--all", "--csv", "--help", "--json", "--partition", "--rates", "--site", "-h"],

@@ -11,7 +11,7 @@ from launch.slurm.client import Refused
 from launch.status import tail
 from launch.status.tail import follow
 from runs.folder import RunFolder, make_run
-from runs.jobs import SUBMISSION, save_script, scripts_folder
+from runs.jobs import save_script, scripts_folder
 from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
@@ -82,21 +82,6 @@ def test_a_job_that_died_silently_ends_the_tail(run: RunFolder, command) -> None
     command("squeue", "echo '7|NODE_FAIL|n1|||None'")
     with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
         follow(run, lines=20)
-
-
-def test_a_job_of_several_that_died_does_not_end_the_tail(
-    run: RunFolder, command, capsys, monkeypatch
-) -> None:
-    for job in ("7", "8"):
-        time.sleep(0.01)
-        save_script(run, job, f"export {SUBMISSION}=1\n")
-    monkeypatch.setattr(tail, "SILENCE_S", 0.0)
-    queue = r"printf '7|{}||||Resources\n8|FAILED||||None\n'"
-    command("squeue", queue.format("PENDING"))
-    threading.Timer(0.5, command, ("squeue", queue.format("CANCELLED"))).start()
-    with pytest.raises(Refused, match="queued, but its job 8 is FAILED"):
-        follow(run, lines=20)
-    assert "job 7 waits: Resources\n" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_a_run_is_misuse(launch, tmp_path: Path) -> None:

@@ -95,9 +95,8 @@ def test_a_resumed_run_asks_for_the_steps_that_are_left(launch, step_s, site) ->
     assert f"{run.path} resources.hours=auto resources.hours=0.6666666666666666\n" in out
 
 
-@pytest.mark.parametrize("first", [[], ["--first", "a100:1x2"]])
 def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(
-    first: list[str], launch, site, monkeypatch: pytest.MonkeyPatch
+    launch, site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch("submit", DIGITS, "resources.gpu=a40")
     (run,) = find_runs(site)
@@ -112,7 +111,7 @@ def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(
         return [ForecastAnswer()] * len(queries)
 
     monkeypatch.setattr(forecast, "ask", ask)
-    launch("submit", run.path, "resources.hours=auto", "train.steps=2000", *first)
+    launch("submit", run.path, "resources.hours=auto", "train.steps=2000")
     file, words = asked[0]
     assert file == run.config_file
     assert load(file, words) == resume_config(run, ["resources.hours=auto", "train.steps=2000"])
@@ -126,8 +125,6 @@ def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(
         (["resources.hours=auto", "resources.gpu=a40", "model.family=unet"], "needs a forecast"),
         (["resources.hours=auto", "train.steps=1,2"], "resources.hours auto is for single runs"),
         (["resources.hours=0"], "resources.hours 0: expected more than 0, or auto"),
-        (["--first", "a40:1x1", "resources.hours=auto", "model.width=65536", "model.heads=64"],
-         "a40:1x1: does not fit"),
     ],
 )  # fmt: skip
 def test_without_a_forecast_or_for_a_study_auto_is_refused(

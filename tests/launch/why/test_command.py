@@ -1,17 +1,11 @@
 """`launch why` lists attempts, groups the runs of a study, and prints nothing that acts."""
 
 import json
-import time
 from pathlib import Path
 
-import pytest
-
-from configs.load import load, to_tree
-from runs.folder import RunFolder, make_run
-from runs.jobs import SUBMISSION, save_script, scripts_folder
+from runs.folder import RunFolder
 from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow
-from tests.launch.conftest import DIGITS
 from tests.launch.why.conftest import Launch, fail, record, write_log
 
 
@@ -32,33 +26,6 @@ def test_a_run_without_an_end_is_unknown_without_slurm(run: RunFolder, launch: L
     code, out, _ = launch("why", run.path)
     assert code == 0
     assert "unknown: no end is recorded, and Slurm knows no job of the run" in out
-
-
-@pytest.mark.parametrize(
-    ("states", "job", "what"),
-    [
-        (("PENDING", "FAILED"), "7", "waits: "),
-        (("FAILED", "FAILED"), "8", "train.micro_batch 3 does not divide"),
-    ],
-)
-def test_of_several_jobs_one_that_waits_is_explained_else_the_last(
-    states: tuple[str, str], job: str, what: str, site: Path, launch: Launch, command
-) -> None:
-    waiting = make_run("digits", to_tree(load(DIGITS)))
-    scripts_folder(waiting).mkdir()
-    shown = []
-    for number, state in zip(("7", "8"), states, strict=True):
-        time.sleep(0.01)
-        save_script(waiting, number, f"export {SUBMISSION}=1\n")
-        output = site / f"digits-{number}.out"
-        output.write_text("ConfigError: train.micro_batch 3 does not divide\n")
-        fields = f"JobState={state} Reason=Resources ExitCode=1:0 StdOut={output}"
-        shown.append(f"[[ $3 != {number} ]] || echo 'JobId={number} {fields}'")
-    command("scontrol", "; ".join(shown))
-    record(waiting, "queued")
-    (found,) = json.loads(launch("why", waiting.path, "--json")[1])
-    assert found["job"] == job
-    assert what in " ".join([found["what"], *found["evidence"]])
 
 
 def test_terminal_escapes_in_logs_are_not_printed(run: RunFolder, launch: Launch) -> None:

@@ -1,11 +1,10 @@
-"""The shapes on which one run may train: GPU type, nodes and GPUs, and the layout that fits there.
+"""The placements on which one run may train: GPU type, nodes and GPUs, and the layout that fits.
 
-A shape is written `GPU:NODESxGPUS`. The global batch, and so the loss, is the same on all of them.
+A placement is written `GPU:NODESxGPUS`. The global batch, and so the loss, is the same on all.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from configs.checks.batch import check_ranks
@@ -18,29 +17,24 @@ from launch.submit.script import RunRequest, overrides_from
 from launch.submit.site import read_site
 from runs.folder import ROOT
 
-_SHAPE = re.compile(r"(\w[\w.-]*)(?::(?:([1-9]\d*)x)?([1-9]\d*))?")
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """A placement such as a40:1x2, the request that trains there, and the overrides that it adds.
+
+    `refusal` is the reason for which the run cannot train there.
+    """
+
+    shape: str
+    request: RunRequest
+    overrides: list[str]
+    refusal: str | None
 
 
-def parse_shapes(text: str, config: Run) -> list[str]:
-    """Parse `GPU[:[NODESx]GPUS],...`; numbers that are missing are those of the config."""
-    nodes, gpus = config.resources.nodes, config.resources.gpus_per_node or 1
-    shapes: list[str] = []
-    for word in text.split(","):
-        match = _SHAPE.fullmatch(word.strip())
-        if match is None:
-            raise ConfigError(
-                f"--first: {word!r} is no shape; write GPU:NODESxGPUS, as in a40:1x2,a100:1x1"
-            )
-        shapes.append(f"{match[1]}:{match[2] or nodes}x{match[3] or gpus}")
-        if shapes[-1] in shapes[:-1]:
-            raise ConfigError(f"--first: {shapes[-1]} is named twice")
-    return shapes
-
-
-def alternatives(
+def placements(
     request: RunRequest, shapes: Sequence[str], *, site_name: str | None
-) -> list[RunRequest]:
-    """Return the request for each shape, with the first of its layouts that fits by the forecast.
+) -> list[Placement]:
+    """Return the placement for each shape, with the first of its layouts that fits by the forecast.
 
     One process answers for all. Without a forecast it is the first layout that divides.
     """
@@ -50,15 +44,17 @@ def alternatives(
     if isinstance(request.config, Pretrain | Finetune):
         words = [[*own, *overrides_from(changes)] for _, changes in tried]
         answers = forecast.ask([(yaml, one) for one in words])
-    found: dict[str, RunRequest] = {}
+    found: dict[str, Placement] = {}
     for (shape, changes), answer in zip(tried, answers, strict=True):
         if shape not in found or found[shape].refusal:
-            one = _alternative(request, shape, changes, answer)
+            one = _placement(request, shape, changes, answer)
             found[shape] = found.get(shape, one) if one.refusal else one
-    return [
-        replace(one, site=read_site(ROOT, one.config.resources, name=site_name))
-        for one in found.values()
-    ]
+    return [_at_its_site(one, site_name) for one in found.values()]
+
+
+def _at_its_site(one: Placement, site_name: str | None) -> Placement:
+    site = read_site(ROOT, one.request.config.resources, name=site_name)
+    return replace(one, request=replace(one.request, site=site))
 
 
 def _settings(config: Run, shape: str) -> Iterator[dict[str, Any]]:
@@ -78,9 +74,9 @@ def _settings(config: Run, shape: str) -> Iterator[dict[str, Any]]:
         yield changes | {"train.micro_batch": "auto", "layout.shard": shard}
 
 
-def _alternative(
+def _placement(
     request: RunRequest, shape: str, changes: dict[str, Any], answer: ForecastAnswer
-) -> RunRequest:
+) -> Placement:
     config, refusal, gpu = request.config, None, answer.gpu()
     if gpu is not None and changes.get("train.micro_batch") == "auto":
         # The search of `auto` would take minutes of the job.
@@ -92,7 +88,9 @@ def _alternative(
         check_ranks(config, world=config.resources.world, engine=None)
     except ConfigError as error:
         refusal = f"{shape}: {error}"
-    words = overrides_from(changes)
-    return replace(
-        request, config=config, shape=shape, follows=words, forecast=gpu, refusal=refusal
+    return Placement(
+        shape=shape,
+        request=replace(request, config=config, forecast=gpu),
+        overrides=overrides_from(changes),
+        refusal=refusal,
     )
