@@ -40,7 +40,6 @@ class StudyFolder:
     path: Path
     study_file = Below("study.yaml")  # the study with every key resolved
     cells_file = Below("cells.tsv")  # the table of runs
-    proofs = Below("out-of-memory")  # has an empty file for each cell that ran out of memory
     jobs = Below("jobs")  # the folder with the script of every job array and the rows of its tasks
     stop_file = Below("STOP")  # if it exists, a study without Slurm ends before its next cell
 

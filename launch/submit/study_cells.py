@@ -17,10 +17,12 @@ from launch.slurm import client
 from launch.slurm.client import Job
 from launch.status.state import RunStatus, run_status
 from launch.submit.plan import Plan, PlannedRun, digest
-from runs.attempt.pruning import DECIDED, is_out_of_memory, proof_of
+from runs.attempt.pruning import DECIDED
 from runs.folder import RunFolder, is_run
-from runs.records import RecordWriter, state
+from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
+
+_MEMORY = ("oom", "host_oom")
 
 
 def find_matching_study(plan: Plan, logs: Path) -> StudyFolder | None:
@@ -146,9 +148,8 @@ def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, Ru
 def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[StudyRow]:
     """Return the rows to submit: missing, lost, stopped and failed ones.
 
-    A run that ran out of memory would do so again, and the runs that it ruled out stay skipped
-    until it is run itself, as do the repeats that can change no verdict; `rerun` includes all
-    three. `dropped` includes the runs that the forecast skipped.
+    A run that ran out of memory would do so again, and a repeat that can change no verdict stays
+    skipped; `rerun` includes both. `dropped` includes the runs that the forecast skipped.
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
@@ -166,12 +167,27 @@ def _is_wanted(one: RunStatus, live: dict[str, Job], *, rerun: bool, dropped: bo
     if one.is_unfinished:
         return one.job not in live
     if one.event == "skipped":
-        if (proof := proof_of(one.run)) is None:
+        if "proof" not in one.last:
             return dropped
-        other = RunFolder(proof)
-        is_settled = one.last.get("reason") == DECIDED
-        return rerun or not (is_settled or is_out_of_memory(other, state(other.records())))
-    return rerun or not is_out_of_memory(one.run, one.last)
+        # Earlier versions skipped the cells that need more memory than one that ran out of it.
+        return rerun or one.last.get("reason") not in (DECIDED, *_MEMORY)
+    return rerun or not _is_out_of_memory(one)
+
+
+def _is_out_of_memory(one: RunStatus) -> bool:
+    """Return whether a run failed since its devices have too little memory.
+
+    For ranks without a GPU that is host memory. With a GPU, running out of host memory has other
+    causes and proves nothing.
+    """
+    reason = one.last.get("reason") if one.event == "failed" else None
+    return reason == "oom" or (reason == "host_oom" and _had_no_gpu(one.run))
+
+
+def _had_no_gpu(run: RunFolder) -> bool:
+    attempts = run.entries()
+    placement = attempts[-1].get("placement", []) if attempts else []
+    return bool(placement) and not any(rank.get("gpu") for rank in placement)
 
 
 def roll_back(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:

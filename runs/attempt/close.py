@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.disk import read_end
 from configs.errors import ConfigError
-from runs.attempt.pruning import prune_after, skip_after_alike
+from runs.attempt.pruning import skip_after_alike
 from runs.failures import failures
 from runs.folder import RunFolder
 from runs.json_files import read_error_note
@@ -55,8 +55,6 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
         last = _final_event(run, attempt, status)
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
-    for other in prune_after(run, last):
-        print(f"skipped: {other} needs at least the memory that {run.name} lacked", file=sys.stderr)
     requeue = _may_requeue(run, last)
     if not requeue and (stopped := skip_after_alike(run, last)):
         print(stopped, file=sys.stderr)

@@ -15,7 +15,7 @@ from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
 from runs.attempt.program import program_tree
-from runs.attempt.pruning import skip_after_alike, skip_if_ruled_out
+from runs.attempt.pruning import skip_after_alike
 from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data, record_data
 from runs.code_version import read_version
@@ -73,8 +73,6 @@ def open_attempt(
         longer = "; raise train.steps to continue" if config.last_step() else ""
         print(f"{found.path}: done already{longer}", file=sys.stderr)
         return None
-    if found and skip_if_ruled_out(found, config) and _is_skipped(found):
-        return None
     if found and is_restarted() and is_stalled(found):
         record_failure(found, found.attempts()[-1], **STALLED)
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
@@ -113,7 +111,7 @@ def _began_in_this_job(run: RunFolder) -> bool:
 
 
 def _is_skipped(run: RunFolder) -> bool:
-    """Return whether another cell of the study has ruled the run out before it began."""
+    """Return whether the ends of other cells made this one needless before it began."""
     last = state(run.records()) or {}
     is_skipped = last.get("event") == "skipped" and "proof" in last
     if is_skipped:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from runs.attempt.pruning import prune_after
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
@@ -70,15 +69,28 @@ def test_queued_and_running_cells_are_not_resubmitted_and_squeue_runs_once(
     assert "--jobs=102,1 " in query
 
 
-def test_rerun_includes_cells_out_of_memory_and_those_they_ruled_out(study: Path, launch) -> None:
+def test_rerun_includes_cells_out_of_memory_and_those_skipped_for_them(study: Path, launch) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a40_bs8", "a40_bs16", "a40_bs16_r2"))
-    run = end(folder, "a40_bs8", "failed", reason="oom")
-    ruled_out = prune_after(run, list(run.records())[-1])
-    assert sorted(ruled_out) == ["a40_bs16", "a40_bs16_r2"]
+    end(folder, "a40_bs8", "failed", reason="oom")
+    # As earlier versions did with cells that need at least as much memory.
+    for cell in ("a40_bs16", "a40_bs16_r2"):
+        end(folder, cell, "skipped", reason="oom", proof="a40_bs8", message="m")
     assert "nothing to run" in launch("submit", folder.path)[2]
     code, out, _ = launch("rerun", folder.path)
     assert (code, out.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
+
+
+def test_only_ranks_without_a_gpu_prove_a_lack_of_memory_by_that_of_the_host(
+    study: Path, launch
+) -> None:
+    folder = submitted(launch, study)
+    end_all(folder, but=("a40_bs8", "a40_bs16"))
+    for cell, device in (("a40_bs8", {"cpu": "x"}), ("a40_bs16", {"gpu": "NVIDIA A40"})):
+        run = end(folder, cell, "failed", reason="host_oom")
+        run.note(1, placement=[{"rank": 0, **device}])
+    out = launch("submit", folder.path)[1]
+    assert out.splitlines()[1] == "array: 104 (1 runs, 1x1-a40-4.0h-8cpu)"
 
 
 def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
