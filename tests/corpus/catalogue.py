@@ -1,4 +1,4 @@
-"""Every kind of end that a run can have, as one list of planted runs, `RUNS`."""
+"""Every kind of end that a run can have, as planted `RUNS` in `GROUPS`."""
 
 import json
 
@@ -293,7 +293,13 @@ DAMAGED = [
     one("without-manifest", *TRAINED, "paused 250", in_run={"-manifest.json": ""}),
 ]  # fmt: skip
 
-RUNS = [
-    *BEFORE_THE_FIRST_ATTEMPT, *WITHOUT_A_RECORDED_END, *ENDED, *FAILED, *SEVERAL_ATTEMPTS,
-    *OTHER_KINDS, *DAMAGED,
-]  # fmt: skip
+GROUPS = {
+    "before-the-first-attempt": BEFORE_THE_FIRST_ATTEMPT,
+    "without-a-recorded-end": WITHOUT_A_RECORDED_END,
+    "ended": ENDED,
+    "failed": FAILED,
+    "several-attempts": SEVERAL_ATTEMPTS,
+    "other-kinds": OTHER_KINDS,
+    "damaged": DAMAGED,
+}
+RUNS = [run for runs in GROUPS.values() for run in runs]
