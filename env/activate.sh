@@ -23,9 +23,6 @@ _activate() {
   if [[ -n ${AI_TOOLKIT-} ]]; then
     export AI_TOOLKIT
   fi
-  if [[ -n ${CARDS-} ]]; then
-    export CARDS
-  fi
   if [[ -n ${NETWORK_INTERFACE-} ]]; then
     export NCCL_SOCKET_IFNAME=$NETWORK_INTERFACE GLOO_SOCKET_IFNAME=$NETWORK_INTERFACE
   fi

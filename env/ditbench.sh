@@ -19,7 +19,6 @@ launch: jobs on the cluster
   rerun              resubmit failed runs
   preflight          probe what a run needs, or check any batch script
   doctor             measure this cluster, and write its site file
-  card               measure each kind of GPU, for forecasts
 
 analysis: tables, plots and verdicts
   runs               one row per run
@@ -53,7 +52,6 @@ configs: the YAML files
   schema             list every key
 
 train: pretraining
-  train card         measure this device, or fit forecasts to runs
   train forecast     memory, time and fit, before queueing
   train score        score the samples of a run on digits
   train sample       draw many images

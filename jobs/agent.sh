@@ -69,9 +69,5 @@ fi
 kinds=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort -u | paste -sd ,) || true
 echo "starting torch on $(uname -n): ranks $ranks, GPUs $(count_gpus)${kinds:+ ($kinds)}," \
   "threads per rank $OMP_NUM_THREADS"
-if [[ $ENGINE == card ]]; then
-  # Of `launch card`, which has no run.
-  exec torchrun "${arguments[@]}" -m train card --out "$ATTEMPT/card.json"
-fi
 start_gpu_sampler "$ranks"
 exec torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"

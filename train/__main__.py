@@ -6,7 +6,6 @@
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
   forecast CONFIG      estimate memory, time and fit of a run on each GPU before it is queued
-  card                 measure this device for forecasts, or fit them to finished runs
   gns CHECKPOINTS      measure the gradient noise at saved checkpoints
   digits FOLDER        write the digits as PNG files, one folder per class
   check-data PATH      check a latent store or an image folder
@@ -26,7 +25,6 @@ _COMMANDS = {
     "digits": "train.data.digits",
     "check-data": "train.data.check_data",
     "forecast": "train.forecast.command",
-    "card": "train.forecast.card",
     "gns": "train.gradient_noise.offline",
 }
 # The module that carries out an attempt at a run of each kind.

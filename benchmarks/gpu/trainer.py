@@ -31,7 +31,6 @@ from configs.load import expect
 from configs.schema import Pretrain
 from runs.attempt.close import cause
 from runs.attempt.open import open_attempt
-from runs.cards import card_key
 from runs.folder import ROOT, RunFolder
 from train.forecast.estimate import forecast
 from train.forecast.memory import dit_written
@@ -106,8 +105,8 @@ def train_rate(keys: list[str]) -> dict[str, Any]:
 
 def predicted(log: RunLog, config: Pretrain) -> dict[str, float | None]:
     """Return the forecast for the GPU and the micro batch that a run had, if the GPU is known."""
-    model = gpu(log.facts) or ""
-    known, name = find_gpu(model), card_key(model)
+    name = gpu(log.facts) or ""
+    known = find_gpu(name)
     if known is None:
         return {}
     train = config.train.model_copy(update={"micro_batch": log.facts["micro_batch"]})

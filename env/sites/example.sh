@@ -12,9 +12,6 @@ MODULES=()
 # The folder of all runs, on scratch space that all nodes can reach. Default: logs/ of the checkout.
 #   LOGS=${LOGS:-/scratch/$(id -un)/ditbench}
 
-# The folder of the cards that `ditbench card` makes for forecasts. Default: .cards in LOGS.
-#   CARDS=/project/lab/ditbench-cards
-
 # The virtualenv. Default: .venv of the checkout.
 #   VENV=${VENV:-/project/lab/ditbench-venv}
 

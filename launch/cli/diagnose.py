@@ -1,4 +1,4 @@
-"""The command lines of `preflight`, `doctor`, `card` and `why`."""
+"""The command lines of `preflight`, `doctor` and `why`."""
 
 import argparse
 from pathlib import Path
@@ -7,10 +7,9 @@ from launch.cli import Commands, add_forms, add_site
 
 
 def add(commands: Commands) -> None:
-    """Add `preflight`, `doctor`, `card` and `why`."""
+    """Add `preflight`, `doctor` and `why`."""
     _add_preflight(commands)
     _add_doctor(commands)
-    _add_card(commands)
     _add_why(commands)
 
 
@@ -79,32 +78,6 @@ def _doctor(options: argparse.Namespace) -> int:
         force=options.force,
         patience_min=options.patience,
     )
-
-
-def _add_card(commands: Commands) -> None:
-    card = commands.add_parser(
-        "card",
-        help="measure each kind of GPU by a short job, for forecasts, beside its data sheet",
-        epilog="examples: ditbench card --gpu a40; ditbench card --here; ditbench card --fit",
-    )
-    card.add_argument("--partition", help="partition of the jobs (default: that of the cluster)")
-    card.add_argument("--gpu", metavar="TYPE", help="only this type, as sinfo lists it")
-    card.add_argument("--nodes", type=int, choices=range(1, 65), default=1, metavar="N")
-    card.add_argument("--here", action="store_true", help="measure this machine, without a job")
-    card.add_argument(
-        "--fit", nargs="?", const="", metavar="LOGS", help="only fit the finished runs below LOGS"
-    )
-    card.set_defaults(action=_card)
-
-
-def _card(options: argparse.Namespace) -> int:
-    from launch.doctor.card import make_cards, train_card
-    from runs.folder import logs_folder
-
-    if options.fit is not None:
-        return train_card("--fit", Path(options.fit or logs_folder()).resolve())
-    wanted = {name: getattr(options, name) for name in ("partition", "gpu", "nodes", "here")}
-    return make_cards(**wanted)
 
 
 def _add_why(commands: Commands) -> None:

@@ -87,20 +87,11 @@ ON_A_CLUSTER = {
     r"python -m launch doctor.*": (
         "tests/slurm/test_doctor.py::test_the_doctor_measures_this_cluster_and_leaves_no_job"
     ),
-    r"python -m launch card(?: \[?--(?:partition|gpu).*)?": (
-        "tests/slurm/test_doctor.py::test_a_card_is_made_by_a_job_on_a_node"
-    ),
     r"make study NAME=(?:layouts|recipes|recipes-small|[a-e]|[a-e]-small)": (
         "tests/slurm/test_five_studies.py::test_a_small_study_ends_with_a_report_of_every_grid"
     ),
 }
 ELSEWHERE = {
-    r"python -m launch card --here": (
-        "tests/launch/doctor/test_card.py::test_a_card_of_this_machine_is_kept_and_shown"
-    ),
-    r"python -m launch card --fit": (
-        "tests/train/forecast/test_card.py::test_finished_runs_are_compared_with_their_forecasts"
-    ),
     r"LOCAL_NODES=2 bash jobs/pretrain\.sbatch \S+": (
         "tests/jobs/test_body.py::test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder"
     ),

@@ -64,7 +64,7 @@ def _facts(gpu: str, ranks: int, *, fits: bool) -> dict[str, Any]:
         sizes = {"gib": {"peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
         return {"fits": False, "step_s": None, "reason": "90 GiB", **sizes}
     step = STEP_S[gpu] / ranks
-    ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "data sheet"}
+    ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "guess by data sheet"}
     return {"fits": True, "step_s": ends, "micro_batch": 8, "type": gpu}
 
 
@@ -87,7 +87,7 @@ def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path
     assert best["finish_high"] - best["start"] == pytest.approx(180 + 10 + 3960)
     assert best["gpu_hours"] == pytest.approx(4 * 2170 / 3600)
     assert best["money"] == pytest.approx(2 * best["gpu_hours"])
-    assert (best["by"], best["wait_min"]) == ("data sheet", "no history")
+    assert (best["by"], best["wait_min"]) == ("guess by data sheet", "no history")
     assert "money" not in rows[3]
 
 

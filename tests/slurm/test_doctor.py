@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from runs.cards import Card
 from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 from tests.slurm.test_launch import copy_tree
 
@@ -157,14 +156,3 @@ def test_the_time_limit_is_measured(
     assert 39 <= lead <= 71
     assert 0 <= int(found["TERM at the limit"].split()[0]) <= 31
     assert abs(int(found["KILL after TERM"].split()[0]) - kill_wait) <= 3
-
-
-@pytest.mark.long
-def test_a_card_is_made_by_a_job_on_a_node(clinic: Clinic) -> None:
-    done = clinic.launch("card", "--gpu", "A40")
-    assert re.search(r"^all_reduce 2 ranks, 1 nodes +[\d.]+ +GB/s", done.stdout, re.MULTILINE)
-    (file,) = (clinic.root / "lo gs" / ".cards").glob("*.json")
-    card = Card.model_validate_json(file.read_text())
-    assert {"product", "attention", "step", "update"} <= {m.name for m in card.measured}
-    wait_until(lambda: clinic.cluster.run("squeue", "-h").stdout == "", what="an empty queue")
-    assert [one.name for one in (clinic.root / "lo gs").iterdir()] == [".cards"]

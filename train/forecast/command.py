@@ -1,7 +1,7 @@
 """Forecast the memory and the speed of a run on each GPU, before it is queued.
 
-Prints the memory of one rank by kind, the largest micro batch that fits, and the images per second
-and seconds per step by the site's card of the GPU, else by a roofline model without communication.
+Prints the memory of one rank by kind, the largest micro batch that fits, and a guess of the images
+per second and seconds per step by a roofline model without communication.
 If a config does not fit, it prints the keys that would make it fit.
 
 Example: ditbench train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
@@ -135,9 +135,7 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
         if "hours" in gpu:
             rate = f"{gpu['hours']:.2g} hours"
         else:
-            rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s"
-            if gpu["step_s"]["source"] == "data sheet":
-                rate += ", without communication"
+            rate = f"{float(format(gpu['images_per_s'], '.2g')):,g} images/s, without communication"
         verdict = f"fits: about {rate}"
     else:
         verdict = f"does not fit: {gpu['reason']}; would fit: {gpu['fix']}"
@@ -151,7 +149,7 @@ def _gpu_text(name: str, gpu: dict[str, Any]) -> str:
     if gpu["fits"]:
         step = gpu["step_s"]
         interval = f"{step['low']:.2g} to {step['high']:.2g}"
-        lines.insert(1, f"    s/step {step['value']:.2g}, 90 % {interval} ({step['source']})")
+        lines.insert(1, f"    s/step {step['value']:.2g}, {interval} ({step['source']})")
     if "exact_gib" in gpu:
         exact = "  ".join(f"{kind} {size:.3g}" for kind, size in gpu["exact_gib"].items() if size)
         lines.append(f"    GiB in a dry run  {exact}")

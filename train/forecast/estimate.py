@@ -9,7 +9,6 @@ from configs.checks.batch import BatchLayout, divide, micro_batches
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain, Run
-from train.forecast.measured import card_step
 from train.forecast.memory import GIB, Memory, dit_memory, dit_parameters
 from train.forecast.query import ForecastQuery
 from train.forecast.roofline import StepTime, step_time
@@ -98,9 +97,6 @@ def estimate_gpu(
     fits = memory.total <= capacity_bytes(gpu)
     reason, fix = (None, None) if fits else _reason_and_fix(query, gpu, memory, layout, largest)
     step = step_time(query.config, layout, memory=memory, gpu=gpu, macs=macs)
-    if step and query.config.model.family == "dit":
-        device = named_gpu(name)[0]
-        step = card_step(query.config, layout, device=device, nodes=query.nodes) or step
     if fits and step is None:
         fits = False
         reason = f"it has no arithmetic for train.precision {query.config.train.precision}"

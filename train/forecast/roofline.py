@@ -1,4 +1,4 @@
-"""A roofline model of the training speed of a GPU: a prediction, without torch.
+"""A roofline model of the training speed of a GPU: a guess, without torch.
 
 A step takes the time of its matrix products at an assumed share of the GPU's peak, plus the time
 of its counted memory traffic; no GPU has confirmed a rate. Communication is left out: the speed of
@@ -29,7 +29,7 @@ COPY_EFFICIENCY = 0.87
 # token and channel eager, 168 of 38.2 compiled (docs/measurements/block-traffic.md). With SwiGLU
 # they are within 10 % of the count; without RoPE and QK norm 9 % above it compiled, 40 % eager.
 # A U-Net is not counted, but taken to be the same.
-EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
+_EAGER_PASSES, _COMPILED_PASSES = 9.1, 4.4
 # Bytes per parameter and step: AdamW reads four numbers and writes three; clipping and the EMA each
 # read two and write one.
 _OPTIMIZER_BYTES, _CLIPPING_BYTES, _EMA_BYTES = 28, 12, 12
@@ -41,7 +41,7 @@ _SHEET_FACTOR = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """Seconds per step with a 90 % interval from `low` to `high`, and the source of the rates."""
+    """Seconds per step, the stated interval from `low` to `high`, and where they come from."""
 
     value: float
     low: float
@@ -50,9 +50,9 @@ class StepTime:
 
 
 def sheet_step(seconds: float) -> StepTime:
-    """Return a step's predicted seconds with the interval of rates from a data sheet."""
+    """Return a step's guessed seconds with the stated interval of rates from a data sheet."""
     low, high = seconds / _SHEET_FACTOR, seconds * _SHEET_FACTOR
-    return StepTime(value=seconds, low=low, high=high, source="data sheet")
+    return StepTime(value=seconds, low=low, high=high, source="guess by data sheet")
 
 
 def step_time(
@@ -71,7 +71,7 @@ def step_time(
     images = layout.micro_batch * layout.accumulation
     matmul_s = images * flops / layout.tensor / matmul_flops_s
     written = dit_written(config, layout) if is_dit else memory.activations
-    passes = _COMPILED_PASSES if config.train.compile else EAGER_PASSES
+    passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
     traffic_s = layout.accumulation * passes * written / bandwidth
     ema_bytes = _EMA_BYTES * config.averages()
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes

@@ -37,7 +37,6 @@ def test_these_are_all_its_flags() -> None:
             "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
             "-h",
         ],
-        "card": ["--fit", "--gpu", "--help", "--here", "--nodes", "--partition", "-h"],
         "why": ["--help", "--json", "-h"],
     }  # fmt: skip
 

@@ -29,7 +29,7 @@ def step_s(monkeypatch: pytest.MonkeyPatch):
     """Return a function that sets the upper end of the forecast of a step."""
 
     def to(high: float, parameters: int | None = None) -> None:
-        step = {"value": high / 2, "low": high / 4, "high": high, "source": "card"}
+        step = {"value": high / 2, "low": high / 4, "high": high, "source": "guess by data sheet"}
         answer = ForecastAnswer(parameters=parameters, gpus={"a40": {"fits": True, "step_s": step}})
         monkeypatch.setattr(duration, "forecast_of", lambda _: answer)
 

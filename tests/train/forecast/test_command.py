@@ -38,7 +38,7 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
     step = a40["step_s"]
     assert 256 / step["value"] == pytest.approx(a40["images_per_s"])
     assert (step["low"], step["high"]) == (step["value"] / 2, 2 * step["value"])
-    assert step["source"] == "data sheet"
+    assert step["source"] == "guess by data sheet"
     assert a40["max_micro_batch"] < found["gpus"]["a100"]["max_micro_batch"]
     kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
     assert kinds <= set(a40["gib"])
