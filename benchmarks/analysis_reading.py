@@ -1,25 +1,19 @@
 """Measure how fast logs are read, in MB/s and against a bare loop over lines; and event files.
 
-python -m benchmarks.analysis_reading        (tbparse is compared if it is installed)
+python -m benchmarks.analysis_reading
 """
 
 import importlib
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from analysis.measure.cache import SETTLED_S
 from analysis.measure.overview import overview
-from analysis.read.find import read_all
 from analysis.read.formats.tensorboard import read_events
 from analysis.read.formats.text import read_text
-from analysis.report.report import report
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
@@ -40,29 +34,11 @@ TEXTS: tuple[tuple[str, Callable[[write.SyntheticLog], bytes]], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ratio:
-    """The time of one function over that of another, in alternating rounds: median and range."""
-
-    middle: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.middle:.2f} [{self.low:.2f}, {self.high:.2f}]"
-
-
 def seconds(work: Callable[[], object]) -> float:
     """Return the CPU time of a call, in which other load on the machine does not count."""
     begun = time.process_time()
     work()
     return time.process_time() - begun
-
-
-def ratio(work: Callable[[], object], other: Callable[[], object], *, rounds: int) -> Ratio:
-    """Return how many times as long the one takes as the other, without a first round."""
-    found = [seconds(work) / seconds(other) for _ in range(rounds + 1)][1:]
-    return Ratio(middle=median(found), low=min(found), high=max(found))
 
 
 def split_lines(path: Path) -> int:
@@ -82,32 +58,13 @@ def text_logs(folder: Path) -> None:
         path.write_bytes(data)
         spent = min(seconds(lambda: read_text(path, name="x")) for _ in range(ROUNDS))
         size = len(data) / 1e6
-        slower = ratio(lambda: read_text(path, name="x"), lambda: split_lines(path), rounds=ROUNDS)
-        print(f"{name}: {size:.0f} MB, {size / spent:.0f} MB/s, {slower} times a loop over lines")
-
-
-def bars(folder: Path) -> None:
-    """Measure time and peak memory for a million bars, each drawn ten times (1 GB)."""
-    path = folder / "bars"
-    planted = write.ai_toolkit(write.synthetic_log(n=1_000_000, every=1, steps_per_s=0.5))
-    drawn = planted.split(b"\r")
-    with path.open("wb") as file:
-        for first in range(0, len(drawn), 1000):
-            file.write(b"".join((bar + b"\r") * 10 for bar in drawn[first : first + 1000]))
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from analysis.read.formats.text import read_text\n"
-        "[log] = read_text(Path(sys.argv[1]), name='x')\n"
-        "status = Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]\n"
-        "peak = int(status) / 1024\n"
-        "print(f'{len(log):,} steps: {time.process_time():.1f} s of CPU, peak {peak:.0f} MB')"
-    )
-    print(f"bars, {path.stat().st_size / 1e9:.2f} GB: ", end="", flush=True)
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+        loop = min(seconds(lambda: split_lines(path)) for _ in range(ROUNDS))
+        slower = f"{spent / loop:.1f} times as long as a loop over lines"
+        print(f"{name}: {size:.0f} MB, {size / spent:.0f} MB/s, {slower}")
 
 
 def event_files(folder: Path) -> None:
-    """Measure an event file of TensorBoard's own writer, five tags, and tbparse if installed."""
+    """Measure an event file of TensorBoard's own writer with five tags."""
     writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(folder / "tb"))
     for step in range(10_000):
         for tag in ("loss", "lr", "grad_norm", "train_s", "gpu_gb"):
@@ -116,27 +73,6 @@ def event_files(folder: Path) -> None:
     [path] = (folder / "tb").glob("events*")
     ours = min(seconds(lambda: read_events(path, name="x")) for _ in range(ROUNDS))
     print(f"event file: {50_000 / ours:,.0f} scalars per second")
-    try:
-        peer = importlib.import_module("tbparse")
-    except ImportError:
-        print("  tbparse is not installed")
-        return
-    faster = ratio(
-        lambda: peer.SummaryReader(str(folder / "tb")).scalars,
-        lambda: read_events(path, name="x"),
-        rounds=3,
-    )
-    print(f"  {faster} times as fast as tbparse")
-
-
-def fifty_runs(folder: Path) -> None:
-    """Measure a report of 50 runs of 10,000 steps."""
-    for number in range(50):
-        generate_run(folder / "logs" / f"run{number}", SyntheticRun(intervals=1000, seed=number))
-    begun = time.perf_counter()
-    made = report(read_all([str(folder / "logs")]), title="Runs", beside=folder, margin=0.01)
-    spent = time.perf_counter() - begun
-    print(f"report of 50 runs of 10,000 steps: {spent:.1f} s, {len(made.html) / 1e6:.2f} MB")
 
 
 def thousand_runs(folder: Path) -> None:
@@ -163,9 +99,7 @@ def main() -> None:
         folder = Path(name)
         text_logs(folder)
         event_files(folder)
-        fifty_runs(folder)
         thousand_runs(folder)
-        bars(folder)
 
 
 if __name__ == "__main__":

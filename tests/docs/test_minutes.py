@@ -43,8 +43,6 @@ INSTEAD = {
     r"(gns logs/\S+|gns configs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
     r"0 1 2 3 4; do": "0 1; do",
-    r"\[--layout .*": "--layout accumulate --batch 4 --rounds 2 --clock cpu --threads 1",
-    r"latents --clock cpu": "latents --clock cpu --examples 2000 --rounds 2",
     r"50000": "64",
     r"--logdir logs": "--logdir logs --port 0",
 }
