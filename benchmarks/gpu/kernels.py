@@ -7,15 +7,16 @@ batch of 128: 32,768 tokens of width 1152 in 16 heads of 72. On a CPU they are s
 """
 
 import json
+import math
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from train.engine.clocks import time_calls
 
 ON_GPU = "cuda" in sys.argv
 # A CPU may only emulate bf16.
@@ -30,8 +31,24 @@ def put(name: str, **values: object) -> None:
 
 
 def seconds(step: Callable[[], object]) -> float:
-    """Return the median seconds of a call with the device's work, after a warm-up."""
-    return time_calls(step, device=torch.device(DEVICE), least_s=0.5 if ON_GPU else 0.01)[0]
+    """Return the median seconds of a call with the device's work, after a warm-up.
+
+    A sample is as many calls as last a millisecond.
+    """
+
+    def sample(calls: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(calls):
+            step()
+        if ON_GPU:
+            torch.cuda.synchronize()
+        return (time.perf_counter() - begin) / calls
+
+    sample(1)  # also compiles, and fills the caches
+    calls, taken = math.ceil(1e-3 / sample(1)), list[float]()
+    while len(taken) < 5 or sum(taken) * calls < (0.5 if ON_GPU else 0.01):
+        taken.append(sample(calls))
+    return statistics.median(taken)
 
 
 def measure_machine() -> None:

@@ -1,9 +1,6 @@
-"""Wall time of a run in cumulative seconds by purpose, kept across attempts; the time of calls."""
+"""Wall time of a run in cumulative seconds by purpose, kept across attempts."""
 
-import math
-import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -85,29 +82,3 @@ class DeviceClock:
             found = min(max(passed, point.queued), found)
         self._before, self._time = point.event, found
         return found
-
-
-def time_calls(
-    call: Callable[[], object], *, device: torch.device, least_s: float, calls: int = 0
-) -> tuple[float, float]:
-    """Return the median seconds of a call with the device's work, and its relative spread.
-
-    The spread is half the interquartile range. A repeat is as many calls as last a millisecond; a
-    number of `calls` means five repeats of so many.
-    """
-
-    def sample(calls: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - begin) / calls
-
-    sample(1)  # also compiles, and fills the caches
-    number = calls or math.ceil(1e-3 / sample(1))
-    taken = [sample(number) for _ in range(5)]
-    while not calls and sum(taken) * number < least_s:
-        taken.append(sample(number))
-    low, middle, high = statistics.quantiles(taken, n=4)
-    return middle, (high - low) / 2 / middle
