@@ -27,7 +27,7 @@ _LEAD_S, _USEFUL_S = 180.0, 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Duration:
-    """Seconds that a run still takes, with the 90 % interval of its steps, and the least useful."""
+    """Seconds that a run still takes, between the ends of its forecast, and the least useful."""
 
     value: float
     low: float
