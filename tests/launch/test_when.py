@@ -133,7 +133,7 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
 def test_shapes_that_sbatch_refuses_come_last(launch, command) -> None:
     command("sbatch", "echo no >&2; exit 1")
     code, _, err = launch("when", DIGITS, *WORDS)
-    assert (code, err) == (1, "on no shape of this cluster a finish can be forecast\n")
+    assert (code, err) == (1, "no finish time can be forecast for any placement here\n")
 
 
 def test_an_array_that_sbatch_refuses_leaves_the_finish_unknown(
