@@ -1,6 +1,7 @@
 """Every kind of end that a run can have, as planted `RUNS` in `GROUPS`."""
 
 import json
+from pathlib import Path
 
 from tests.corpus.log_texts import (
     ACCOUNTED,
@@ -41,6 +42,7 @@ def over(state: str, exit_code: str = "0:0", *, ended_s: int = 400, **of: object
     return Start(state=state, exit_code=exit_code, ended_s=ended_s, **of)  # type: ignore[arg-type]
 
 
+VERSION_1 = Path(__file__).parents[1] / "runs/versions/v1"
 RUNNING = Start(state="RUNNING")
 WAITS = Start(state="PENDING", reason="BeginTime")
 PRIORITY = Start(state="PENDING", reason="Priority")
@@ -52,6 +54,8 @@ BEFORE_THE_FIRST_ATTEMPT = [
     Run(name="queued-here", before=("queued",)),
     Run(name="queued-without-attempts-folder", before=("queued",), files={"-attempts": ""}),
     Run(name="queued-waits", before=("queued",), job=(PRIORITY,)),
+    Run(name="queued-reason-with-a-bar", before=("queued",),
+        job=(Start(state="PENDING", reason="Nodes a|b", known_to=("squeue",)),)),
     Run(name="queued-forgotten", before=("queued",), job=(LOST,)),
     Run(name="queued-launch-failure", before=("queued",),
         job=(over("FAILED", "0:53", reason="JobLaunchFailure", known_to=("scontrol",)),)),
@@ -119,6 +123,7 @@ WITHOUT_A_RECORDED_END = [
     one("rank-aborted", *TRAINED, output=report((1, 1, "n1", -6, "6 (SIGABRT)"))),
     one("no-log-at-all"),
     one("note-of-oom-alone", *TRAINED, note=f"2 oom: {CUDA_OOM}"),
+    one("note-of-node", *TRAINED, note=f"2 node: {ECC}"),
     one("note-of-nccl-and-cgroup", *TRAINED, note=f"1 nccl: {CASCADE}", output=CGROUP),
     one("note-of-nan-and-cgroup", *TRAINED, note="2 nan: the loss is nan", output=CGROUP),
     one("note-is-truncated", *TRAINED, files={"error.json": '{"reason": "da'}),
@@ -135,6 +140,8 @@ ENDED = [
         job=over("REQUEUED", partition="preempt")),
     Run(name="paused-and-queued-again", attempts=(Attempt(records=(*TRAINED, "paused 250")),),
         job=(over("REQUEUED", limit="00:08:00"), WAITS)),
+    Run(name="paused-far-and-queued-again", attempts=(Attempt(records=(*TRAINED, "paused 250")),),
+        job=(over("REQUEUED"), WAITS)),
     Run(name="paused-then-cancelled", attempts=(Attempt(records=(*TRAINED, "paused 250")),),
         job=(over("REQUEUED", limit="00:08:00"), over("CANCELLED by 0"))),
     one("paused-cancelled-before-the-requeue", *TRAINED, "paused 250", job=over("CANCELLED by 0")),
@@ -278,6 +285,8 @@ OTHER_KINDS = [
         kind="command"),
     # Killed by signal 9: `runs run` records no end, and its status is 137.
     one("command-killed-9", "started", "saved", kind="command", output="step 9 loss 2.0"),
+    one("command-killed-9-and-closed", "started", f"failed crash: {NO_MESSAGE.format(137)}",
+        kind="command", output="step 9 loss 2.0"),
     one("command-running", "started", kind="command", job=RUNNING, output="step 9 loss 2.0"),
     one("sample-done", "started", "done", kind="sample"),
     one("sample-oom", "started", f"failed oom: {MESSAGES['oom']}", kind="sample"),
@@ -286,6 +295,10 @@ OTHER_KINDS = [
 ]  # fmt: skip
 
 DAMAGED = [
+    # Written by an older ditbench.
+    Run(name="version-1", files={
+        str(path.relative_to(VERSION_1)): path.read_text()
+        for path in sorted(VERSION_1.rglob("*")) if path.is_file()}),
     one("damaged-manifest", *TRAINED, "done 600", in_run={"manifest.json": "[]"}),
     one("damaged-config", *TRAINED, "done 600", in_run={"config.yaml": "train: ["}),
     one("damaged-records", in_run={"metrics.jsonl": '{"time": 1, "attempt": 1, "event": "started"}'

@@ -26,8 +26,8 @@ STATUSES = (0, 1, 137, 143)
 # The ways to submit a study's folder again: whether failed for memory, and dropped cells, run too.
 _AGAIN = {"submit": (False, False), "submit --no-forecast": (False, True), "rerun": (True, False)}
 
-# As cells, these runs end the command for all of their study.
-_ENDS_THE_COMMAND = ("damaged-manifest", "failed-without-reason")
+# As a cell, this run ends the command for all of its study.
+_UNREADABLE = "damaged-manifest"
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -104,6 +104,10 @@ def _closed(run: Run, folder: Path) -> Iterator[str]:
                 one_line({k: v for k, v in record.items() if k not in ("time", "attempt")})
                 for record in list(copy.records())[before:]
             ]
+            if added:
+                titles = printed(_command, str(copy.path), "text")[1].splitlines()
+                title = [line for line in titles if not line.startswith(" ")][-1]
+                added.append(f"ditbench why: {title.partition(': ')[2]}")
         said = err.replace(f"{Path(apart).name}/", "") if code == 2 else ""
         end = "; ".join([f"{out or said}".strip() + f", exit {code}", *added])
         found.setdefault(end.replace(f"status {status} ", "status STATUS "), []).append(str(status))
@@ -113,21 +117,17 @@ def _closed(run: Run, folder: Path) -> Iterator[str]:
 
 def _taken_again(folder: Path) -> dict[str, list[str]]:
     """Return, for each run, by which command it would run again if it were a cell of a study."""
+    alone = plant_study([run for run in RUNS if run.name == _UNREADABLE], folder / "study-of-one")
+    with pytest.raises(ConfigError):
+        rows_to_run(alone, rerun=False, dropped=False)
+    cells = [run for run in RUNS if run.name != _UNREADABLE]
+    study = plant_study(cells, folder / "study")
+    age(study.path)
     found: dict[str, list[str]] = {run.name: [] for run in RUNS}
-    for name in ("all", *_ENDS_THE_COMMAND):
-        cells = [
-            one
-            for one in RUNS
-            if (one.name == name if name != "all" else one.name not in _ENDS_THE_COMMAND)
-        ]
-        study = plant_study(cells, folder / f"study-{name}")
-        age(study.path)
-        for command, (rerun, dropped) in _AGAIN.items():
-            try:
-                for row in rows_to_run(study, rerun=rerun, dropped=dropped):
-                    found[row.cell].append(command)
-            except (ConfigError, KeyError) as error:
-                found[name].append(f"{type(error).__name__} of {command}")
+    found[_UNREADABLE] = ["nothing, nor is any other cell"]
+    for command, (rerun, dropped) in _AGAIN.items():
+        for row in rows_to_run(study, rerun=rerun, dropped=dropped):
+            found[row.cell].append(command)
     return found
 
 

@@ -1,6 +1,6 @@
 """`launch why` on every end that a real Slurm can produce.
 
-Ends that need GPUs or a cgroup use recorded logs, in tests/launch/why/test_causes.py.
+Ends that need GPUs or a cgroup use recorded logs, in tests/corpus.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from runs.jobs import save_script, scripts_folder
 from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
-NO_END = "started, without a record of the end"
-
 
 def sample_run(
     *events: str, job: str | None = "7", has_attempt: bool = True, **fields: object
@@ -39,56 +37,6 @@ def row(launch, run: RunFolder) -> dict[str, object]:
     assert code == 0
     (one,) = json.loads(out)
     return one
-
-
-@pytest.mark.parametrize(
-    ("events", "has_attempt", "squeue", "state", "why"),
-    [
-        (["queued"], False, "7|PENDING||||Resources", "queued", "Resources"),
-        (["queued"], True, "7|RUNNING|n1|||None", "starting", None),
-        (["queued", "started"], True, "7|RUNNING|n[1-2]|||None", "running", None),
-        (["started"], True, "7|COMPLETING|n1|||None", "completing", None),
-        (["started", "paused"], True, "7|PENDING||||BeginTime", "requeued", "BeginTime"),
-        (["started"], True, "7|PENDING||||BeginTime", "requeued", "BeginTime"),
-        (["started"], True, "7|NODE_FAIL|n1|||None", "node fail", NO_END),
-        (["queued"], False, "", "lost", "Slurm no longer knows the job"),
-        (["queued"], True, "7|CANCELLED|n1|||None", "cancelled", "while it started"),
-        (["queued"], False, "7|CANCELLED||||None", "cancelled", "before it started"),
-        (["queued"], False, "7|PENDING||||Nodes a|b", "queued", "Nodes a|b"),
-    ],
-)
-def test_a_record_without_an_end_is_completed_by_squeue(
-    events: list[str], has_attempt: bool, squeue: str, state: str, why: str | None, launch, command
-) -> None:
-    command("squeue", f"echo '{squeue}'")
-    command("sacct", "exit 1")
-    one = row(launch, sample_run(*events, has_attempt=has_attempt))
-    assert (one["state"], one.get("why"), one["job"]) == (state, why, "7")
-
-
-def test_a_job_that_squeue_forgot_is_looked_up_in_the_accounting(launch, command) -> None:
-    command("squeue", "exit 0")
-    command("sacct", "echo '7|CANCELLED by 1000|n1'")
-    one = row(launch, sample_run("queued", "started"))
-    assert (one["state"], one["why"], one["nodes"]) == (
-        "cancelled", NO_END, "n1",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("event", ["done", "stopped", "skipped"])
-def test_a_record_with_an_end_needs_no_slurm(event: str, launch, command) -> None:
-    command("squeue", "exit 99")
-    one = row(launch, sample_run("started", event, step=600))
-    assert (one["state"], one["steps"], one["nodes"]) == (event, "600/600", "n[1-2]")
-
-
-def test_a_stopped_run_shows_who_stopped_it(launch) -> None:
-    assert row(launch, sample_run("started", "stopped"))["why"] == "scancel"
-    assert row(launch, sample_run("stopped", job=None))["why"] == "signal: Ctrl-C or kill"
-    assert row(launch, sample_run("stopped", message="cancelled"))["why"] == "cancelled"
-    run = sample_run("started", "stopped")
-    run.stop_file.touch()
-    assert row(launch, run)["why"] == "file STOP"
 
 
 @pytest.mark.parametrize(
@@ -121,16 +69,6 @@ def test_a_run_that_saves_or_samples_says_so_and_has_no_eta(
     one = row(launch, run)
     assert (one["state"], "eta_s" in one) == (state, state == "running")
     assert one["left_s"] == 3600
-
-
-def test_a_failed_run_shows_its_reason(launch) -> None:
-    one = row(launch, sample_run("started", "failed", reason="nan"))
-    assert (one["state"], one["why"]) == ("failed", "nan")
-
-
-def test_a_local_run_is_known_from_its_record_alone(launch, command) -> None:
-    command("squeue", "exit 99")
-    assert row(launch, sample_run("queued", "started", job=None))["state"] == "started"
 
 
 def test_slurm_is_asked_once_for_all_runs(launch, command, tmp_path: Path, site: Path) -> None:

@@ -4,34 +4,8 @@ import json
 from pathlib import Path
 
 from runs.folder import RunFolder
-from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow
-from tests.launch.why.conftest import Launch, fail, record, write_log
-
-
-def test_attempts_without_progress_are_listed(run: RunFolder, launch: Launch) -> None:
-    record(run, "paused", step=1)
-    run.attempt(2).mkdir()
-    writer = RecordWriter(run.path, attempt=2)
-    writer.event("failed", reason="timeout", message="3 attempts in a row saved nothing new")
-    writer.close()
-    code, out, _ = launch("why", run.path)
-    assert code == 0
-    first, second, *_ = out.splitlines()
-    assert first == "digits-71, attempt 1: asked to pause"
-    assert second == "digits-71, attempt 2: no progress"
-
-
-def test_a_run_without_an_end_is_unknown_without_slurm(run: RunFolder, launch: Launch) -> None:
-    code, out, _ = launch("why", run.path)
-    assert code == 0
-    assert "unknown: no end is recorded, and Slurm knows no job of the run" in out
-
-
-def test_terminal_escapes_in_logs_are_not_printed(run: RunFolder, launch: Launch) -> None:
-    fail(run, rank=0, reason="crash", message="\x1b[2J evil")
-    write_log(run, "output.log", "Traceback \x1b[31mRuntimeError: \x07bell")
-    assert "\x1b" not in launch("why", run.path)[1]
+from tests.launch.why.conftest import Launch, record
 
 
 def test_a_folder_that_is_not_a_run_is_refused(launch: Launch, tmp_path: Path) -> None:

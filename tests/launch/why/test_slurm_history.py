@@ -1,63 +1,14 @@
-"""`launch why` on jobs of Slurm: queued, requeued, of other programs, without a run."""
+"""`launch why` on jobs without a run: of other programs, and of ours."""
 
-import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from configs.load import load, to_tree
-from runs.folder import ROOT, RunFolder, make_run
+from runs.folder import ROOT
+from tests.corpus.log_texts import CUDA_OOM
 from tests.launch.conftest import DIGITS
-from tests.launch.why.conftest import CUDA_OOM, Launch, Why, record
-
-
-def test_a_queued_run_whose_job_could_not_be_started(
-    site: Path, launch: Launch, command: Callable[[str, str], Path]
-) -> None:
-    made = make_run("digits", to_tree(load(DIGITS, [])), identity="x")
-    record(made, "queued")
-    (made.path / "jobs").mkdir()
-    (made.path / "jobs" / "72.sbatch").touch()
-    command("scontrol", "echo 'JobId=72 JobState=FAILED Reason=JobLaunchFailure ExitCode=0:53'")
-    (found,) = json.loads(launch("why", made.path, "--json")[1])
-    assert found["cause"] == "launch failure"
-    assert found["evidence"] == ["scontrol: job 72: FAILED, exit code 0:53, JobLaunchFailure"]
-    command("scontrol", "echo 'JobId=72 JobState=PENDING Reason=Priority ExitCode=0:0'")
-    (found,) = json.loads(launch("why", made.path, "--json")[1])
-    assert found["what"] == "waits: jobs with a higher priority go first"
-    assert found["next"].startswith("nothing; ditbench status ")
-
-
-QUEUED_AGAIN = (
-    "JobId=71 JobName=pretrain JobState=PENDING Reason=BeginTime ExitCode=0:0 "
-    "StartTime=2030-01-01T20:12:20 Partition=gpu"
-)
-
-
-@pytest.mark.parametrize(
-    ("limit", "said"),
-    [
-        ("00:10:00", "the job's time limit was near; it saved at step 271, and is queued again"),
-        ("1-00:00:00", "a user or Slurm sent the signal to save and pause"),
-    ],
-)
-def test_a_requeued_run_starts_by_itself(
-    run: RunFolder, why: Why, command: Callable[[str, str], Path], limit: str, said: str
-) -> None:
-    record(run, "paused", step=271)
-    started = time.strftime("%FT%T", time.localtime(time.time() - 500))
-    run.note(1, time=time.time() - 490)
-    row = f"REQUEUED|0:0|{started}|Unknown|{limit}|None|gpu|a40-1"
-    waits = f"PENDING|0:0|Unknown|Unknown|{limit}|None|gpu|None assigned"
-    command("sacct", f"[[ $* == *-D* ]] && echo '{row}'; echo '{waits}'")
-    command("scontrol", f"[[ $2 != job ]] || echo '{QUEUED_AGAIN}'")
-    found = why()
-    assert said in found["what"]
-    assert "(job 71, may begin 2030-01-01 20:12)" in found["what"]
-    assert found["next"] == f"nothing; ditbench status {run.path}"
-    assert "metrics.jsonl:2: paused at step 271" in found["evidence"]
+from tests.launch.why.conftest import Launch
 
 
 def foreign(command: Callable[[str, str], Path], folder: Path, state: str, code: str) -> None:

@@ -88,33 +88,6 @@ def test_variables_of_ditbench_do_not_reach_the_program(
     assert output(attempt) == "[None, None, '3']\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "reason", "message"),
-    [
-        ("import nothing_such\n", "crash", "exit status 1: ModuleNotFoundError: No module named"),
-        ("raise RuntimeError('CUDA out of memory')\n", "oom", "exit status 1: RuntimeError: CUDA"),
-        ("import sys; sys.exit(3)\n", "crash", "exit status 3: no traceback in its output"),
-        ("import os; os.abort()\n", "crash", "signal SIGABRT: no traceback in its output"),
-    ],
-)
-def test_a_failure_is_recorded_with_its_exception(
-    tmp_path: Path, script: str, reason: str, message: str
-) -> None:
-    last = ended(opened(tmp_path, script))
-    assert (last["event"], last["reason"], last["requeue"]) == ("failed", reason, False)
-    assert last["message"].startswith(message)
-
-
-def test_a_command_that_cannot_be_started_is_a_failure_of_the_config(tmp_path: Path) -> None:
-    last = ended(opened(tmp_path, "", run="no-such-program --lr 1"))
-    assert (last["reason"], last["message"][:16]) == ("config", "no-such-program:")
-
-
-def test_a_program_that_was_killed_is_no_success(tmp_path: Path) -> None:
-    last = ended(opened(tmp_path, "import os; os.kill(os.getpid(), 9)\n"))
-    assert (last["event"], last["exit"]) == ("failed", 1)
-
-
 SAVES = """\
 import pathlib, signal, sys, time
 saved = pathlib.Path(sys.argv[1])
@@ -163,15 +136,6 @@ def test_the_warning_of_the_limit_is_passed_on_and_the_next_attempt_resumes(
     assert ended(following)["event"] == "done"
     run = RunFolder(attempt.parent.parent).path
     assert output(following) == f"resumed from {run}/output/last\n"
-
-
-def test_without_a_resume_the_warning_ends_nothing(tmp_path: Path) -> None:
-    script = "import time\nprint('up')\ntime.sleep(1.5)\nprint('trained')\n"
-    attempt = opened(tmp_path, script)
-    thread = when_up(attempt, (attempt / "PAUSE").touch)
-    assert ended(attempt)["event"] == "done"
-    thread.join()
-    assert output(attempt) == "up\ntrained\n"
 
 
 @pytest.mark.parametrize("by", ["STOP of the run", "STOP of the attempt", "signal"])
