@@ -83,6 +83,7 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$(($3 + 1))
 AccountingStoragePass=$home/run/munge.sock
+AccountingStorageEnforce=limits
 AccountingStorageTRES=gres/gpu,gres/gpu:a40,gres/gpu:a100
 JobAcctGatherType=jobacct_gather/linux
 SlurmdParameters=config_overrides

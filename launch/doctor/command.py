@@ -18,7 +18,7 @@ from launch.slurm.flags import Flags, to_words
 from launch.submit.site import read_site, site_logs
 from runs.folder import ROOT
 
-# Short ones first; the job of the limit takes two minutes and runs beside them.
+# In the order in which they end, so that each has its turn where jobs run one at a time.
 _PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
     "requeue": measurements.requeue,
     "node": measurements.node,
@@ -82,8 +82,7 @@ def _probe(words: list[str], *, quick: bool, patience_min: float) -> list[Measur
     found = []
     try:
         with probe_jobs(folder, words, patience_s=60 * patience_min) as jobs:
-            # The longest first: it runs beside the others.
-            for name in reversed(probes):
+            for name in probes:
                 jobs.submit(name)
             for name, probe in probes.items():
                 found += probe(jobs)

@@ -17,7 +17,7 @@ FINAL_STATES = frozenset(
 )
 
 
-def wait_until(condition: Callable[[], object], *, timeout: float = 30, what: str = "it") -> None:
+def wait_until(condition: Callable[[], object], *, timeout: float = 120, what: str = "it") -> None:
     """Poll until `condition()` is true; raise `TimeoutError`, which names `what`."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -200,8 +200,12 @@ class Cluster:
         """Restart a lost node's slurmd; return once Slurm can use the node."""
         self.run(SCRIPTS / "node", "resume", node, self.folder)
 
+    def allow_jobs(self, count: int) -> None:
+        """Let `count` jobs run at once until the next `clear`; -1 for any number."""
+        self.run("sacctmgr", "--immediate", "modify", "cluster", "set", f"GrpJobs={count}")
+
     def clear(self) -> None:
-        """Cancel every job, restore lost nodes and wait until all are idle."""
+        """Cancel every job, restore lost nodes, and wait until all are idle and one job may run."""
         jobs = self.run("squeue", "-h", "-o", "%A").stdout.split()
         if jobs:
             self.cancel(*set(jobs))
@@ -213,6 +217,7 @@ class Cluster:
         wait_until(
             lambda: set(self.node_states().values()) == {"idle"}, what="all nodes to be idle"
         )
+        self.allow_jobs(1)
 
 
 def _batch_shell(job: str) -> int:

@@ -56,6 +56,12 @@ def cluster(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> 
         one.stop()
 
 
+@pytest.fixture
+def several_jobs(cluster: Cluster) -> None:
+    """Let jobs run at once, for a test of preemption or of a busy cluster."""
+    cluster.allow_jobs(-1)
+
+
 @pytest.fixture(autouse=True)
 def empty_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
     yield

@@ -134,12 +134,13 @@ def test_ctrl_c_cancels_the_probe_jobs(clinic: Clinic) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    queue = ("squeue", "-h", "-o", "%j %T")
-    wait_until(lambda: "doctor-limit RUNNING" in clinic.cluster.run(*queue).stdout)
+    assert process.stderr is not None
+    submitted = next(line for line in process.stderr if "] limit: job " in line)
+    assert clinic.cluster.state(submitted.split()[-1]) in {"PENDING", "RUNNING"}
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
-    wait_until(lambda: clinic.cluster.run("squeue", "-h").stdout == "", timeout=20)
+    wait_until(lambda: clinic.cluster.run("squeue", "-h").stdout == "", what="an empty queue")
     assert list((clinic.root / "lo gs").iterdir()) == []
 
 

@@ -95,9 +95,10 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
 
 
 def copy_tree(root: Path) -> None:
-    """Make `root` a repository with this tree as it is."""
+    """Make `root` a repository with this tree as it is, without site files of one's own."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard",
+         "--exclude=/env/sites/*"],
         cwd=ROOT, capture_output=True, check=True,
     ).stdout  # fmt: skip
     for name in os.fsdecode(listed).split("\0")[:-1]:

@@ -180,6 +180,7 @@ def test_a_lost_node_costs_at_most_one_save_interval(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("several_jobs")
 def test_a_preemption_loses_no_step(
     jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
 ) -> None:

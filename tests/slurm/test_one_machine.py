@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import shutil
@@ -97,6 +98,23 @@ def test_accounting_reports_the_end_and_the_typed_gpus(cluster: Cluster) -> None
     assert "gres/gpu:a40=2" in row["AllocTRES"].split(",")
 
 
+def test_jobs_run_one_at_a_time_and_a_job_of_more_ranks_than_cores_runs_alone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script = f"""
+        srun bash -c 'echo + >>{tmp_path}/ranks; sleep 1; echo - >>{tmp_path}/ranks'
+    """
+    words = ("--ntasks-per-node=2", "--gpus-per-node=a40:2", "--output=/dev/null")
+    small = cluster.submit("--array=0-3", *words, script=script)
+    large = cluster.submit("--nodes=2", *words, script=script)
+    wait_until(lambda: cluster.reason(large) == "AssocGrpJobsLimit", what="the limit")
+    cluster.wait(large)
+    lines = (tmp_path / "ranks").read_text().split()
+    running = list(itertools.accumulate(1 if line == "+" else -1 for line in lines))
+    assert (max(running[:16]), max(running)) == (2, 4)
+    assert cluster.state(small).split() == ["COMPLETED"] * 4
+
+
 def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_seconds(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -132,6 +150,7 @@ def test_a_time_limit_brought_near_sends_the_warning(cluster: Cluster, tmp_path:
     assert "got USR1" in log.read_text()
 
 
+@pytest.mark.usefixtures("several_jobs")
 def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -149,6 +168,7 @@ def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     wait_for_text(log, f"attempt 1 of {job}")
 
 
+@pytest.mark.usefixtures("several_jobs")
 def test_preemption_without_grace_requeues(cluster: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "log"
     cluster.run("scontrol", "update", "partitionname=preempt", "GraceTime=0")

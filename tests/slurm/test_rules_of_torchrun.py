@@ -79,6 +79,7 @@ def two_jobs_on_a_node(trial: Trial, rendezvous: str) -> list[str]:
         ("fixed-rdzv-id", "--rdzv-id=77 --rdzv-endpoint=127.0.0.1:{port}"),
     ],
 )
+@pytest.mark.usefixtures("several_jobs")
 def test_two_jobs_with_one_port_on_a_node_share_a_store(trial: Trial, rule: str, bad: str) -> None:
     port = 20000 + os.getpid() % 12000
     assert rule in rules(RENDEZVOUS.format(bad.format(port=port), 1))

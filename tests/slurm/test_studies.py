@@ -159,6 +159,7 @@ def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkou
     assert not list(checkout.logs.rglob("*.pkl"))
 
 
+@pytest.mark.usefixtures("several_jobs")
 def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
     checkout: Checkout, cluster: Cluster
 ) -> None:

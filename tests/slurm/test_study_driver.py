@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +45,8 @@ def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
 def test_the_next_grid_comes_though_the_wait_was_ended(
     ending: signal.Signals, checkout: Checkout, cluster: Cluster
 ) -> None:
+    # No job starts before the wait was ended.
+    cluster.allow_jobs(0)
     log = checkout.root / "out.txt"
     with log.open("w") as output:
         driver = subprocess.Popen(
@@ -53,13 +54,13 @@ def test_the_next_grid_comes_though_the_wait_was_ended(
             stderr=subprocess.STDOUT, start_new_session=True, stdin=subprocess.DEVNULL,
             env=cluster.environment | checkout.environment | {"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-    wait_until(lambda: "== wait" in log.read_text(), timeout=120, what="the wait")
+    wait_until(lambda: "== wait" in log.read_text(), timeout=300, what="the wait")
     (first,) = checkout.logs.glob("z-one-small-*")
-    began = time.monotonic()
     os.killpg(driver.pid, ending)
-    code = driver.wait(timeout=60)
+    code = driver.wait(timeout=120)
+    cluster.allow_jobs(1)
     if ending == signal.SIGINT:
-        assert (code, time.monotonic() - began < 10) == (130, True)
+        assert code == 130
         line = log.read_text().splitlines()[-1]
         folder = str(first).replace(" ", "\\ ")
         assert line == (

@@ -25,6 +25,7 @@ def occupy_a40_for_90_minutes(cluster: Cluster) -> None:
         cluster.wait(cluster.submit(*words, script="sleep 600"), "RUNNING")
 
 
+@pytest.mark.usefixtures("several_jobs")
 def test_when_of_a_study_asks_for_each_array_on_each_type(
     checkout: Checkout, cluster: Cluster
 ) -> None:
@@ -45,6 +46,7 @@ def test_when_of_a_study_asks_for_each_array_on_each_type(
     )
 
 
+@pytest.mark.usefixtures("several_jobs")
 def test_when_and_hours_auto_ask_this_cluster(checkout: Checkout, cluster: Cluster) -> None:
     occupy_a40_for_90_minutes(cluster)
     config = "configs/pretrain/digits.yaml"

@@ -147,6 +147,7 @@ def test_a_stop_file(jobs: Jobs, why: Why) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("several_jobs")
 def test_preemption(jobs: Jobs, why: Why) -> None:
     node = ("--nodelist=a40-1", "--gpus-per-node=2")
     job = jobs.submit(DIGITS, *ENDLESS, flags=("--partition=preempt", *node))

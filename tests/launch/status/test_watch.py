@@ -1,5 +1,6 @@
 """`status` for people: step rate and eta, a table that is redrawn, and shortened holds."""
 
+import contextlib
 import json
 import os
 import pty
@@ -58,24 +59,24 @@ def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
     assert "steps_per_s" not in row(launch, run)
 
 
-def watched(run: RunFolder, *, end_after_s: float) -> tuple[str, int]:
-    """Return what `status RUN` shows on a terminal until the run ends, and its exit code."""
+def watched(run: RunFolder, *, end_after: bytes) -> tuple[str, int]:
+    """Return what `status RUN` shows on a terminal and its exit code; a text ends the run."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "launch", "status", str(run.path)]
     wide = os.environ | {"COLUMNS": "300"}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=wide)
     os.close(theirs)
-    time.sleep(end_after_s)
     writer = RecordWriter(run.path, attempt=1)
-    writer.event("done", step=600)
-    writer.close()
     shown = b""
-    try:
+    has_ended = False
+    # Reading fails once the other end of the terminal is closed.
+    with contextlib.suppress(OSError):
         while chunk := os.read(ours, 4096):
             shown += chunk
-    except OSError:
-        # Raised once the other end of the terminal is closed.
-        pass
+            if end_after in shown and not has_ended:
+                writer.event("done", step=600)
+                has_ended = True
+    writer.close()
     return shown.decode(), process.wait(timeout=30)
 
 
@@ -86,7 +87,7 @@ def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
     command("scontrol", f'echo "$@" >>{tmp_path}/updates')
     run = sample_run("started", "paused")
     add_steps(run, (100.0, 100))
-    shown, code = watched(run, end_after_s=2.5)
+    shown, code = watched(run, end_after=b"it begins in 5 s\r\n")
     first, last = shown.split("\x1b[4A\x1b[J")
     assert "requeued" in first
     assert "job 7 was held after its requeue: it begins in 5 s" in first
