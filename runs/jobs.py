@@ -13,6 +13,7 @@ from pathlib import Path
 
 from configs.disk import replace_file
 from configs.errors import ConfigError
+from configs.files import read_text
 from runs.folder import RunFolder
 from runs.json_files import ArrayRows, AttemptEntry, read_json
 from runs.study_folder import StudyFolder, study_of
@@ -71,7 +72,7 @@ def awaited_jobs(run: RunFolder) -> list[str]:
 def _submission(run: RunFolder, job: str) -> str | None:
     """Return the submission in the batch script of a job; None if the job is its only one."""
     try:
-        text = (scripts_folder(run) / f"{job}.sbatch").read_text(encoding="utf-8")
+        text = read_text(scripts_folder(run) / f"{job}.sbatch", errors="replace")
     except OSError:
         return None
     found = re.search(rf"^export {SUBMISSION}=(\S+)$", text, re.MULTILINE)
@@ -87,7 +88,7 @@ def claimant(run: RunFolder, submission: str) -> str | None:
     """Return the job that has claimed the run, None before the first of the submission starts."""
     file = claim_file(run, submission)
     try:
-        job = file.read_text(encoding="utf-8").strip()
+        job = read_text(file, errors="replace").strip()
     except FileNotFoundError:
         return None
     if not job.isdigit():

@@ -13,6 +13,7 @@ from typing import Literal
 
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
 from configs.yaml12 import dump_yaml
@@ -223,7 +224,7 @@ def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
     text = dump_yaml(to_tree(request.config)).encode()
     name = glob.escape(run_name(request.source, request.config))
     paths = request.site.logs.glob(f"{name}-*/config.yaml")
-    runs = [RunFolder(path.parent) for path in paths if path.read_bytes() == text]
+    runs = [RunFolder(path.parent) for path in paths if path.is_file() and read_bytes(path) == text]
     return [run for run in runs if run_status(run).is_unfinished]
 
 
