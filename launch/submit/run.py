@@ -31,6 +31,7 @@ from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_jobs, claimant, save_script, scripts_folder, started_job
+from runs.trust import check_own
 
 CLUSTER = "cluster"
 How = Literal["slurm", "local", "dry"]
@@ -98,6 +99,7 @@ def run_request(
     """Resolve a request; raise `ConfigError` if no batch script can be written for it."""
     resumes = RunFolder(source.resolve()) if is_run(source) else None
     if resumes:
+        check_own(source)
         config = resume_config(resumes, overrides)
     else:
         config = with_absolute_paths(load(source, overrides))
