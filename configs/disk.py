@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from configs.errors import ConfigError
+from configs.files import open_regular
 
 # The suffix of a file that is being written; a kill leaves such a file behind.
 PARTIAL_SUFFIX = ".tmp"
@@ -21,6 +22,7 @@ _END_BYTES = 2**16
 
 # The limit of the safetensors library.
 _LONGEST_HEADER = 100_000_000
+_LARGEST_WEIGHTS = 2**43
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
@@ -62,7 +64,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def read_end(path: Path) -> str:
     """Return the last 64 KiB of a text file; nothing if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, 2) - _END_BYTES))
             return file.read().decode(errors="replace")
     except OSError:
@@ -113,7 +115,7 @@ def read_safetensors_header(file: Path, *, fix: str = "copy it again") -> Safete
     `ConfigError`, ending in `fix`, for another format or a file of another length.
     """
     try:
-        with file.open("rb") as content:
+        with open_regular(file, most=_LARGEST_WEIGHTS) as content:
             length = int.from_bytes(content.read(8), "little")
             header = json.loads(content.read(length) if length <= _LONGEST_HEADER else b"")
         size = file.stat().st_size

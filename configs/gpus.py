@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError, field_validator
 
 from configs.errors import ConfigError, Unreadable
+from configs.files import read_text
 from configs.load import read_tree
 from configs.schema.key import KeyGroup
 from configs.yaml12 import parse_yaml
@@ -110,7 +111,7 @@ def read_rates(path: Path) -> dict[str, float]:
     It may also hold `CARBON`, grams of carbon dioxide per kWh.
     """
     try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+        tree = parse_yaml(read_text(path), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path}: cannot be read: {error}") from None
     is_valid = isinstance(tree, dict) and all(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from configs.errors import ConfigError
+from configs.files import read_text
 from configs.schema import KINDS, MODELS, Run, Study, keys
 from configs.schema.key import KeyGroup
 from configs.schema.removed import REMOVED
@@ -23,7 +24,7 @@ Kind = TypeVar("Kind", bound=Run)
 def read_tree(path: Path) -> Tree:
     """Return the mapping in a YAML file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         others = [other.name for other in path.parent.glob("*.yaml")]
         near = difflib.get_close_matches(path.name, others, n=1)

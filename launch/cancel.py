@@ -13,10 +13,13 @@ from runs.folder import RunFolder, is_run
 from runs.jobs import CANCELLED, submitted_jobs
 from runs.records import Superseded
 from runs.study_folder import StudyFolder, is_study_folder
+from runs.trust import check_own
 
 
 def cancel(path: Path) -> None:
     """Cancel a run or all runs of a study; a running one saves and records `stopped` itself."""
+    if is_study_folder(path) or is_run(path):
+        check_own(path)
     if is_study_folder(path):
         _cancel_study(StudyFolder(path.resolve()))
         return
@@ -42,6 +45,8 @@ def _cancel_study(study: StudyFolder) -> None:
     if not runs:
         print(f"{study.path}: all runs have already ended", file=sys.stderr)
         return
+    for one in runs:
+        check_own(one.run.path)
     # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
     study.stop_file.touch()
     for one in runs:

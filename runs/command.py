@@ -14,6 +14,7 @@ from configs.errors import ConfigError
 from configs.schema import Run
 from configs.terminal import TRACEBACK, guarded
 from runs.folder import RunFolder, open_run
+from runs.trust import check_own
 
 # Warnings when diffusers and torchao are imported, by logger: of names that nobody here uses.
 _HARMLESS = {
@@ -67,6 +68,7 @@ def _attempt(
     path: Path, number: int | None, engine: str, module_of: Callable[[RunFolder, Run], str | None]
 ) -> int:
     run = open_run(path)
+    check_own(run.path)
     attempt = number or max(run.attempts(), default=0)
     if not attempt or not run.attempt(attempt).is_dir():
         raise ConfigError(f"{path}: no such attempt; `ditbench submit` begins one")

@@ -21,6 +21,7 @@ from runs.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifes
 from runs.records import Record, RecordWriter, read_records, state
 from runs.slurm_env import array_row, batch_job, is_restarted
 from runs.study_folder import StudyFolder, is_study_folder
+from runs.trust import check_own, is_own
 
 ROOT = Path(__file__).resolve().parents[1]
 # File systems take names of up to 255 bytes; an id, and suffixes of files, are appended.
@@ -171,19 +172,19 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
     """Return the run (of `kind`) that `source` resumes, or None if a new run is to be created.
 
     A study folder means the cell of this array task. Any other `source` that is not a run folder
-    resumes a run only in a batch job that Slurm restarted; the run is found by the job id.
+    resumes a run only in a batch job that Slurm restarted; the run is found by the job id. Raise
+    `ConfigError` for a folder of another user.
     """
     if is_study_folder(source):
         return _cell(StudyFolder(source.resolve()))
     if is_run(source) and kind in (None, read_tree(source / "config.yaml").get("kind")):
+        check_own(source)
         return RunFolder(source.resolve())
     if not batch_job() or not is_restarted():
         return None
     # The name can be guessed, so another user may have made a folder of that name.
     found = [
-        path
-        for path in logs_folder().glob(f"*-{batch_job()}")
-        if is_run(path) and path.stat().st_uid == os.geteuid()
+        path for path in logs_folder().glob(f"*-{batch_job()}") if is_run(path) and is_own(path)
     ]
     return RunFolder(found[0].resolve()) if found else None
 
@@ -196,7 +197,10 @@ def _cell(study: StudyFolder) -> RunFolder:
             f"{study.path}: a study of many runs; name one of them in its cells/, or submit the "
             "missing ones: ditbench submit FOLDER"
         )
-    return open_run(study.cell(study.row(index).cell))
+    check_own(study.path)
+    run = open_run(study.cell(study.row(index).cell))
+    check_own(run.path)
+    return run
 
 
 def run_name(source: Path, config: Run) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.disk import read_end
+from configs.files import read_lines
 from runs.records import is_number
 
 # The bits of NVML's clock event reasons by cause; the power brake is drawn by a faulty supply.
@@ -45,8 +46,8 @@ def _read(path: Path, recent: bool) -> list[GpuLog]:
     """Return the logs in a file; torn lines and values that are no numbers are skipped."""
     logs: list[GpuLog] = []
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            texts = [file.readline(), *(read_end(path).splitlines() if recent else file)]
+        lines = read_lines(path)
+        texts = [next(lines, ""), *(read_end(path).splitlines() if recent else lines)]
     except OSError:
         return logs
     for text in texts:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, TypeAdapter
 from typing_extensions import TypedDict
 
 from configs.errors import ConfigError
+from configs.files import read_bytes
 
 # The version of a run folder's files (docs/architecture.md); a newer one is refused.
 SCHEMA_VERSION = 1
@@ -80,7 +81,7 @@ def read_json(path: Path, kind: type[_Kind], *, fix: str = "restore it or delete
     A missing file raises `FileNotFoundError`.
     """
     try:
-        content: _Kind = _adapter(kind).validate_json(path.read_bytes())  # type: ignore[arg-type]
+        content: _Kind = _adapter(kind).validate_json(read_bytes(path))  # type: ignore[arg-type]
         return content
     except FileNotFoundError:
         raise

@@ -10,9 +10,11 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from configs.files import read_lines
 from runs.failures import failures
 
 Record = dict[str, Any]
@@ -73,12 +75,8 @@ def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[
 
     A last line without an end is still being written: it is never odd.
     """
-    try:
-        file = path.open(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return
-    with file:
-        for number, line in enumerate(file, start=1):
+    with suppress(FileNotFoundError):
+        for number, line in enumerate(read_lines(path), start=1):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

@@ -11,7 +11,6 @@ import os
 import secrets
 import shlex
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from configs.schema import Command, Run
 from runs.attempt.program import TREE
 from runs.code_version import read_version, without_git_variables
 from runs.folder import ROOT
+from runs.trust import check_own, keep_from_others, private_group
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
 MAX_BYTES = 256 * 2**20
@@ -54,15 +54,31 @@ class Tree:
     def check(self, logs: Path) -> str:
         """Return the line of a batch script that ends a job whose snapshot is another's or changed.
 
-        It runs nothing of the snapshot: the script, which Slurm keeps, holds the expected hash.
+        It runs nothing of the snapshot: the script, which Slurm keeps, holds the hashes of content
+        and names. Python adds `__pycache__`: that may differ, but it must be ours like the rest.
         """
-        folder = shlex.quote(str(self.folder(logs)))
+        folder, group = self.folder(logs), private_group()
+        name, above = shlex.quote(str(folder)), shlex.join(map(str, folder.parents))
+        other = '! \\( -uid "$EUID" -o -uid 0 \\)'
+        is_open = "-perm /022" if group is None else f"-perm /002 -o -perm /020 ! -gid {group}"
+        conditions = [
+            f"sha256sum --check --quiet - {SUMS} <<<'{self.digest}  {SUMS}' >&2",
+            "[[ $(LC_ALL=C find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l\\0' | "
+            f"LC_ALL=C sort -z | sha256sum) == {self._names_digest()}* ]]",
+            f"[[ -z $(find . {other} -o ! -type l \\( {is_open} \\)) ]]",
+            f"[[ -z $(find {above} -maxdepth 0 {other} -o ! -perm -1000 \\( {is_open} \\)) ]]",
+        ]
         before = f"{self.program.check(logs)}; " if self.program else ""
         return (
-            f"{before}if ! {{ cd {folder} && [[ -O . && -O .. ]] && "
-            f"sha256sum --check --status - {SUMS} <<<'{self.digest}  {SUMS}'; }}; then "
-            f"echo {folder}: not the code that was submitted, submit again >&2; exit 2; fi"
+            f"{before}if ! {{ cd {name} && {' && '.join(conditions)}; }}; then "
+            f"echo {name}: not the code that was submitted, submit again >&2; exit 2; fi"
         )
+
+    def _names_digest(self) -> str:
+        links = {file.path: file.content for file in self.files if file.kind == "link"}
+        names = (file.path for file in self.files if b"/__pycache__/" not in b"/" + file.path)
+        entries = sorted(b"./" + name + b" " + links.get(name, b"") + b"\0" for name in names)
+        return hashlib.sha256(b"".join(entries)).hexdigest()
 
     def exports(self, logs: Path) -> dict[str, str]:
         """Return the variable that tells a job where the snapshot of its program is."""
@@ -106,7 +122,7 @@ def read_tree(root: Path, names: Sequence[bytes] = ()) -> Tree:
 def save(tree: Tree, logs: Path) -> Path:
     """Write the snapshot and return its folder; concurrent launchers may write the same one.
 
-    Raise `ConfigError` if another user could have written it, or if it was changed.
+    Raise `ConfigError` if another user could have written it, or if a file was changed or added.
     """
     if tree.program:
         save(tree.program, logs)
@@ -114,7 +130,7 @@ def save(tree: Tree, logs: Path) -> Path:
     logs.mkdir(parents=True, exist_ok=True)
     _make_folder(folder.parent)
     for parent in (logs, folder.parent):
-        _keep_from_others(parent)
+        keep_from_others(parent)
     if not folder.exists():
         partial = folder.parent / f".{tree.digest}.{secrets.token_hex(4)}.partial"
         _write_missing(partial, tree)
@@ -123,40 +139,14 @@ def save(tree: Tree, logs: Path) -> Path:
         except OSError:
             # Another launcher was first.
             shutil.rmtree(partial)
-    for place, _, names in os.walk(folder):
-        for path in (Path(place), *(Path(place, name) for name in names)):
-            _check_owner(path)
+    check_own(folder, deep=True)
     # Scratch space is purged file by file.
     _write_missing(folder, tree)
-    for file in tree.files:
-        at = folder / os.fsdecode(file.path)
-        is_link = file.kind == "link"
-        if at.is_symlink() != is_link or file.content != (
-            os.readlink(os.fsencode(at)) if is_link else at.read_bytes()
-        ):
-            raise ConfigError(f"{at}: changed since the snapshot was made; remove {folder}")
+    done = subprocess.run(["bash", "-c", tree.check(logs)], capture_output=True, check=False)
+    if done.returncode:
+        changed = done.stderr.decode(errors="replace").splitlines()[0]
+        raise ConfigError(f"{folder}: changed since the snapshot was made ({changed}); remove it")
     return folder
-
-
-def _keep_from_others(folder: Path) -> None:
-    """Set the sticky bit, so that who may write to our folder cannot rename what is in it."""
-    status = folder.lstat()
-    if status.st_uid == os.geteuid() and status.st_mode & 0o022 and stat.S_ISDIR(status.st_mode):
-        folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
-    _check_owner(folder)
-
-
-def _check_owner(path: Path) -> None:
-    """Raise `ConfigError` for a file or folder that another user made or can replace."""
-    status = path.lstat()
-    if status.st_uid not in (os.geteuid(), 0):
-        raise ConfigError(
-            f"{path}: belongs to another user (uid {status.st_uid}), who could run code as you; "
-            "remove it, or set LOGS to a folder of your own"
-        )
-    is_open = not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o022
-    if is_open and not status.st_mode & stat.S_ISVTX:
-        raise ConfigError(f"{path}: others may write to it; chmod -R go-w, or remove it")
 
 
 def _files(root: Path, paths: Iterable[bytes]) -> Iterator[File]:

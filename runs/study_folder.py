@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs.disk import Below, replace_file
 from configs.errors import ConfigError
+from configs.files import read_text
 from configs.load import read_tree, resolve_study
 from configs.schema import Study
 from configs.schema.study import COLUMNS
@@ -51,7 +52,7 @@ class StudyFolder:
         """Return the rows, sorted by index; raise `ConfigError`, which names a damaged line."""
         rows: list[StudyRow] = []
         try:
-            head, *lines = self.cells_file.read_text(encoding="utf-8").splitlines()
+            head, *lines = read_text(self.cells_file).splitlines()
             axes = head.split("\t")[len(COLUMNS) :]
             for line in lines:
                 rows.append(_row(line.split("\t"), axes))

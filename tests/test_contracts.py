@@ -164,3 +164,40 @@ def test_help_is_given_without_loading_torch(module: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# Files of the checkout, of the kernel and of a process of ours, which no other user can replace.
+_OWN_FILES = {
+    "analysis/commands/files/figure.py",
+    "analysis/measure/cache.py",
+    "analysis/site/build.py",
+    "analysis/site/pages.py",
+    "analysis/trackers.py",
+    "configs/checks/compute_node.py",
+    "launch/doctor/measurements.py",
+    "launch/doctor/probe_jobs.py",
+    "launch/slurm/flags.py",
+    "launch/submit/local.py",
+    "runs/attempt/gpu_sampler.py",
+    "runs/failures.py",
+    "runs/snapshot.py",
+}
+
+
+def test_files_of_runs_are_opened_by_configs_files() -> None:
+    """Any other way to open one waits for the writer of a pipe, and reads a device to no end."""
+    for path in modules("configs", "runs", "launch", "analysis", "train/data"):
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Call) or str(path) in _OWN_FILES | {"configs/files.py"}:
+                continue
+            name = ast.unparse(node.func)
+            modes = [*node.args, *(one.value for one in node.keywords if one.arg == "mode")]
+            writes = any(
+                isinstance(one, ast.Constant) and re.match("[awx]", str(one.value)) for one in modes
+            )
+            is_read = name.endswith((".read_text", ".read_bytes")) or (
+                name.rpartition(".")[2] == "open" and name.partition(".")[0] != "os" and not writes
+            )
+            opened = ast.unparse(node.args[0]) if node.args else ""
+            is_stream = name in ("Image.open", "tarfile.open") and opened in ("stream", "file", "")
+            assert not is_read or is_stream, f"{path}:{node.lineno}: {name}({opened})"

@@ -15,6 +15,7 @@ from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
 from configs.errors import ConfigError, Unreadable
+from configs.files import read_text
 from configs.yaml12 import parse_yaml
 
 QUANTITIES = {
@@ -104,9 +105,7 @@ def parse_seconds(text: str) -> tuple[float, float]:
 def read_claims(path: Path) -> list[Claim]:
     """Read claims from YAML: a list, or a mapping with `claims`; runs are relative to the file."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise Unreadable(f"{path}: too large for a file of claims")
-        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+        tree = parse_yaml(read_text(path, most=LARGEST_FILE), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path}: cannot be read: {error}") from None
     listed = tree.get("claims") if isinstance(tree, dict) else tree

@@ -10,6 +10,7 @@ from typing import Any
 from analysis.audit import claims
 from analysis.stats.intervals import Estimate
 from configs.errors import Unreadable
+from configs.files import read_text
 
 COLUMNS: dict[str, Callable[[str], bool]] = {
     "rate": lambda head: bool(re.search(r"rate|per s|/\s*s|it/s|speed(?!up)", head)),
@@ -46,9 +47,7 @@ def judged(path: Path) -> list[dict[str, Any]]:
 def judge_markdown(path: Path) -> list[dict[str, Any]]:
     """Check rates against steps / time, rates against each other, and speedups in the text."""
     try:
-        if path.stat().st_size > claims.LARGEST_FILE:
-            raise Unreadable(f"{path}: too large for a page with a table")
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, errors="replace", most=claims.LARGEST_FILE)
     except OSError as error:
         raise Unreadable(f"{path}: cannot be read: {error.strerror}") from None
     rows = read_table(text)

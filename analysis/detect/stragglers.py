@@ -11,6 +11,7 @@ import numpy as np
 from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 from analysis.stats.steady_state import SIGMA_OF_MAD
+from configs.files import read_lines
 from runs.folder import RunFolder
 from runs.records import is_number
 
@@ -48,15 +49,14 @@ def read_arrivals(folder: Path) -> dict[int, RankArrivals]:
 
 def _rows(path: Path) -> Iterator[tuple[int, float, int]]:
     """Yield the step, the time and the line of each whole record."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                record = json.loads(line)
-                step, time = record["step"], record["time"]
-            except (ValueError, KeyError, TypeError, RecursionError):
-                continue
-            if type(step) is int and 0 <= step < 1 << 53 and is_number(time):
-                yield step, time, number
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line)
+            step, time = record["step"], record["time"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if type(step) is int and 0 <= step < 1 << 53 and is_number(time):
+            yield step, time, number
 
 
 @dataclass(frozen=True, kw_only=True)

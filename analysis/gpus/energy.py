@@ -12,6 +12,7 @@ from analysis.measure.time_to_target import TimeToTarget
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
+from configs.files import read_text
 from runs.folder import RunFolder
 from runs.gpu_log import GpuLog, read_gpu_logs
 
@@ -119,6 +120,6 @@ def slurm_kwh(log: RunLog) -> float | None:
     run = RunFolder(log.path)
     try:
         files = [run.attempt(number) / "slurm-energy-j" for number in run.attempts()]
-        return sum(float(file.read_text()) for file in files) / JOULES_PER_KWH or None
+        return sum(float(read_text(file)) for file in files) / JOULES_PER_KWH or None
     except (OSError, ValueError):
         return None

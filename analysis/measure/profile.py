@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import Unreadable
+from configs.files import open_regular
 
 LARGEST_TRACE = 1 << 30
 HOST = frozenset(["cpu_op", "python_function", "cuda_runtime", "Operator"])
@@ -46,11 +47,9 @@ class Spent:
 def read_trace(path: Path) -> list[Event]:
     """Return the complete events of a Chrome trace (`.json` or `.json.gz`)."""
     try:
-        if path.stat().st_size > LARGEST_TRACE:
-            raise Unreadable(f"{path}: too large for a trace")
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as file:
-            tree = json.loads(file.read(LARGEST_TRACE))
+        with open_regular(path, most=LARGEST_TRACE) as file:
+            unpacked = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+            tree = json.loads(unpacked.read(LARGEST_TRACE))
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise Unreadable(f"{path}: no Chrome trace ({type(error).__name__})") from None
     events = tree.get("traceEvents") if isinstance(tree, dict) else tree

@@ -16,6 +16,7 @@ from analysis.read.run_log import RunLog
 from configs.checks.captions import fill_trigger, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
+from configs.files import open_regular
 from runs.folder import RunFolder
 
 TILE, LABEL, HEAD, GAP = 160, 240, 44, 12
@@ -106,7 +107,7 @@ def _unlike(a: RunLog, b: RunLog) -> list[str]:
 def _size(files: Mapping[int, Path]) -> str | None:
     """Return the size of the first image, in pixels."""
     try:
-        with Image.open(next(iter(files.values()), "")) as image:
+        with open_regular(next(iter(files.values()), "")) as file, Image.open(file) as image:
             return f"{image.width}x{image.height}"
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
@@ -125,7 +126,7 @@ def _foreign_image(log: RunLog) -> str | None:
 def _metadata(file: Path) -> dict[str, object]:
     """Return an image's metadata, or nothing if it cannot be read."""
     try:
-        with Image.open(file) as image:
+        with open_regular(file) as stream, Image.open(stream) as image:
             image.load()
             return {str(name): value for name, value in image.info.items()}
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
@@ -269,7 +270,7 @@ def _tile(file: Path | None) -> Image.Image | None:
     if file is None:
         return None
     try:
-        with Image.open(file) as image:
+        with open_regular(file) as stream, Image.open(stream) as image:
             side = TILE - 2
             is_small = max(image.size) < side
             method = Image.Resampling.NEAREST if is_small else Image.Resampling.BICUBIC

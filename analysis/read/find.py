@@ -14,6 +14,7 @@ from analysis.read.run_log import RunLog
 from analysis.read.run_names import named
 from analysis.read.tar_archive import in_archive
 from configs.errors import Unreadable
+from configs.files import open_regular
 from runs.folder import RunFolder, find_runs, is_run
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -138,7 +139,7 @@ def _files(path: Path) -> Iterator[tuple[Path, str]]:
 def _is_of_report(file: Path) -> bool:
     if file.suffix != ".csv" or not file.with_suffix(".html").exists():
         return False
-    with file.open("rb") as table:
+    with open_regular(file) as table:
         return table.read(4) == b"run,"
 
 

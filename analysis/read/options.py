@@ -23,6 +23,7 @@ import numpy as np
 from analysis.read.run_log import RunLog
 from analysis.read.text.patterns import Format
 from configs.errors import ConfigError, Unreadable
+from configs.files import read_text
 from configs.yaml12 import parse_yaml
 
 NAME = "logs.yaml"
@@ -105,7 +106,7 @@ def options_for(path: Path) -> ReadOptions:
 
 def _globs(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+        tree = parse_yaml(read_text(path), source=str(path))
     except (ConfigError, OSError, ValueError) as error:
         raise Unreadable(f"{path}: {error}") from None
     known = {"pattern": str, "columns": dict, "set": dict}

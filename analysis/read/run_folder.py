@@ -14,6 +14,7 @@ from analysis.read.other_logs import read_file
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
+from configs.files import read_bytes, read_lines
 from configs.load import flatten
 from configs.schema import KINDS, keys
 from runs.folder import RunFolder
@@ -162,10 +163,10 @@ def _of_attempt(part: RunLog, number: int) -> RunLog:
 def _times(path: Path, arrivals: Path, line: Ints) -> Floats:
     """Return when each line [n] of a log was complete, in seconds since 1970."""
     try:
-        size, time = np.loadtxt(arrivals, ndmin=2).T
+        size, time = np.loadtxt(read_lines(arrivals), ndmin=2).T
     except ValueError:
         raise Unreadable(f"{arrivals}: not pairs of a length and a time") from None
-    text = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    text = np.frombuffer(read_bytes(path, most=2**31), dtype=np.uint8)
     ends = np.append(np.flatnonzero(text == 10) + 1, len(text))
     piece = np.searchsorted(size, ends[np.minimum(line, len(ends)) - 1])
     return np.append(time, np.nan)[np.minimum(piece, len(time))]

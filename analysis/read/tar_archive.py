@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from analysis.read.progress import ReadingProgress
 from configs.errors import Unreadable
+from configs.files import open_regular
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 # Each file needs its folders; a run has about five files, eight folders deep at most.
@@ -42,7 +43,7 @@ def unpacked(path: Path) -> Path:
     _ARCHIVES[str(folder)] = str(path)
     left = MOST_BYTES
     try:
-        with path.open("rb") as packed, tarfile.open(fileobj=packed) as archive:
+        with open_regular(path) as packed, tarfile.open(fileobj=packed) as archive:
             progress = ReadingProgress(path)
             for number, member in enumerate(archive):
                 progress.at(packed.tell())

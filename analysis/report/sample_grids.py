@@ -7,6 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from configs.files import open_regular
+
 WIDEST = 360
 LARGEST_FILE = 1 << 25
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -30,11 +32,9 @@ def data_address(path: Path) -> str | None:
 def small_png(path: Path) -> bytes | None:
     """Return a PNG at most `WIDEST` pixels wide; None if the image is too large or damaged."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            return None
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with open_regular(path, most=LARGEST_FILE) as file, Image.open(file) as image:
                 small = image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
         return None

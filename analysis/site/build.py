@@ -17,6 +17,7 @@ from analysis.site.curves import ALL_POINTS, MOST_POINTS
 from analysis.site.pages import STATIC, Group, Pages
 from analysis.site.samples import samples
 from configs.errors import Unreadable
+from configs.files import read_bytes
 from configs.gpus import read_rates
 from runs.folder import RunFolder
 from runs.study_folder import study_of
@@ -50,7 +51,7 @@ class BuiltSite:
 def read_record(site: Path) -> SiteRecord:
     """Return the record of a site; raise `Unreadable` if the folder holds none."""
     try:
-        return SiteRecord.model_validate_json((site / RECORD).read_bytes())
+        return SiteRecord.model_validate_json(read_bytes(site / RECORD))
     except (OSError, ValidationError) as error:
         why = f"not the record of a site ({error}); name the folder that --out named"
         raise Unreadable(f"{site / RECORD}: {why}") from None
@@ -103,7 +104,7 @@ def build(record: SiteRecord, out: Path) -> BuiltSite:
         read += map(file_of, (source(log), run.config_file, run.manifest_file, run.metrics_file))
         files |= {one.file: one.png for one in samples(log)}
     hashes = {
-        relative(path, out): sha256(path.read_bytes()).hexdigest()
+        relative(path, out): sha256(read_bytes(path, most=2**31)).hexdigest()
         for path in dict.fromkeys(read)
         if path.is_file()
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.site.build import RECORD, build, read_record
+from configs.files import read_bytes
 
 _LONGEST_PLACE = 60
 # No name of a tag such as h2.
@@ -24,7 +25,7 @@ def check(site: Path) -> tuple[list[dict[str, Any]], list[str], int]:
     agreeing = 0
     for name in (name for name in made.files if name != RECORD):
         file, fresh = site / name, made.files[name]
-        here = file.read_bytes() if file.is_file() else b""
+        here = read_bytes(file) if file.is_file() else b""
         both = [one.decode(errors="replace").split("\n") for one in (here, fresh)]
         is_page = name.endswith(".html")
         for number, lines in enumerate(zip_longest(*both) if is_page else (), start=1):

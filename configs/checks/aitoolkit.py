@@ -12,6 +12,7 @@ from typing import Any
 from configs.checks.dataset import image_set
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
+from configs.files import read_text
 from configs.load import flatten, read_tree, to_tree
 from configs.schema import Finetune, keys
 
@@ -169,9 +170,7 @@ def _check_arch(home: Home, config: Finetune) -> None:
     sources = (
         file for part in ("toolkit", "extensions*") for file in home.folder.glob(f"{part}/**/*.py")
     )
-    if not any(
-        named.search(file.read_text(encoding="utf-8", errors="replace")) for file in sources
-    ):
+    if not any(named.search(read_text(file, errors="replace")) for file in sources):
         raise ConfigError(
             f"aitoolkit.model.arch {arch}: the ai-toolkit in {home.folder} has no such model and "
             "would take it for Stable Diffusion 1; correct it, or update ai-toolkit"

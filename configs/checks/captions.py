@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
+from configs.files import open_regular, read_bytes
 from configs.schema.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def open_image(file: Path) -> "Image":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
+            with open_regular(file) as stream, Image.open(stream) as image:
                 image.load()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         limit = f"more than {Image.MAX_IMAGE_PIXELS or 0:,} pixels"
@@ -60,7 +61,7 @@ def fill_trigger(text: str, trigger: str | None) -> str:
 def read_text(file: Path) -> str:
     """Return the stripped text of a caption or prompts file; raise `ConfigError` if not UTF-8."""
     try:
-        content = file.read_bytes()
+        content = read_bytes(file)
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         # Only Japanese has kana; any other encoding is a guess, which may garble the text.

@@ -8,6 +8,7 @@ from typing import Any
 
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.schema.finetune import Lora
 
 _WEIGHTS = {
@@ -139,8 +140,8 @@ def _check_model(folder: Path) -> None:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read_bytes(file))
+    except (OSError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise ConfigError(f"{file}: not a JSON object; copy it again")

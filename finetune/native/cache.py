@@ -21,6 +21,7 @@ from torch import Tensor
 from configs.checks.captions import fill_trigger, read_prompts
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replacing
+from configs.files import read_bytes
 from configs.schema import Finetune
 
 # Increase it when the same input gives other content.
@@ -87,9 +88,9 @@ class Cache:
         if text not in self._names:
             key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
-                key["image"] = hashlib.sha256(text.image.read_bytes()).hexdigest()
+                key["image"] = hashlib.sha256(read_bytes(text.image)).hexdigest()
                 if text.mask:
-                    key["mask"] = hashlib.sha256(text.mask.read_bytes()).hexdigest()
+                    key["mask"] = hashlib.sha256(read_bytes(text.mask)).hexdigest()
             encoded = json.dumps(key, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
         files = [folder / f"{self._names[text]}.safetensors" for folder in self._folders]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
+from configs.files import read_text
 
 _SHORT = {
     "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "e": "error",
@@ -101,7 +102,7 @@ class Script:
 def read_script(path: Path) -> Script:
     """Parse the script at `path`; raise `ConfigError` if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, errors="replace")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     return parse_script(text, path=path)

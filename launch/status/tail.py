@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from configs.errors import ConfigError
+from configs.files import open_regular
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.status.state import RunStatus, run_status
@@ -30,7 +31,7 @@ class Tail:
 
     def more(self) -> bytes:
         """Return what was appended since the last call."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(self._offset)
             added = file.read()
         self._offset += len(added)
@@ -39,10 +40,8 @@ class Tail:
 
 def _offset_of_last(path: Path, *, lines: int) -> int:
     """Return the offset of the last lines, searched in the last megabyte."""
-    size = path.stat().st_size
-    start = max(0, size - 2**20)
-    with path.open("rb") as file:
-        file.seek(start)
+    with open_regular(path) as file:
+        start = file.seek(max(0, file.seek(0, 2) - 2**20))
         end = file.read()
     kept = end.splitlines(keepends=True)[-lines:] if lines else []
     return start + len(end) - sum(map(len, kept))

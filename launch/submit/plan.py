@@ -15,7 +15,7 @@ from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Finetune, Pretrain, Study
+from configs.schema import Finetune, Pretrain, Run, Study
 from configs.schema.training import Resources
 from configs.table import Row
 from launch import forecast
@@ -167,10 +167,10 @@ def shape_of(resources: Resources) -> str:
     return f"{size}-{resources.hours!r}h-{resources.cpus_per_gpu}cpu{memory}"
 
 
-def digest(cell: Cell) -> str:
+def digest(config: Run) -> str:
     """Return a hash of the whole config, which identifies a cell."""
     # A name changes nothing that a cell does.
-    tree = {key: value for key, value in to_tree(cell.config).items() if key != "name"}
+    tree = {key: value for key, value in to_tree(config).items() if key != "name"}
     text = json.dumps(tree, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

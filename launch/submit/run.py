@@ -11,6 +11,7 @@ from typing import Literal
 
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
 from configs.yaml12 import dump_yaml
@@ -27,6 +28,7 @@ from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
+from runs.trust import check_own
 
 CLUSTER = "cluster"
 How = Literal["slurm", "local", "dry"]
@@ -73,6 +75,7 @@ def run_request(
     """Resolve a request; raise `ConfigError` if no batch script can be written for it."""
     resumes = RunFolder(source.resolve()) if is_run(source) else None
     if resumes:
+        check_own(source)
         config = resume_config(resumes, overrides)
     else:
         config = with_absolute_paths(load(source, overrides))
@@ -192,7 +195,7 @@ def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
     text = dump_yaml(to_tree(request.config)).encode()
     name = glob.escape(run_name(request.source, request.config))
     paths = request.site.logs.glob(f"{name}-*/config.yaml")
-    runs = [RunFolder(path.parent) for path in paths if path.read_bytes() == text]
+    runs = [RunFolder(path.parent) for path in paths if path.is_file() and read_bytes(path) == text]
     return [run for run in runs if run_status(run).is_unfinished]
 
 

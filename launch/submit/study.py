@@ -42,9 +42,10 @@ from launch.submit.study_cells import (
     rows_with,
 )
 from runs import snapshot
-from runs.folder import ROOT, RunFolder, new_id
+from runs.folder import ROOT, RunFolder, is_run, new_id
 from runs.jobs import save_array
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
+from runs.trust import check_own
 
 ArrayScript = tuple[Array, BatchScript]
 
@@ -227,15 +228,25 @@ def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, St
                 f"{request.source}: a study's folder is continued unchanged; to add cells, submit "
                 "the study with --into this folder"
             )
-        return None, StudyFolder(request.source.resolve())
+        return None, _own_study(request.source)
     grid = load_grid(request.source, request.overrides)
     plan = make_plan(grid, with_forecast=request.with_forecast)
     if request.into is not None:
-        return plan, StudyFolder(request.into.resolve())
+        return plan, _own_study(request.into)
     same = None if request.choices.new else find_matching_study(plan, logs)
     if same is not None:
         print(f"continues {same.path}; --new starts another", file=sys.stderr)
     return plan, same
+
+
+def _own_study(path: Path) -> StudyFolder:
+    """Return the study in a folder; raise `ConfigError` if another user could change its runs."""
+    study = StudyFolder(path.resolve())
+    check_own(path)
+    for row in study.rows():
+        if is_run(study.cell(row.cell)):
+            check_own(study.cell(row.cell))
+    return study
 
 
 def _partly_in(plan: Plan, logs: Path) -> str | None:

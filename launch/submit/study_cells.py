@@ -11,7 +11,8 @@ from pathlib import Path
 
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.load import to_tree
+from configs.files import read_text
+from configs.load import merge, read_tree, resolve, to_tree
 from configs.yaml12 import dump_yaml
 from launch.slurm import client
 from launch.slurm.client import Job
@@ -21,6 +22,7 @@ from runs.attempt.pruning import DECIDED
 from runs.folder import RunFolder, is_run
 from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
+from runs.trust import check_own
 
 _MEMORY = ("oom", "host_oom")
 
@@ -28,7 +30,8 @@ _MEMORY = ("oom", "host_oom")
 def find_matching_study(plan: Plan, logs: Path) -> StudyFolder | None:
     """Return the newest folder of the same study with the same config in every cell."""
     for study in _studies_of(plan, logs):
-        if study.study() == plan.grid.study and _configs(study) == _planned(plan):
+        is_same = study.study() == plan.grid.study and _configs(study) == _planned(plan)
+        if is_same and _has_its_configs(study, plan):
             return study
     return None
 
@@ -44,6 +47,8 @@ def find_part_of_study(plan: Plan, logs: Path) -> tuple[StudyFolder, int, int] |
         if any(name in dict(known) for name, _ in wanted - known):
             continue
         same = [row for row in study.rows() if (row.cell, row.digest) in wanted]
+        if not _has_its_configs(study, plan):
+            continue
         done = sum(one.event == "done" for one in run_statuses(study, same).values())
         if done:
             return study, done, len(plan.kept) - done
@@ -51,18 +56,39 @@ def find_part_of_study(plan: Plan, logs: Path) -> tuple[StudyFolder, int, int] |
 
 
 def _studies_of(plan: Plan, logs: Path) -> Iterator[StudyFolder]:
-    """Yield the undamaged folders of studies with the name of this one, newest first."""
+    """Yield our undamaged folders of studies with the name of this one, newest first."""
     for path in sorted(logs.glob(f"{glob.escape(plan.grid.name)}-*"), reverse=True):
         study = StudyFolder(path)
         try:
             if is_study_folder(path) and study.study() and study.rows():
+                check_own(path)
                 yield study
         except ConfigError as error:
             print(f"passes over {path}: {error}", file=sys.stderr)
 
 
+def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
+    """Return whether the cells of a plan that a folder has are ours and hold the plan's configs."""
+    for run in plan.runs:
+        cell = RunFolder(study.cell(run.name))
+        try:
+            if not is_run(cell.path):
+                continue
+            check_own(cell.path)
+            if read_text(cell.config_file) == _config_text(run):
+                continue
+            edited = {name: old for name, (old, _) in cell.edits().items()}
+            tree = merge(read_tree(cell.config_file), edited)
+            if digest(resolve(tree, source=str(cell.config_file))) != digest(run.cell.config):
+                raise ConfigError(f"{cell.config_file}: not the config of {study.cells_file}")
+        except (OSError, ValueError) as error:
+            print(f"passes over {study.path}: {error}", file=sys.stderr)
+            return False
+    return True
+
+
 def _planned(plan: Plan) -> set[tuple[str, str]]:
-    return {(run.name, digest(run.cell)) for run in plan.runs}
+    return {(run.name, digest(run.cell.config)) for run in plan.runs}
 
 
 def _configs(study: StudyFolder) -> set[tuple[str, str]]:
@@ -77,7 +103,7 @@ def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[Stu
     """
     digests = {row.cell: row.digest for row in known}
     for run in plan.runs:
-        if run.name in digests and digests[run.name] != digest(run.cell):
+        if run.name in digests and digests[run.name] != digest(run.cell.config):
             raise ConfigError(
                 f"{source}: its cell {run.name} has another config; omit --into for a new "
                 "folder, or give the level another label"
@@ -92,7 +118,7 @@ def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[Stu
             cell=run.name,
             repeat=run.repeat,
             shape=run.shape,
-            digest=digest(run.cell),
+            digest=digest(run.cell.config),
             levels=run.cell.levels,
         )
         for index, run in enumerate(new, start=len(known))
@@ -120,11 +146,14 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> Non
 def _make_cell(path: Path, run: PlannedRun) -> None:
     (path / "attempts").mkdir(parents=True, exist_ok=True)
     # Without fsync: a cell that is lost is made again.
-    groups = to_tree(run.cell.config).items()
-    text = "".join(_dumped(json.dumps({name: group})) for name, group in groups)
-    (path / "config.yaml").write_text(text, encoding="utf-8")
+    (path / "config.yaml").write_text(_config_text(run), encoding="utf-8")
     if run.dropped is not None:
         record(RunFolder(path), "skipped", reason="forecast", message=run.dropped)
+
+
+def _config_text(run: PlannedRun) -> str:
+    groups = to_tree(run.cell.config).items()
+    return "".join(_dumped(json.dumps({name: group})) for name, group in groups)
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from configs.disk import read_end
 from configs.load import read_tree
 from configs.schema.key import KeyGroup
 from launch.why import symptoms
@@ -191,8 +192,7 @@ def _furthest_behind(evidence: Evidence) -> str:
 
 def _last_steps(folder: Path) -> Iterator[tuple[int, int]]:
     for path in sorted(folder.glob("arrivals-*.jsonl")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        for line in reversed(lines):
+        for line in reversed(read_end(path).splitlines()):
             try:
                 yield int(path.stem.rpartition("-")[2]), int(json.loads(line)["step"])
             except (ValueError, KeyError, TypeError):

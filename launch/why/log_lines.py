@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.files import open_regular
 from configs.terminal import printable
 from runs.folder import ROOT
 
@@ -59,13 +60,12 @@ def read(path: Path) -> LogLines:
     """Return the lines of a file; none if it cannot be read."""
     first = 1
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            skipped = max(0, size - MAX_BYTES)
+        with open_regular(path) as file:
+            skipped = max(0, file.seek(0, 2) - MAX_BYTES)
             file.seek(0)
-            if skipped:
-                first += file.read(skipped).count(b"\n")
-            content = file.read()
+            while left := skipped - file.tell():
+                first += file.read(min(left, MAX_BYTES)).count(b"\n")
+            content = file.read(2 * MAX_BYTES)
     except OSError:
         content = b""
     lines = content.decode(errors="replace").split("\n")

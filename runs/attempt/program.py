@@ -16,6 +16,7 @@ from configs.schema import Command
 from runs.failures import failures, find_reason
 from runs.folder import RunFolder
 from runs.slurm_env import node_name
+from runs.trust import check_own
 
 # The folder of the snapshot that the launcher took of the program.
 TREE = "PROGRAM_TREE"
@@ -37,6 +38,7 @@ def run_program(attempt: Path) -> int:
     the end. A program that was killed leaves the end to `close_attempt`.
     """
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
+    check_own(run.path)
     config = expect(run.config(number), Command, source=run.path)
     output = run.path / "output"
     output.mkdir(exist_ok=True)

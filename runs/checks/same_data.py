@@ -8,6 +8,7 @@ from configs.checks.captions import fill_trigger
 from configs.checks.dataset import image_set
 from configs.disk import replace_file
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.schema import Finetune, Run
 from runs.folder import RunFolder
 from runs.json_files import read_json
@@ -54,7 +55,7 @@ def _hashes(config: Finetune) -> dict[str, str]:
     found = {}
     for each in [each for images in vars(image_set(config)).values() for each in images]:
         caption = fill_trigger(each.text(), config.data.trigger).encode()
-        mask = each.mask.read_bytes() if each.mask else b""
-        content = each.image.read_bytes() + caption + mask
+        mask = read_bytes(each.mask) if each.mask else b""
+        content = read_bytes(each.image) + caption + mask
         found[str(each.image)] = hashlib.sha256(content).hexdigest()
     return found

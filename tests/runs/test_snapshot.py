@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -163,14 +164,73 @@ def passes(tree: snapshot.Tree, logs: Path) -> bool:
     return done.returncode == 0
 
 
-@pytest.mark.parametrize("script", ["rm a.py", "chmod u+w a.py; echo evil >a.py", "rm .snap*"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "rm a.py",
+        "chmod u+w a.py; echo evil >a.py",
+        "rm .snap*",
+        "echo evil >sitecustomize.py",
+        "mkdir -p evil; touch evil/__init__.py",
+        "ln -s /tmp __pycache__",
+        "ln -sfn /tmp link",
+        "touch $'new\\nline'",
+    ],
+)
 def test_a_job_does_not_start_on_a_changed_snapshot(
     repository: Path, tmp_path: Path, script: str
 ) -> None:
+    (repository / "link").symlink_to("a.py")
     tree = read_tree(repository)
     folder = save(tree, tmp_path / "logs")
     subprocess.run(["bash", "-c", script], cwd=folder, check=True)
     assert not passes(tree, tmp_path / "logs")
+
+
+def test_what_python_compiled_is_no_change(repository: Path, tmp_path: Path) -> None:
+    tree = read_tree(repository)
+    folder = save(tree, tmp_path / "logs")
+    subprocess.run([sys.executable, "-c", "import a"], cwd=folder, env={}, check=True)
+    assert list(folder.rglob("*.pyc"))
+    assert passes(tree, tmp_path / "logs")
+    assert save(tree, tmp_path / "logs") == folder
+
+
+def test_a_file_added_to_a_snapshot_is_noticed(repository: Path, tmp_path: Path) -> None:
+    tree = read_tree(repository)
+    (save(tree, tmp_path / "logs") / "sitecustomize.py").write_text("evil")
+    with pytest.raises(ConfigError, match="changed since the snapshot was made"):
+        save(tree, tmp_path / "logs")
+
+
+def test_a_file_that_another_user_compiled_ends_the_job(
+    repository: Path, shared: Path, intruder: Callable[[str], None]
+) -> None:
+    tree = read_tree(repository)
+    folder = save(tree, shared)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__").chmod(0o777)
+    intruder(f"echo evil >.code/{folder.name}/__pycache__/a.cpython-311.pyc")
+    (folder / "__pycache__").chmod(0o755)
+    assert not passes(tree, shared)
+    with pytest.raises(ConfigError, match=r"\.pyc: belongs to another user"):
+        save(tree, shared)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_folder_above_that_others_may_rename_is_refused(
+    repository: Path, shared: Path, mode: int
+) -> None:
+    tree = read_tree(repository)
+    shared.chmod(0o755)
+    (shared / "home" / "logs").mkdir(parents=True)
+    save(tree, shared / "home" / "logs")
+    os.chown(shared / "home", -1, 12345)
+    assert passes(tree, shared / "home" / "logs")
+    (shared / "home").chmod(mode)
+    assert not passes(tree, shared / "home" / "logs")
+    with pytest.raises(ConfigError, match="home: others may write to it"):
+        save(tree, shared / "home" / "logs")
 
 
 def test_a_changed_snapshot_is_not_used_again(repository: Path, tmp_path: Path) -> None:
@@ -178,7 +238,7 @@ def test_a_changed_snapshot_is_not_used_again(repository: Path, tmp_path: Path) 
     folder = save(tree, tmp_path / "logs")
     (folder / "a.py").chmod(0o600)
     (folder / "a.py").write_text("evil")
-    with pytest.raises(ConfigError, match=r"a\.py: changed since the snapshot was made; remove"):
+    with pytest.raises(ConfigError, match=r"changed since .* \(\./a\.py: FAILED\); remove it"):
         save(tree, tmp_path / "logs")
 
 

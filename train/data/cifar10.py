@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.errors import DataError
+from configs.files import read_bytes
 from train.data.folder import ImageFolder, list_images
 from train.data.source import Source
 
@@ -65,7 +66,7 @@ def _read_pickled(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Read a pickled dict with `data`, an array of bytes, and `labels`, a list of integers."""
     pixels, labels, in_labels = b"", list[int](), False
     try:
-        for opcode, argument, _ in pickletools.genops(file.read_bytes()):
+        for opcode, argument, _ in pickletools.genops(read_bytes(file)):
             if isinstance(argument, (str, bytes)):
                 raw = argument.encode("latin-1") if isinstance(argument, str) else argument
                 pixels = max(pixels, raw, key=len)

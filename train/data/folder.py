@@ -1,6 +1,7 @@
 """Image files as a data set: one sub-folder per class, or a flat folder with a csv of labels."""
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import DataError
+from configs.files import open_regular, read_text
 from train.data.source import Source
 
 
@@ -75,8 +77,7 @@ def _list_by_csv(folder: Path, table: Path) -> Listing:
 
 def _read_labels(table: Path) -> dict[str, str]:
     try:
-        with table.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
+        rows = [row for row in csv.reader(io.StringIO(read_text(table))) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"data.labels {table}: cannot be read: {error}") from None
     if rows and any("label" in cell.lower() or "class" in cell.lower() for cell in rows[0]):
@@ -107,7 +108,7 @@ class ImageFolder(Source):
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
         file = self._listing.files[index]
         try:
-            with Image.open(file) as image:
+            with open_regular(file) as stream, Image.open(stream) as image:
                 square = centre_crop(image.convert(self._mode), self._size)
         except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
             raise DataError(f"{file}: not a readable image: {error}") from None

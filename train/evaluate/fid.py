@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.errors import ConfigError, DataError
+from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Pretrain
 from runs.folder import RunFolder, is_run
@@ -116,6 +117,6 @@ def _record(samples: Path, result: dict[str, Any]) -> None:
 
 def _metadata(samples: Path) -> Metadata:
     try:
-        return dict(json.loads(metadata_file(samples).read_text(encoding="utf-8")))
+        return dict(json.loads(read_bytes(metadata_file(samples))))
     except (OSError, ValueError):
         return {}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from configs.disk import replace_file, replacing
 from configs.errors import ConfigError
+from configs.files import read_bytes
 
 Pixels = NDArray[np.uint8]
 Metadata = dict[str, Any]
@@ -126,7 +127,7 @@ class NpzShards:
         """Return an earlier attempt's metadata, or None; raise `ConfigError` if `out` has none."""
         for file in (self._unfinished, metadata_file(self.out)):
             if file.is_file():
-                return dict(json.loads(file.read_text(encoding="utf-8")))
+                return dict(json.loads(read_bytes(file)))
         if self.out.exists():
             raise ConfigError(f"out {self.out}: already exists; name a new file")
         return None

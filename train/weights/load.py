@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.schema import Pretrain
 from runs.folder import RunFolder, is_run
 from train.engine.checkpoint import read_weights
@@ -75,7 +76,7 @@ def _read(path: Path, config: Pretrain) -> State:
 def _read_diffusers(path: Path) -> State:
     folder = path if (path / "config.json").is_file() else path / "transformer"
     try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["_class_name"]
+        kind = json.loads(read_bytes(folder / "config.json"))["_class_name"]
     except (OSError, ValueError, KeyError):
         raise ConfigError(
             f"model.init_from {path}: neither a run nor a diffusers DiT (it has no config.json)"

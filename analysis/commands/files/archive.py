@@ -12,6 +12,7 @@ from analysis.read.machine import placement
 from analysis.table import remark
 from configs.disk import replacing
 from configs.errors import Unreadable
+from configs.files import read_text
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -56,7 +57,7 @@ def pack(folder: Path, runs: Sequence[RunFolder], out: Path) -> int:
     machines = _machines(runs)
     with replacing(out) as file, tarfile.open(fileobj=file, mode="w:xz", preset=9) as archive:
         for name in sorted(files):
-            data = _plain(files[name].read_text(encoding="utf-8"), machines).encode()
+            data = _plain(read_text(files[name], follow_links=False), machines).encode()
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), 0o644
             archive.addfile(member, io.BytesIO(data))

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from analysis.table import remark
 from configs.errors import Unreadable
+from configs.files import read_text
 
 EXAMPLE = "ditbench render docs/studies/a.md"
 _BLOCK = re.compile(r"^```console\n\$ (python -m analysis (?:.*\\\n)*.*)\n((?:.*\n)*?)```$", re.M)
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     outdated = 0
     for path in map(Path, args.paths):
         try:
-            before = path.read_text(encoding="utf-8")
+            before = read_text(path)
             after, remarks = render(before, dry if args.check else args.analysis)
             if after != before and not args.check:
                 path.write_text(after, encoding="utf-8")

@@ -19,6 +19,7 @@ from typing import Any
 from analysis.read.columns import preferred
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.run_log import RunLog
+from configs.files import read_lines, read_text
 
 _RUNS = "SELECT run_uuid, name FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time"
 _TEXTS = (
@@ -51,7 +52,7 @@ def read_runs(database: sqlite3.Connection, path: Path, columns: Mapping[str, st
 
 def read_folder(meta: Path, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the run of a `meta.yaml`, none if it is deleted; `line` is in the file of its loss."""
-    told = dict(re.findall(r"(?m)^(\w+): *(.*?) *$", meta.read_text(errors="replace")))
+    told = dict(re.findall(r"(?m)^(\w+): *(.*?) *$", read_text(meta, errors="replace")))
     if told.get("lifecycle_stage") == "deleted":
         return []
     name = told.get("run_name", "").strip("'\"") or meta.parent.name
@@ -61,7 +62,7 @@ def read_folder(meta: Path, columns: Mapping[str, str]) -> list[RunLog]:
     texts = _files(meta.parent / "params") | {
         k: v for k, v in tags if k == "mlflow.source.git.commit"
     }
-    config = {key: _value(file.read_text(errors="replace")) for key, file in texts.items()}
+    config = {key: _value(read_text(file, errors="replace")) for key, file in texts.items()}
     rows = _rows(_points(sorted(files.items(), key=lambda item: item[0] != loss)))
     found = logs_of(rows, path=meta, name=name, kind="MLflow", columns=columns)
     return [replace(log, config=config or None, source=files.get(loss)) for log in found]
@@ -84,11 +85,10 @@ def _rows(points: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, dict[str, fl
 def _points(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[Any, ...]]:
     """Yield the points in files of `milliseconds value step`; lines that are cut are left out."""
     for key, path in files:
-        with path.open(errors="replace") as file:
-            for line, text in enumerate(file, start=1):
-                with suppress(ValueError):
-                    time_ms, value, step = map(float, text.split()[: 3 * text.endswith("\n")])
-                    yield line, key, value, time_ms, step
+        for line, text in enumerate(read_lines(path), start=1):
+            with suppress(ValueError):
+                time_ms, value, step = map(float, text.split()[: 3 * text.endswith("\n")])
+                yield line, key, value, time_ms, step
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -10,6 +10,7 @@ from analysis.read.columns import Cells
 from analysis.read.formats.structured import log_of_cells
 from analysis.read.run_log import RunLog
 from configs.errors import Unreadable
+from configs.files import open_regular
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
@@ -33,9 +34,8 @@ def read_events(path: Path, *, name: str) -> list[RunLog]:
     from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
     from tensorboard.compat.proto.event_pb2 import Event
 
-    size = path.stat().st_size
-    if size > LARGEST_FILE:
-        raise Unreadable(f"{path}: larger than {LARGEST_FILE >> 30} GiB")
+    with open_regular(path, most=LARGEST_FILE) as file:
+        size = file.seek(0, 2)
     cells, lines = Cells(), list[int]()
     number, done = 0, 0
     try:

@@ -21,6 +21,7 @@ from analysis.read.columns import column_of, preference
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import RunLog
+from configs.files import open_regular
 from configs.load import flatten
 
 _START, _BLOCK, _FRAME = 7, 1 << 15, struct.Struct("<IHB")
@@ -85,7 +86,7 @@ def _own_step(rows: Sequence[Mapping[str, float]], *, damaged: int) -> str | Non
 def _records(path: Path) -> Iterator[bytes]:
     """Yield the records of a file; for a damaged or cut one bytes from 0 on, which are none."""
     place, parts, progress = _START, list[bytes](), ReadingProgress(path)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(_BLOCK):
             progress.at(file.tell())
             while place + _FRAME.size <= len(block):

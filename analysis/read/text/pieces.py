@@ -13,6 +13,7 @@ import numpy as np
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import Ints
 from configs.errors import Unreadable
+from configs.files import open_regular
 
 # Small: the garbage collector walks the matches of a piece again and again. Of 2 MiB DiT's logs
 # are read at 16 MB/s, of 32 KiB at 36 MB/s.
@@ -44,16 +45,16 @@ class Piece:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for its bytes, unpacked if it is gzip."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return io.BufferedReader(_Unpacked(path), PIECE) if packed else path.open("rb")
+    return io.BufferedReader(_Unpacked(path), PIECE) if packed else open_regular(path)
 
 
 class _Unpacked(gzip.GzipFile):
     """The bytes of a gzip file, bounded, as a small file may unpack to any length."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(path, fileobj=open_regular(path))
         self._file = path
 
     def readinto(self, buffer: Any) -> int:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from configs.disk import read_safetensors_header, replace_file
 from configs.errors import ConfigError, DataError
+from configs.files import open_regular, read_bytes
 
 INDEX, ENCODING = "index.json", "encoding.json"
 _SAFETENSORS_DTYPES = {"float16": "F16", "float32": "F32"}
@@ -123,7 +124,7 @@ def read_index(folder: Path) -> StoreIndex:
 def read_json(file: Path, kind: type[_Model]) -> _Model:
     """Return the object in a JSON file. Raise `DataError` if it is not a valid `kind`."""
     try:
-        return kind.model_validate_json(file.read_bytes())
+        return kind.model_validate_json(read_bytes(file))
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -233,6 +234,6 @@ def checksum(*files: Path) -> str:
     """Return the SHA-256 of the contents of files, one after the other."""
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as opened:
+        with open_regular(file, most=2**50) as opened:
             hashlib.file_digest(opened, lambda: digest)
     return digest.hexdigest()

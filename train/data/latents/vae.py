@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from configs.errors import DataError
+from configs.files import read_bytes
 from configs.schema import Pretrain
 from train.data.latents.store import VaeFacts, checksum, read_index
 
@@ -98,7 +99,7 @@ def vae_facts(folder: Path) -> VaeFacts:
     """Return class, config and checksum of the VAE in `folder`. Raise `DataError` if none."""
     file = folder / "config.json"
     try:
-        config = dict(json.loads(file.read_bytes()))
+        config = dict(json.loads(read_bytes(file)))
     except (OSError, ValueError, TypeError):
         raise DataError(
             f"{file}: no config of a VAE there; name the folder that save_pretrained of "

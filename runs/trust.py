@@ -1,0 +1,82 @@
+"""Decide whether a folder may be continued, resumed, cancelled, or run from.
+
+A config names commands, and code and compiled kernels run as they lie: whoever can write them, or
+put another folder in their place, runs code as you (docs/security.md).
+"""
+
+import grp
+import os
+import pwd
+import stat
+from functools import cache
+from pathlib import Path
+
+from configs.errors import ConfigError
+
+
+def check_own(folder: Path, *, deep: bool = False) -> None:
+    """Raise `ConfigError` if another user made a folder or what is in it, or can replace them.
+
+    Only you and root may own them and the folders above, and only those above may be open to
+    others, with the sticky bit. What lies in folders inside counts if `deep`.
+    """
+    named, path = folder.absolute(), folder.resolve()
+    for above in dict.fromkeys((*named.parents, *path.parents)):
+        _check(above, may_be_shared=True)
+    for entry in (named, path):
+        _check(entry)
+    for place, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            _check(Path(place, name))
+        if not deep:
+            break
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether a folder passes `check_own`."""
+    try:
+        check_own(folder)
+    except ConfigError:
+        return False
+    return True
+
+
+def keep_from_others(folder: Path) -> None:
+    """Set the sticky bit, so that who may write to our folder cannot rename what is in it."""
+    status = folder.lstat()
+    if status.st_uid == os.geteuid() and _is_open(status) and stat.S_ISDIR(status.st_mode):
+        folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
+
+
+def _check(path: Path, *, may_be_shared: bool = False) -> None:
+    try:
+        status = path.lstat()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be examined: {error.strerror}") from None
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"{path}: belongs to another user (uid {status.st_uid}), who could run code as you; "
+            "remove it, or set LOGS to a folder of your own"
+        )
+    if _is_open(status) and not (may_be_shared and status.st_mode & stat.S_ISVTX):
+        raise ConfigError(
+            f"{path}: others may write to it, and could run code as you; chmod go-w, or set LOGS "
+            "to a folder of your own"
+        )
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Return whether others may write; a link has no mode, and a private group no others."""
+    closed_to = 0o002 if status.st_gid == private_group() else 0o022
+    return not stat.S_ISLNK(status.st_mode) and bool(status.st_mode & closed_to)
+
+
+@cache
+def private_group() -> int | None:
+    """Return the group of the user's name without other members, as many systems make it."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        group = grp.getgrnam(name)
+    except KeyError:
+        return None
+    return group.gr_gid if set(group.gr_mem) <= {name} else None
