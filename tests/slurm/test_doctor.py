@@ -98,9 +98,16 @@ def test_another_cluster_gives_other_values(strict: Cluster, tmp_path: Path) -> 
     assert "# requeue by default: no" in (clinic.root / "env/sites/strict.sh").read_text()
 
 
-def test_the_site_file_is_valid_and_preflight_accepts_it(clinic: Clinic) -> None:
-    clinic.launch("doctor", "--quick", "--partition", "preempt", "--site", "mine")
+def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_preflight(
+    clinic: Clinic,
+) -> None:
     file = clinic.root / "env" / "sites" / "mine.sh"
+    file.write_text("# by hand\n")
+    measure = ("doctor", "--quick", "--partition", "preempt", "--site", "mine")
+    kept = clinic.launch(*measure)
+    assert "exists and is unchanged; --force overwrites it" in kept.stderr
+    assert file.read_text() == "# by hand\n"
+    clinic.launch(*measure, "--force")
     text = file.read_text()
     assert "JOB_FLAGS=(--partition=preempt)" in text
     assert f"\n# host: {HOST}\n" in text
@@ -113,16 +120,6 @@ def test_the_site_file_is_valid_and_preflight_accepts_it(clinic: Clinic) -> None
     script = clinic.launch("submit", *words, "--site", "mine", "--dry-run").stdout
     for flag in ("--partition=preempt", "--nodes=1", "--gpus-per-node=a100:1"):
         assert f"#SBATCH {flag}\n" in script
-
-
-def test_an_existing_site_file_is_kept(clinic: Clinic) -> None:
-    file = clinic.root / "env" / "sites" / "mine.sh"
-    file.write_text("# by hand\n")
-    kept = clinic.launch("doctor", "--quick", "--site", "mine")
-    assert "exists and is unchanged; --force overwrites it" in kept.stderr
-    assert file.read_text() == "# by hand\n"
-    clinic.launch("doctor", "--quick", "--site", "mine", "--force")
-    assert "mine, measured by" in file.read_text()
 
 
 def test_ctrl_c_cancels_the_probe_jobs(clinic: Clinic) -> None:

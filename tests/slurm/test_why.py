@@ -158,7 +158,8 @@ def test_preemption(jobs: Jobs, why: Why) -> None:
     wait_until(lambda: jobs.cluster.restarts(job) == 1, timeout=90)
     found = why(run.path, attempt=0)
     assert found["cause"] == "preemption"
-    assert "partition preempt is preemptable" in evidence(found)
+    # Slurm requeues it if its own requeue takes longer than the grace.
+    assert re.search("partition preempt is preemptable|PREEMPTED", evidence(found))
 
 
 @pytest.mark.long

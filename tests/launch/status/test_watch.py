@@ -62,9 +62,10 @@ def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
 def watched(run: RunFolder, *, end_after: bytes) -> tuple[str, int]:
     """Return what `status RUN` shows on a terminal and its exit code; a text ends the run."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "launch", "status", str(run.path)]
+    # Its controlling terminal, so that it reads keys.
+    command = ["setsid", "--ctty", sys.executable, "-m", "launch", "status", str(run.path)]
     wide = os.environ | {"COLUMNS": "300"}
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=wide)
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=wide)
     os.close(theirs)
     writer = RecordWriter(run.path, attempt=1)
     shown = b""
@@ -75,6 +76,7 @@ def watched(run: RunFolder, *, end_after: bytes) -> tuple[str, int]:
             shown += chunk
             if end_after in shown and not has_ended:
                 writer.event("done", step=600)
+                os.write(ours, b" ")  # any key redraws at once
                 has_ended = True
     writer.close()
     return shown.decode(), process.wait(timeout=30)
