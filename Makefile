@@ -41,7 +41,6 @@ study:
 	env/create.sh
 	jobs/study.sh '$(NAME)'
 
-# Measure the GPU of this machine in 20 minutes, into docs/measurements/gpu-NAME.
+# Measure the GPU of this machine for 9 minutes, into docs/measurements/gpu-NAME; again, what is left.
 gpu:
-	env/create.sh dev
-	$(PYTHON) -m benchmarks.gpu
+	$(or $(wildcard $(PYTHON)),python3) -m benchmarks.gpu

@@ -12,9 +12,11 @@ products and a softmax, theirs the flash kernel (`train/model/attention.py`).
 
 A ratio is their time over ours: above 1, ours is faster. "best bf16" compares the bf16 settings
 with the smallest median of each side. `--apart` saves memory, but drift no longer cancels.
+With `--json` each arm is printed as soon as it is timed, and the ratios last.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import warnings
@@ -62,7 +64,12 @@ def main(arguments: list[str]) -> int:
     seconds: dict[str, list[float]] = {}
     for names in [[name] for name in makers] if chosen.apart else [list(makers)]:
         arms = {name: makers[name]() for name in names}
-        seconds |= interleave(arms, rounds=chosen.rounds, warmup=2, watch=watch)
+        taken = interleave(arms, rounds=chosen.rounds, warmup=2, watch=watch)
+        for name in taken if chosen.json else ():
+            print(
+                json.dumps({"name": name, "ms": 1e3 * statistics.median(taken[name])}), flush=True
+            )
+        seconds |= taken
         del arms  # before the next one is made
     ratios = [ratio(name, seconds[f"theirs {name}"], seconds[f"ours {name}"]) for name in settings]
     if any("bf16" in name for name in settings):

@@ -109,7 +109,7 @@ def conditions(*, device: torch.device, options: argparse.Namespace) -> dict[str
 def report(ratios: list[Ratio], *, taken: dict[str, object], as_json: bool) -> None:
     """Print the ratios and the conditions."""
     if as_json:
-        print(json.dumps({"taken": taken, "ratios": [asdict(each) for each in ratios]}))
+        print(json.dumps({"taken": taken, "ratios": [asdict(each) for each in ratios]}), flush=True)
         return
     widest = max(len(each.name) for each in ratios)
     for each in ratios:

@@ -1,1 +1,1 @@
-"""One command that measures a GPU: `python -m benchmarks.gpu` (`make gpu`)."""
+"""One command that measures a GPU in pieces: `python -m benchmarks.gpu` (`make gpu`)."""

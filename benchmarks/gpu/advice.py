@@ -24,9 +24,9 @@ blocks (`train.compile`), raise `train.micro_batch`, or use graphs (`train.compi
         if gb and predicted and abs(gb / predicted - 1) > 0.1:
             yield f"{name} took {gb:.1f} GB, but {predicted:.1f} GB were predicted: mend \
 `train/forecast/memory.py`."
-    compiled, eager = runs.get("xl-compiled-128"), runs.get("xl-eager-128")
-    if compiled and (compiled["mfu"] or 1) < 0.4 and len(budgets) > 1:
-        against = budgets.get("kernels alone") or budgets["data sheet"]
+    compiled, eager = runs.get("xl-compiled"), runs.get("xl-eager")
+    if compiled and (compiled["mfu"] or 1) < 0.4 and "measured" in budgets and len(budgets) > 1:
+        against = budgets.get("kernels alone") or budgets["expected"]
         measured = budgets["measured"]
         over = {name: ms - against.get(name, 0.0) for name, ms in measured.items() if name != "sum"}
         worst = max(over, key=lambda name: over[name])
@@ -40,7 +40,7 @@ breaks (`TORCH_LOGS=graph_breaks,recompiles`)."
         ratio = graphs["images_per_s"] / launched["images_per_s"]
         yield f"For small networks set `train.compile=graphs`: it trains a DiT-S at a batch of 32 \
 {ratio:.2f} times as fast as compiled blocks do."
-    auto = runs.get("xl-compiled-auto")
+    auto = runs.get("xl-auto")
     if compiled and auto and auto["images_per_s"] > 1.02 * compiled["images_per_s"]:
         yield f"Set `train.micro_batch=auto`: {auto['micro_batch']} at once are faster than 128."
     rates = {name: one["tflop_per_s"] for name, one in figures["attention"].items()}

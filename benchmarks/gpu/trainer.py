@@ -3,7 +3,8 @@
     python -m benchmarks.gpu.trainer rate|profile|resume key=value ...
 
 Opens a run as a job does, trains until there are enough records, kills it, and prints one JSON
-object. The rate is that of `python -m analysis runs`, predictions those of `train forecast`.
+object. The rate is the median over the records after warm-up, with quartiles; power and clocks are
+means over the same steps.
 """
 
 import itertools
@@ -20,11 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.measure.profile import DEVICE, HOST, Event, operations, read_trace
-from analysis.measure.speed import group_arms, measure_rates
-from analysis.measure.speed_table import speed_rows
-from analysis.read.machine import gpu
-from analysis.read.run_folder import read_ours
-from analysis.read.run_log import RunLog
+from benchmarks.gpu.pieces import TAIL
+from benchmarks.gpu.power import PowerWatch
 from configs.checks.batch import divide
 from configs.gpus import find_gpu
 from configs.load import expect
@@ -32,14 +30,11 @@ from configs.schema import Pretrain
 from runs.attempt.close import cause
 from runs.attempt.open import open_attempt
 from runs.folder import ROOT, RunFolder
-from train.forecast.estimate import forecast
-from train.forecast.memory import dit_written
-from train.forecast.query import ForecastQuery
-from train.model.flops import dit_macs, training_flops
+from train.forecast.memory import dit_memory
 
 BASE = ROOT / "configs" / "pretrain" / "dummy-latents.yaml"
-# For a rate: of fewer than ten after warm-up, analysis gives no interval.
-RECORDS = 18
+# Records of a rate; the first few are a warm-up.
+RECORDS, WARM_UP = 18, 4
 # Columns of the budget, by the name of a kernel, or of an operator on a CPU; first match.
 COLUMNS = {
     "attention": r"flash|fmha|sdpa|scaled_dot_product",
@@ -48,8 +43,6 @@ COLUMNS = {
     "other": r"memcpy|memset|nccl|gloo|c10d",
     "elementwise": r"",
 }
-# As in train/forecast/roofline.py: passes over a saved byte, and bytes per parameter of an update.
-PASSES, UPDATE_BYTES = 4, 52
 Records = list[dict[str, Any]]
 
 
@@ -77,7 +70,9 @@ class Training:
                 why = cause(self.attempt, status=status)
                 # A config that this machine refuses is no failure.
                 word = "skipped" if why["reason"] == "config" else "failed"
-                print(json.dumps({word: f"{why['reason']}: {why['message']}"}), flush=True)
+                said = (self.attempt / "output.log").read_text(errors="replace")[-TAIL:]
+                found = {word: f"{why['reason']}: {why['message']}", "tail": said}
+                print(json.dumps(found), flush=True)
                 sys.exit(0)
             time.sleep(0.05)
         return steps
@@ -89,32 +84,44 @@ class Training:
 
 
 def train_rate(keys: list[str]) -> dict[str, Any]:
-    """Return the steady rate, MFU, memory and shares of time, and what was predicted of them."""
+    """Return the rate, MFU, memory with its forecast, shares of time, and power."""
     training = Training(BASE, keys)
-    training.wait(lambda steps: len(steps) >= RECORDS)
+    training.wait(lambda steps: len(steps) >= WARM_UP)
+    with PowerWatch() as watch:
+        steps = training.wait(lambda steps: len(steps) >= RECORDS)
     training.end(signal.SIGKILL)
-    log = read_ours(training.run)
-    (row,) = speed_rows(group_arms(measure_rates([log], clock="train")))
-    rates = ("steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s", "mfu")
-    found = {"micro_batch": log.facts["micro_batch"]} | {name: row[name] for name in rates}
-    found |= {"gpu_gb": log.last("gpu_gb")} | predicted(log, training.config)
-    found["host_bound"] = row["host_bound"]
-    found["data_share"] = (log.last("data_s") or 0.0) / (log.last("train_s") or 1.0)
-    return found | {"setup_s": log.last("setup_s")}
+    facts: dict[str, Any] = dict(training.run.entries()[0])
+    found = steady_rate(steps[WARM_UP - 1 :], images=training.config.train.global_batch)
+    known = find_gpu(facts["placement"][0].get("gpu", ""))
+    peak = known.peak_tflops.bf16 if known else None
+    flop = facts["training_flops_per_image"]
+    found["mfu"] = found["images_per_s"] * flop / (1e12 * peak) if peak else None
+    found["micro_batch"] = facts["micro_batch"]
+    found["gpu_gb"] = steps[-1].get("gpu_gb")
+    found["predicted_gb"] = predicted_gb(training.config, micro_batch=facts["micro_batch"])
+    return found | {"setup_s": steps[-1]["setup_s"]} | watch.row
 
 
-def predicted(log: RunLog, config: Pretrain) -> dict[str, float | None]:
-    """Return the forecast for the GPU and the micro batch that a run had, if the GPU is known."""
-    name = gpu(log.facts) or ""
-    known = find_gpu(name)
-    if known is None:
-        return {}
-    train = config.train.model_copy(update={"micro_batch": log.facts["micro_batch"]})
-    config = config.model_copy(update={"train": train})
-    query = ForecastQuery(source="", config=config, gpus={name: known}, nodes=1, gpus_per_node=1)
-    found = forecast(query).gpus[name]
-    gb = found.gib["peak"] * 2**30 / 1e9
-    return {"predicted_gb": gb, "predicted_images_per_s": found.images_per_s}
+def steady_rate(steps: Records, *, images: int) -> dict[str, Any]:
+    """Return the median rate between records with quartiles, and shares of their time."""
+    pairs = list(itertools.pairwise(steps))
+    seconds = [(b["train_s"] - a["train_s"]) / (b["step"] - a["step"]) for a, b in pairs]
+    low, middle, high = statistics.quantiles(seconds, n=4)
+    bound = [step["host_bound"] for step in steps if "host_bound" in step]
+    first, last = steps[0], steps[-1]
+    return {
+        "images_per_s": images / middle,
+        "images_per_s_low": images / high,
+        "images_per_s_high": images / low,
+        "steps_per_s": 1 / middle,
+        "host_bound": statistics.mean(bound) if bound else None,
+        "data_share": (last["data_s"] - first["data_s"]) / (last["train_s"] - first["train_s"]),
+    }
+
+
+def predicted_gb(config: Pretrain, *, micro_batch: int) -> float:
+    """Return the forecast of a GPU's memory in GB."""
+    return dit_memory(config, divide(config, world=1, tuned=micro_batch)).total / 1e9
 
 
 def train_profile(keys: list[str]) -> dict[str, Any]:
@@ -126,7 +133,7 @@ def train_profile(keys: list[str]) -> dict[str, Any]:
     training.end(signal.SIGKILL)
     events = read_trace(training.run.profile / "attempt-001" / "rank-00000.json.gz")
     images = window.steps * config.train.global_batch
-    return {"ms": columns(events, images=images)} | work(read_ours(training.run), config)
+    return {"ms": columns(events, images=images)}
 
 
 def columns(events: list[Event], *, images: int) -> dict[str, float]:
@@ -139,21 +146,6 @@ def columns(events: list[Event], *, images: int) -> dict[str, float]:
         ms[column] += spent.us / 1e3 / images
     span = max(e["ts"] + e["dur"] for e in own) - min(e["ts"] for e in own)
     return ms | {"idle": max(0.0, span / 1e3 / images - sum(ms.values()))}
-
-
-def work(log: RunLog, config: Pretrain) -> dict[str, Any]:
-    """Return the TFLOP and GB of an image by column, and the peaks of a known GPU."""
-    macs, layout = dit_macs(config), divide(config, world=1, tuned=log.facts["micro_batch"])
-    known = find_gpu(gpu(log.facts) or "")
-    return {
-        "peak_tflop_per_s": known and known.peak_tflops.bf16,
-        "peak_gb_per_s": known and known.bandwidth_gb_s,
-        "gemm_tflop": (training_flops(macs) - 6 * macs["attention"]) / 1e12,
-        # Its backward pass has five products for two forward.
-        "attention_tflop": 7 * macs["attention"] / 1e12,
-        "elementwise_gb": PASSES * dit_written(config, layout) / layout.micro_batch / 1e9,
-        "optimizer_gb": UPDATE_BYTES * log.facts["parameters"] / config.train.global_batch / 1e9,
-    }
 
 
 def train_resume(keys: list[str]) -> dict[str, Any]:
