@@ -123,7 +123,7 @@ def read_safetensors_header(file: Path, *, fix: str = "copy it again") -> Safete
         tensors = {name: _tensor_entry(entry, 8 + length) for name, entry in header.items()}
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}; {fix}") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ConfigError(f"{file}: not a safetensors file; {fix}") from None
     if size != max((tensor.end for tensor in tensors.values()), default=8 + length):
         raise ConfigError(f"{file}: cut short, or written to; {fix}")
@@ -131,6 +131,8 @@ def read_safetensors_header(file: Path, *, fix: str = "copy it again") -> Safete
 
 
 def _tensor_entry(entry: dict[str, Any], data: int) -> TensorEntry:
-    begin, end = entry["data_offsets"]
-    shape = tuple(entry["shape"])
+    begin, end = map(int, entry["data_offsets"])
+    shape = tuple(map(int, entry["shape"]))
+    if not 0 <= begin <= end or any(size < 0 for size in shape):
+        raise ValueError("not a place in the file")
     return TensorEntry(dtype=entry["dtype"], shape=shape, begin=data + begin, end=data + end)

@@ -26,6 +26,7 @@ threads=$((cores / ranks))
 export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 # By default the ranks of a node compile with 32 processes each.
 set_default TORCHINDUCTOR_COMPILE_THREADS "$OMP_NUM_THREADS"
+keep_kernels
 if (($(count_gpus))); then
   set_gpu_defaults
 fi

@@ -108,6 +108,9 @@ start_program() {
   # Until Python handles signals, the files of requests stand for them.
   (
     trap '' USR1 TERM
+    # shellcheck source=jobs/environment.sh
+    source "$ROOT/jobs/environment.sh"
+    keep_kernels
     start_gpu_sampler "$(count_gpus)"
     exec "${step[@]}" python -m runs run "$ATTEMPT"
   ) >>"$ATTEMPT/output.log" 2>&1 &

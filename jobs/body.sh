@@ -8,8 +8,8 @@ BEGAN=$(date +%s.%N)
 # shellcheck source=env/activate.sh
 source "$ROOT/env/activate.sh"
 umask "$UMASK"
-# Do not import a folder named train/ from the current directory.
-export PYTHONSAFEPATH=1
+# Do not import a folder named train/ from the current directory, nor what lies in ~/.local.
+export PYTHONSAFEPATH=1 PYTHONNOUSERSITE=1
 # shellcheck source=jobs/requeue.sh
 source "$ROOT/jobs/requeue.sh"
 # shellcheck source=jobs/agents.sh

@@ -6,8 +6,8 @@ set_default() { # set_default NAME VALUE
   [[ -n ${!1+set} ]] || export "$1=$2"
 }
 
-# Keep compiled kernels with the run, for its next attempt on any node; by default they are lost in
-# the /tmp of each node. They are code, so only the owner may write there.
+# Keep compiled kernels with the run, for its next attempt on any node. They are code, and by default
+# inductor's are in a folder of /tmp that any user of the node can make first.
 keep_kernels() {
   local cache=${ATTEMPT%/attempts/*}/cache
   (umask 077 && mkdir -p "$cache")
@@ -16,7 +16,6 @@ keep_kernels() {
 }
 
 set_gpu_defaults() {
-  keep_kernels
   # Torch 2.8 reads only the older name, and 2.9 takes this setting only from it; the newer name beside
   # it avoids a warning.
   if [[ -z ${PYTORCH_ALLOC_CONF+set}${PYTORCH_CUDA_ALLOC_CONF+set} ]]; then

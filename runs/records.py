@@ -79,6 +79,10 @@ def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[
         for number, line in enumerate(read_lines(path), start=1):
             try:
                 record = json.loads(line)
+                if "\\u" in line:
+                    # Half of a character, such as \ud800, can be neither printed nor written.
+                    whole = json.dumps(record, ensure_ascii=False).encode(errors="replace")
+                    record = json.loads(whole)
             except (ValueError, RecursionError):
                 record = None
             if _is_record(record):

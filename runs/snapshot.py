@@ -58,7 +58,7 @@ class Tree:
         and names. Python adds `__pycache__`: that may differ, but it must be ours like the rest.
         """
         folder, group = self.folder(logs), private_group()
-        name, above = shlex.quote(str(folder)), shlex.join(map(str, folder.parents))
+        name = shlex.quote(str(folder))
         other = '! \\( -uid "$EUID" -o -uid 0 \\)'
         is_open = "-perm /022" if group is None else f"-perm /002 -o -perm /020 ! -gid {group}"
         conditions = [
@@ -66,7 +66,8 @@ class Tree:
             "[[ $(LC_ALL=C find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l\\0' | "
             f"LC_ALL=C sort -z | sha256sum) == {self._names_digest()}* ]]",
             f"[[ -z $(find . {other} -o ! -type l \\( {is_open} \\)) ]]",
-            f"[[ -z $(find {above} -maxdepth 0 {other} -o ! -perm -1000 \\( {is_open} \\)) ]]",
+            '[[ -z $(at=$PWD; while [[ $at ]]; do at=${at%/*}; find "${at:-/}" -maxdepth 0 '
+            f"{other} -o ! -perm -1000 \\( {is_open} \\); done) ]]",
         ]
         before = f"{self.program.check(logs)}; " if self.program else ""
         return (

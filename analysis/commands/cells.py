@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="compare training losses over this (default: images)",
     )  # fmt: skip
     parser.add_argument(
-        "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
+        "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
     parser.add_argument(
         "--difference", type=share, metavar="SHARE", help="say how many repeats and steps of runs "

@@ -2,6 +2,7 @@
 
 import argparse
 
+from analysis.commands import share
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
 from analysis.read.find import read_logs
 from analysis.table import put, remark, with_intervals
@@ -13,7 +14,7 @@ EXAMPLE = "ditbench analysis fid logs/layouts-1120"
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the margin of equivalent distances."""
     parser.add_argument(
-        "--margin", type=float, default=MARGIN, help="for equivalent (default: 0.02)"
+        "--margin", type=share, default=MARGIN, help="for equivalent (default: 0.02)"
     )
 
 

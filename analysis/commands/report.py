@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from analysis.commands import writing
+from analysis.commands import share, writing
 from analysis.read.find import read_all
 from analysis.report.report import report
 from analysis.table import remark
@@ -19,7 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
     parser.add_argument("--title", default="Runs compared")
     parser.add_argument(
-        "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
+        "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
 
 

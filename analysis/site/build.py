@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.audit.markdown_table import judged
 from analysis.read.find import read_all
@@ -26,15 +27,24 @@ RECORD = "site.json"
 FEWEST_POINTS = 50
 
 
+def _path(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a NUL is in no path")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_path)]
+
+
 class SiteRecord(BaseModel):
     """The sources of a site: paths relative to its folder, a hash of each file read; its pages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     title: str
-    margin: float
-    paths: list[str]
-    claims: list[str] = []
-    rates: str | None = None
+    margin: float = Field(gt=0, lt=1)
+    paths: list[Name]
+    claims: list[Name] = []
+    rates: Name | None = None
     hashes: dict[str, str] = {}
     pages: list[str] = []
 

@@ -92,7 +92,13 @@ def run(
     fix = "submit from a machine with Slurm, or run here with --local"
     try:
         answer = subprocess.run(
-            command, env=environment, input=text, capture_output=True, text=True, timeout=timeout_s
+            command,
+            env=environment,
+            input=text,
+            capture_output=True,
+            timeout=timeout_s,
+            encoding="utf-8",
+            errors="replace",
         )
     except FileNotFoundError:
         raise NoSlurm(f"{command[0]} not found: {fix}") from None

@@ -53,4 +53,5 @@ def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) ->
 
 
 def _saved_step(run: RunFolder) -> int:
-    return max((one["step"] for one in run.records() if one.get("event") == "saved"), default=0)
+    saved = (one for one in run.records() if one.get("event") == "saved")
+    return max((one.get("step", 0) for one in saved), default=0)

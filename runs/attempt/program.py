@@ -21,7 +21,7 @@ from runs.trust import check_own
 # The folder of the snapshot that the launcher took of the program.
 TREE = "PROGRAM_TREE"
 # Variables of ditbench itself, which would change what the program imports or how fast it is.
-_OURS = ("PYTHONPATH", "PYTHONSAFEPATH", "OMP_NUM_THREADS", TREE)
+_OURS = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", TREE)
 _EXCEPTION = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.M)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from analysis import plot
 from analysis.__main__ import main
-from configs.disk import replace_file, replacing
+from configs.disk import read_safetensors_header, replace_file, replacing
+from configs.errors import ConfigError
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
@@ -54,3 +55,20 @@ def test_links_of_another_user_overwrite_no_file(
         plot.save(plot.figure_of(rows=1, height=1.0)[0], shared / name)
     assert mine.read_text() == "precious"
     assert not (tmp_path / "mine.2").exists()
+
+
+_ENTRY = '{"a": {"dtype": "F32", "shape": [1], "data_offsets": [%s]}}'
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["[" * 90_000, '{"a":' * 90_000, "7", _ENTRY % "-9, 4", _ENTRY % "-5, -4", _ENTRY % "4, 0",
+     _ENTRY % "0, 1e999", _ENTRY % "0", _ENTRY.replace("[1]", "[-1]") % "0, 4",
+     _ENTRY.replace("[1]", '["x"]') % "0, 4"],
+    ids=lambda header: header[:9] + header[-24:],
+)  # fmt: skip
+def test_a_header_that_names_no_place_in_the_file_is_refused(tmp_path: Path, header: str) -> None:
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header.encode() + bytes(4))
+    with pytest.raises(ConfigError, match="not a safetensors file; copy it again"):
+        read_safetensors_header(file)

@@ -23,19 +23,24 @@ def settings(commands: str, run: Path, **changes: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name.startswith(SETTINGS)}
 
 
-def test_gpus_get_a_cache_with_the_run_an_allocator_and_a_flight_recorder(tmp_path: Path) -> None:
+def test_gpus_get_an_allocator_and_a_flight_recorder(tmp_path: Path) -> None:
     (tmp_path / "attempts").mkdir()
     found = settings("umask 002; set_gpu_defaults", tmp_path)
     assert found == {
-        "TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/cache/inductor",
-        "TRITON_CACHE_DIR": f"{tmp_path}/cache/triton",
         "PYTORCH_ALLOC_CONF": "expandable_segments:True",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
         "TORCH_FR_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/attempts/002/ranks/nccl-",
     }
-    # Nobody else can plant code in it, whatever the umask.
+
+
+def test_kernels_are_kept_with_the_run_where_nobody_else_can_plant_code(tmp_path: Path) -> None:
+    (tmp_path / "attempts").mkdir()
+    assert settings("umask 002; keep_kernels", tmp_path) == {
+        "TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/cache/inductor",
+        "TRITON_CACHE_DIR": f"{tmp_path}/cache/triton",
+    }
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
@@ -43,7 +48,7 @@ def test_gpus_get_a_cache_with_the_run_an_allocator_and_a_flight_recorder(tmp_pa
 def test_what_is_set_stays_also_if_it_is_empty(older: bool, tmp_path: Path) -> None:
     name = "PYTORCH_CUDA_ALLOC_CONF" if older else "PYTORCH_ALLOC_CONF"
     mine = {name: "", "TRITON_CACHE_DIR": "/mine", "TORCH_FR_BUFFER_SIZE": "0"}
-    found = settings("set_gpu_defaults", tmp_path, **mine)
+    found = settings("keep_kernels; set_gpu_defaults", tmp_path, **mine)
     assert {key: found[key] for key in mine} == mine
     assert len([key for key in found if "ALLOC_CONF" in key]) == 1
 

@@ -104,3 +104,10 @@ def test_a_line_is_json_that_any_reader_accepts(run: Path) -> None:
     RecordWriter(run, attempt=1).event("failed", reason="nan", message='a "quote"\nand a line')
     (line,) = (run / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == 'a "quote"\nand a line'
+
+
+def test_half_of_a_character_becomes_one_that_can_be_written(run: Path) -> None:
+    line = {"time": 1, "attempt": 1, "loss": "\ud800", "\udfff": "é", "tab": "\t\u2028"}
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    ((_, record),) = read_records(run / "metrics.jsonl")
+    assert record == {"time": 1, "attempt": 1, "loss": "?", "?": "é", "tab": "\t\u2028"}

@@ -14,6 +14,7 @@ from analysis.study.cells_table import cell_rows, display_cell
 from analysis.trackers import TRACKERS, is_unfinished, tracked
 from configs.disk import replacing
 from configs.errors import Unreadable
+from configs.terminal import csv_cell
 
 EXAMPLE = "ditbench analysis export logs/layouts-1120 --to mlflow --follow"
 INTERVAL_S = 30.0
@@ -43,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
                 sent = [(one.name, TRACKERS[args.to](one, args.project)) for one in runs]
                 print("\n".join(f"{name}: {count} new steps" for name, count in sent), flush=True)
             else:
-                table = pd.DataFrame(
-                    [{"run": r.name} | dict(o) for r in runs for o in r.rows.values()]
-                )
+                rows = [{"run": r.name} | dict(o) for r in runs for o in r.rows.values()]
+                if args.to == "csv":
+                    rows = [{csv_cell(k): csv_cell(v) for k, v in row.items()} for row in rows]
+                table = pd.DataFrame(rows)
                 with writing(args.out), replacing(args.out) as file:
                     table.to_csv(file, index=False) if args.to == "csv" else table.to_parquet(file)
         except ImportError as error:

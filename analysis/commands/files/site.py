@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from analysis.commands import writing
+from analysis.commands import share, writing
 from analysis.site.build import RECORD, SiteRecord, build, read_record
 from analysis.site.check import check
 from analysis.table import put, remark
@@ -19,7 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="the folder of the site")
     parser.add_argument("--title", default="Runs and studies")
     parser.add_argument(
-        "--margin", type=float, default=0.01, help="of the same loss (default: 0.01)"
+        "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
     parser.add_argument(
         "--claims", action="append", default=[], metavar="FILE", help="claims, as of `audit`"

@@ -6,13 +6,13 @@ Samples are `<milliseconds since 1970>__<step, 9 digits>_<number>.jpg`.
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 
+from analysis.read.database import open_database
 from analysis.read.formats.mlflow_store import read_runs
 from analysis.read.formats.structured import logs_of
 from analysis.read.run_log import RunLog
-from configs.errors import Unreadable
 
 DATABASE = b"SQLite format 3\0"
 _SAMPLE = re.compile(r"(\d{13})__(\d{9})_(\d+)\.(?:jpe?g|png|webp)")
@@ -23,22 +23,22 @@ def read_database(path: Path, *, name: str, columns: Mapping[str, str]) -> list[
 
     `line` is the row. A database of MLflow may have several runs, one with other tables has none.
     """
-    address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as database:
-            database.text_factory = lambda text: text.decode("utf-8", "replace")
-            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone():
+    with suppress(sqlite3.OperationalError):
+        with open_database(path, "runs", "metrics", "params", "tags") as database:
+            if database is not None:
                 return read_runs(database, path, columns)
-            times = dict(database.execute("SELECT step, wall_time FROM steps LIMIT 20000000"))
-            found = database.execute(
-                "SELECT rowid, step, key, value_real FROM metrics "
-                "WHERE value_real IS NOT NULL LIMIT 20000000"
-            ).fetchall()
-    except sqlite3.OperationalError:
-        return []
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        # The message on a damaged schema may itself be no text.
-        raise Unreadable(f"{path}: a damaged database ({error})") from None
+        with open_database(path, "steps", "metrics") as database:
+            if database is not None:
+                return _runs_of(database, path, name=name)
+    return []
+
+
+def _runs_of(database: sqlite3.Connection, path: Path, *, name: str) -> list[RunLog]:
+    times = dict(database.execute("SELECT step, wall_time FROM steps LIMIT 20000000"))
+    found = database.execute(
+        "SELECT rowid, step, key, value_real FROM metrics "
+        "WHERE value_real IS NOT NULL LIMIT 20000000"
+    )
     rows = []
     for line, step, key, value in found:
         if all(type(number) in (int, float) for number in (step, value)):

@@ -8,11 +8,12 @@ import re
 from analysis.read.formats.mlperf import MLPERF
 from analysis.read.text.patterns import Format
 
-# A number as printed, and a pair in which a space may stand for the colon.
+# A number as printed, and a pair in which a space may stand for the colon. Of a word of letters no
+# part is tried as a name, and no shorter name or blank, so that the time is linear in a long line.
 _N = rb"[-+.\w]+(?:,\d\d\d[.\d]*)*%?"
 _LOOSE_PAIR = re.compile(
-    rb"((?:(?:train|val|valid|validation|eval|test)[ _])?[A-Za-z_][\w./@]*)[\"']?"
-    rb"(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([-+]?(?:\.?\d[-+.\w]*|nan|NaN|inf))"
+    rb"(?<![A-Za-z_])((?:(?:train|val|valid|validation|eval|test)[ _])?[A-Za-z_][\w./@]{0,99}+)"
+    rb"[\"']?(?:[ \t]*+[:=][ \t]*+|[ \t]++)[\"']?([-+]?(?:\.?\d[-+.\w]*|nan|NaN|inf))"
 )
 
 

@@ -50,7 +50,7 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
             found[name] = float(value) if abs(value) < 1e300 else math.inf
         elif isinstance(value, str) and value.strip():
             text = value.strip()
-            printed = number(text.encode())
+            printed = number(text.encode("utf-8", "replace"))
             printed = _time_in_text(column_of(name), text) if math.isnan(printed) else printed
             if not math.isnan(printed):
                 found[name] = printed

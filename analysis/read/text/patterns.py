@@ -28,7 +28,9 @@ from analysis.read.columns import MOST_COLUMNS, Cells, by_preference, spread
 from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 
-PAIR = re.compile(rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]*[:=][ \t]*([-+]?(?:\.?\d[-+.\w]*|nan|inf))")
+PAIR = re.compile(
+    rb"([A-Za-z_][\w./() -]{0,60}?)[ \t]{0,40}+[:=][ \t]*+([-+]?(?:\.?\d[-+.\w]*|nan|inf))"
+)
 STAMP = re.compile(
     rb"\d\d(?:\d\d[-/]\d\d[-/]\d\d[ T]|/\d\d(?:/\d{4})? )\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 )

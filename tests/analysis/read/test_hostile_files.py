@@ -2,11 +2,14 @@
 
 import gzip
 import random
+import time
+from pathlib import Path
 
 import pytest
 
 from analysis.__main__ import main
 from analysis.read.find import read_logs
+from analysis.read.other_logs import read_file
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, synthetic_log
@@ -160,3 +163,23 @@ def test_a_cut_gzip_is_named(tmp_path):
     (tmp_path / "x").write_bytes(gzip.compress(write.dit(synthetic_log(n=300)))[:-500])
     with pytest.raises(Unreadable, match="x: cannot be read"):
         read_logs([str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize("words", ["x" * 1000, "a1" * 500, "a" * 60 + " " * 900, "a (b) " * 160])
+def test_the_time_of_long_lines_grows_with_their_number_alone(tmp_path: Path, words: str) -> None:
+    # Each part of a word was tried as a name: 1 MB took four minutes.
+    path = tmp_path / "long.log"
+    path.write_text("".join(f"step {step} loss 2.0 {words}\n" for step in range(1, 401)))
+    began = time.monotonic()
+    (log,) = read_file(path, name="x")
+    assert (len(log), log.column("loss").tolist()) == (400, [2.0] * 400)
+    assert time.monotonic() - began < 20
+
+
+def test_half_of_a_character_is_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"step": {s}, "loss": {s}.5, "\\ud800": 1}}\n' for s in range(9)))
+    path.write_text(path.read_text().replace("3.5", '"\\ud800"'))
+    (log,) = read_file(path, name="x")
+    assert len(log) >= 8
+    assert main(["speed", str(path)]) == 0

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 
+import pytest
+
 from analysis.__main__ import main
 from analysis.site import check
 from analysis.site.build import BuiltSite, SiteRecord
@@ -67,3 +69,15 @@ def test_the_check_names_a_source_that_changed_and_what_that_changes(site, capsy
     shutil.rmtree(site.parent / "runs")
     assert main(["site", "--check", str(site)]) == 2
     assert "no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"margin": -1}, {"margin": 1}, {"margin": float("inf")}, {"paths": ["a\0b"]},
+     {"claims": ["\0"]}, {"rates": "a\0"}],
+)  # fmt: skip
+def test_a_record_that_no_site_has_is_named(tmp_path, change, capsys):
+    record = {"title": "x", "margin": 0.01, "paths": ["."]} | change
+    (tmp_path / "site.json").write_text(json.dumps(record))
+    assert main(["site", "--check", str(tmp_path)]) == 2
+    assert f"{tmp_path}/site.json: not the record of a site" in capsys.readouterr().err

@@ -192,6 +192,20 @@ def test_a_table_holds_the_steps_of_all_runs_with_attempts_joined(logs, capsys):
         assert float(rows[0]["train_s"]) > 0
 
 
+def test_a_spreadsheet_is_given_no_formula(logs, capsys):
+    names = {"r4": '=HYPERLINK("x")', "r8": "@SUM"}
+    for old, new in names.items():
+        (logs / old).rename(logs / new)
+        records = logs / new / "metrics.jsonl"
+        records.write_text(records.read_text().replace('"loss"', '"+a": 1, "-b": 2, "loss"'))
+    assert main(["export", str(logs), "--to", "csv", "--out", "table.csv"]) == 0
+    table = Path("table.csv").read_text()
+    head, *rows = csv.reader(table.splitlines())
+    assert {"'+a", "'-b"} <= set(head)
+    assert {row[0] for row in rows} == {"'-HYPERLINK--x--", "'-SUM"}
+    assert float(rows[-1][head.index("'+a")]) == 1
+
+
 def test_a_table_is_replaced_whole(logs):
     out, before = logs.parent / "all.csv", logs.parent / "before.csv"
     command = ["export", str(logs / "r4"), "--to", "csv", "--out", str(out)]
