@@ -52,12 +52,13 @@ def run_program(attempt: Path) -> int:
     run.note(number, placement=_placement(), ranks=len(_placement()))
     began = time.time()
     run.record_event(number, "started")
-    program = _Program(run, attempt, config)
     try:
+        program = _Program(run, attempt, config)
         process = program.start(words)
     except OSError as error:
+        reason = "disk" if is_disk_full(error) else "config"
         why = f"{words[0]}: cannot be started: {error.strerror}"
-        run.record_event(number, "failed", reason="config", message=why)
+        run.record_event(number, "failed", reason=reason, message=why)
         return 127
     status = program.follow(process)
     if any(file.stat().st_mtime > began for file in output.rglob("*") if file.is_file()):
@@ -82,42 +83,16 @@ def _words(config: Command, output: Path) -> list[str]:
     return words
 
 
-class _Log:
-    """The program's `output.log` and the times of its pieces, until one cannot be written."""
-
-    def __init__(self, attempt: Path) -> None:
-        self.path = attempt / "output.log"
-        self.error: OSError | None = None
-        self._arrivals = attempt / "arrivals.txt"
-        self._files: list[int] = []
-
-    def write(self, piece: bytes) -> None:
-        """Append a piece of output, unless an earlier one could not be written."""
-        if self.error is not None:
-            return
-        try:
-            if not self._files:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                self._files = [os.open(path, flags, 0o666) for path in (self.path, self._arrivals)]
-            log, arrivals = self._files
-            os.write(log, piece)
-            size = os.lseek(log, 0, os.SEEK_CUR)
-            os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
-        except OSError as error:
-            self.error = error
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files:
-            os.close(file)
-
-
 class _Program:
     """The process, and the requests of this attempt that it was told of."""
 
     def __init__(self, run: RunFolder, attempt: Path, config: Command) -> None:
         self._run, self._attempt, self._config = run, attempt, config
-        self._log = _Log(attempt)
+        self._log = attempt / "output.log"
+        self._log_error: OSError | None = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        paths = (self._log, attempt / "arrivals.txt")
+        self._files = [os.open(path, flags, 0o666) for path in paths]
         self._signals: set[int] = set()
         self._paused = self._stopped = False
         self._asked = -math.inf
@@ -147,8 +122,7 @@ class _Program:
             if not is_silent:
                 piece = os.read(pipes[0], 2**16)
                 pipes = pipes if piece else []
-                if piece:
-                    self._log.write(piece)
+                self._keep(piece)
             if process.poll() is None:
                 self._pass_on(process)
             elif is_silent:
@@ -159,8 +133,18 @@ class _Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
-        self._log.close()
         return process.wait()
+
+    def _keep(self, piece: bytes) -> None:
+        """Append a piece of output with its time, unless an earlier one could not be written."""
+        log, arrivals = self._files
+        try:
+            if piece and self._log_error is None:
+                os.write(log, piece)
+                size = os.lseek(log, 0, os.SEEK_CUR)
+                os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
+        except OSError as error:
+            self._log_error = error
 
     def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
         """Send the program the signal of a request, once."""
@@ -178,7 +162,7 @@ class _Program:
             process.terminate()
         elif not self._paused and is_near and number:
             self._paused = True
-            self._log.write(f"the time limit is near: {number} sent to the program\n".encode())
+            self._keep(f"the time limit is near: {number} sent to the program\n".encode())
             process.send_signal(signal.Signals[f"SIG{number}"])
 
     def end(self, status: int) -> tuple[str, dict[str, Any]]:
@@ -196,11 +180,11 @@ class _Program:
 
     def _why(self, status: int) -> dict[str, Any]:
         """Return reason and message of a failure: the last exception in the output, if any."""
-        text = read_end(self._log.path)
+        text = read_end(self._log)
         exceptions = _EXCEPTION.findall(text)
         shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        if self._log.error is not None and is_disk_full(self._log.error):
-            return {"reason": "disk", "message": f"{shown}: {self._log.error}"}
+        if self._log_error is not None and is_disk_full(self._log_error):
+            return {"reason": "disk", "message": f"{shown}: {self._log_error}"}
         return {
             "reason": find_reason(text, among=failures()) or "crash",
             "message": f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}",

@@ -190,13 +190,13 @@ def is_alive(pid: int) -> bool:
 def test_what_a_program_leaves_behind_ends_with_it_and_a_late_stop_changes_nothing(
     tmp_path: Path, left: str
 ) -> None:
-    script = (
-        f"import subprocess\nprint(subprocess.Popen(['bash', '-c', {left!r}]).pid)\nprint('up')\n"
-    )
+    child = f"subprocess.Popen(['bash', '-c', {left!r}]).pid"
+    script = f"import os, subprocess\nprint(os.getpid(), {child})\nprint('up')\n"
     attempt = opened(tmp_path, script)
 
     def stop_later() -> None:
-        time.sleep(1)
+        while is_alive(int(output(attempt).split()[0])):
+            time.sleep(0.02)
         (attempt / "STOP").touch()
 
     thread = when_up(attempt, stop_later)
@@ -204,7 +204,7 @@ def test_what_a_program_leaves_behind_ends_with_it_and_a_late_stop_changes_nothi
     assert ended(attempt)["event"] == "done"
     assert time.monotonic() - began < 30
     thread.join()
-    assert not is_alive(int(output(attempt).split()[0]))
+    assert not is_alive(int(output(attempt).split()[1]))
 
 
 @pytest.fixture
