@@ -146,11 +146,9 @@ signal_agents() {
 # Kill the agents, and with them their ranks. srun kills its step at QUIT; torchrun hears no signal before
 # it has imported torch.
 kill_agents() {
-  if [[ -n ${SLURM_JOB_ID-} ]]; then
-    signal_agents QUIT
-  else
-    signal_agents KILL
-  fi
+  local signal=KILL
+  [[ -z ${SLURM_JOB_ID-} ]] || signal=QUIT
+  signal_agents "$signal"
 }
 
 # Kill srun if it is still there a minute after the ranks recorded their end: an srun whose slurmstepd

@@ -74,9 +74,8 @@ wait_for_agents || status=$?
 
 # 5. Record how the attempt ended, end what its study has settled, and requeue the job if another attempt
 # is worthwhile.
-code=0 cancelled=()
-[[ ${ENVIRONMENT-} != BATCH ]] || ! is_cancelled || cancelled=(--cancelled)
-verdict=$(trap '' INT HUP && python -m runs close "$ATTEMPT" --status "$status" "${cancelled[@]}") || code=$?
+code=0
+verdict=$(trap '' INT HUP && python -m runs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
 # A requeue does not wait for it, and may end it.

@@ -82,7 +82,7 @@ def _attempt(
         raise ConfigError(
             f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
         )
-    if agent := os.environ.get(AGENT):
+    if agent := os.environ.pop(AGENT, None):
         end_with_parent(int(agent))
     distributed = importlib.import_module("train.engine.distributed")
     distributed.select_mig_instance()  # Libraries initialise CUDA when they are imported.
