@@ -3,8 +3,9 @@
 set -euo pipefail
 
 # By default USR1 kills torchrun, and at TERM torchrun kills its ranks. Signals ignored here stay
-# ignored in torchrun; every rank installs its own handlers, saves and exits.
-trap '' USR1 TERM
+# ignored in torchrun; every rank installs its own handlers, saves and exits. At the HUP of a closed
+# terminal the body writes the file STOP.
+trap '' USR1 TERM HUP
 
 # shellcheck source=jobs/agents.sh
 source "$ROOT/jobs/agents.sh"
@@ -39,12 +40,12 @@ arguments=(
 )
 if [[ -n ${SLURM_JOB_ID-} ]] && ((AGENT_NODES > 1)); then
   # The c10d rendezvous unpickles from a TCP store that anybody can write to, the static one does
-  # not. The first node chooses port and id, and the attempt's folder keeps them from other users.
+  # not. The first node chooses port and id, and the mode of the file keeps them from other users.
   rendezvous=$ATTEMPT/rendezvous
   if ((SLURM_PROCID == 0)); then
     address=$(node_address "$SLURMD_NODENAME")
     port=$(python -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
-    echo "$address" "$port" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')" >"$rendezvous.partial"
+    (umask 077 && echo "$address" "$port" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')" >"$rendezvous.partial")
     mv "$rendezvous.partial" "$rendezvous"
   fi
   until [[ -f $rendezvous ]]; do sleep 0.2; done
@@ -64,11 +65,15 @@ arguments+=(--rdzv-id="${id-ditbench}")
 # By default torchrun kills the ranks at the INT of a Ctrl-C; older torch has no option for it.
 launcher=$(python -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 if grep -q -e --signals-to-handle "$launcher/distributed/run.py"; then
-  arguments+=("--signals-to-handle=SIGHUP,SIGQUIT")
+  arguments+=("--signals-to-handle=SIGQUIT")
 fi
 
 kinds=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort -u | paste -sd ,) || true
 echo "starting torch on $(uname -n): ranks $ranks, GPUs $(count_gpus)${kinds:+ ($kinds)}," \
   "threads per rank $OMP_NUM_THREADS"
 start_gpu_sampler "$ranks"
-exec torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"
+# The ranks end with this process. Without Slurm, it ends with the body.
+export AGENT=$$
+leash=()
+[[ -n ${SLURM_JOB_ID-} ]] || leash=(python -m runs.attempt.parent KILL "$BODY")
+exec "${leash[@]}" torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"

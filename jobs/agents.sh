@@ -58,9 +58,9 @@ another_node() {
 open_store() {
   local file store
   # A Ctrl-C must not end these commands, and with them the script.
-  file=$(trap '' INT && mktemp -p /dev/shm)
+  file=$(trap '' INT HUP && mktemp -p /dev/shm)
   exec {store}<>"$file"
-  (trap '' INT && rm "$file")
+  (trap '' INT HUP && rm "$file")
   export AGENT_STORE=/proc/$$/fd/$store
 }
 
@@ -68,9 +68,9 @@ start_agents() {
   local nodes i
   nodes=$(count_nodes)
   unset AGENT_STORE
-  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE
+  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE BODY=$$
   # A Ctrl-C must not end this command, and with it the script before it has closed the attempt.
-  RANKS_PER_NODE=$(trap '' INT &&
+  RANKS_PER_NODE=$(trap '' INT HUP &&
     python -m runs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
   local output=$ATTEMPT/output.log
   ((${interrupted:-0} < 2)) || return 0
@@ -78,8 +78,11 @@ start_agents() {
   if [[ -n ${SLURM_JOB_ID-} ]]; then
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
     [[ -n $SRUN_CPUS_PER_TASK ]] || unset SRUN_CPUS_PER_TASK
+    local leash=()
+    # In an salloc srun would outlive this script.
+    [[ ${ENVIRONMENT-} == BATCH ]] || leash=(python -m runs.attempt.parent TERM $$)
     # The runs of an salloc session share its resources: without --overlap a second run would wait.
-    srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
+    "${leash[@]}" srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
       --kill-on-bad-exit=1 --wait=60 \
       bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
     AGENTS=("$!")
@@ -98,21 +101,21 @@ start_agents() {
 # Start the program of a run of kind command. In a batch job it is a process of the batch script, which
 # may call srun itself.
 start_program() {
-  local step=()
+  local step=() signal=KILL
   if [[ -n ${SLURM_CPUS_PER_TASK-} ]]; then
     export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
   fi
   if [[ -n ${SLURM_JOB_ID-} && ${ENVIRONMENT-} != BATCH ]]; then
-    step=(srun --overlap --nodes=1 --ntasks=1)
+    step=(srun --overlap --nodes=1 --ntasks=1) signal=TERM
   fi
   # Until Python handles signals, the files of requests stand for them.
   (
-    trap '' USR1 TERM
+    trap '' USR1 TERM HUP
     # shellcheck source=jobs/environment.sh
     source "$ROOT/jobs/environment.sh"
     keep_kernels
     start_gpu_sampler "$(count_gpus)"
-    exec "${step[@]}" python -m runs run "$ATTEMPT"
+    exec python -m runs.attempt.parent "$signal" $$ "${step[@]}" python -m runs run "$ATTEMPT"
   ) >>"$ATTEMPT/output.log" 2>&1 &
   AGENTS=("$!")
   follow_output
@@ -143,12 +146,12 @@ signal_agents() {
   done
 }
 
-# Kill the ranks, since torchrun hears no signal before it has imported torch; srun does at QUIT.
+# Kill the agents, and with them their ranks. srun kills its step at QUIT; torchrun hears no signal before
+# it has imported torch.
 kill_agents() {
-  signal_agents QUIT
-  [[ -z ${SLURM_JOB_ID-} ]] || return 0
-  pkill -KILL -P "$(IFS=, && echo "${AGENTS[*]}")" 2>/dev/null || true
-  signal_agents KILL
+  local signal=KILL
+  [[ -z ${SLURM_JOB_ID-} ]] || signal=QUIT
+  signal_agents "$signal"
 }
 
 # Kill srun if it is still there a minute after the ranks recorded their end: an srun whose slurmstepd

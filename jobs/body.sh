@@ -52,7 +52,13 @@ on_interrupt() {
     kill_agents
   fi
 }
+on_hangup() {
+  # To write to the closed terminal would end this script.
+  exec >>"$ATTEMPT/output.log" 2>&1
+  on_stop
+}
 trap on_pause USR1
+trap on_hangup HUP
 trap on_stop TERM
 trap on_interrupt INT
 
@@ -69,7 +75,7 @@ wait_for_agents || status=$?
 # 5. Record how the attempt ended, end what its study has settled, and requeue the job if another attempt
 # is worthwhile.
 code=0
-verdict=$(trap '' INT && python -m runs close "$ATTEMPT" --status "$status") || code=$?
+verdict=$(trap '' INT HUP && python -m runs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
 # A requeue does not wait for it, and may end it.
@@ -78,12 +84,16 @@ energy=$!
 STUDY=${RUN%/cells/*}
 if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.
-  (trap '' INT && python -m analysis decide "$STUDY" --skip) || true
+  (trap '' INT HUP && python -m analysis decide "$STUDY" --skip) || true
 fi
 if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
+  if is_cancelled; then
+    python -m runs close "$ATTEMPT" --status "$status" --cancelled >/dev/null || true
+    exit
+  fi
   if requeue_job; then
     [[ -z $faulty_node ]] || stay_off "$faulty_node" "$(job_to_requeue)"
     exit "$code"

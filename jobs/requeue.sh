@@ -31,6 +31,16 @@ job_to_requeue() {
   echo "${task:-$SLURM_JOB_ID}"
 }
 
+# Return whether a person has cancelled this job, which a requeue would undo: Slurm is ending it, has
+# not requeued it itself, and not for its time limit. TERM alone does not tell these apart.
+is_cancelled() {
+  local state restarts reason
+  read -r state restarts reason < <(squeue -h -t all -j "$(job_to_requeue)" \
+    -O State:20,RestartCnt:10,Reason:40 2>/dev/null) || return 1
+  [[ $state == COMPLETING || $state == CANCELLED ]] && [[ $reason != TimeLimit ]] &&
+    ((restarts == ${SLURM_RESTART_COUNT:-0}))
+}
+
 # Requeue this job; return 1 if the site does not requeue.
 requeue_job() {
   echo "requeueing job $(job_to_requeue)"
@@ -49,7 +59,7 @@ run_and_requeue() {
   child=$!
   wait_through_signals "$child" || status=$?
   # TERM is a scancel, a preemption or the limit itself: Slurm decides what follows.
-  if ((!is_ending)) && { ((is_warned)) || [[ $status == "${REQUEUE_CODE-}" ]]; }; then
+  if ((!is_ending)) && { ((is_warned)) || [[ $status == "${REQUEUE_CODE-}" ]]; } && ! is_cancelled; then
     if ((${SLURM_RESTART_COUNT:-0} >= ${MOST_REQUEUES:-20})); then
       echo "requeued ${SLURM_RESTART_COUNT:-0} times already: the job ends" >&2
       exit 1

@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
+    close.add_argument("--cancelled", action="store_true", help="Slurm says so of the job")
     close.set_defaults(action=_close)
 
     program = actions.add_parser("run", help="run the program of an attempt of kind command")
@@ -108,7 +109,8 @@ def _open(options: argparse.Namespace) -> int:
 
 
 def _close(options: argparse.Namespace) -> int:
-    verdict = close_attempt(options.attempt, status=options.status)
+    attempt, status, is_cancelled = options.attempt, options.status, options.cancelled
+    verdict = close_attempt(attempt, status=status, is_cancelled=is_cancelled)
     print(verdict.event, "requeue" if verdict.requeue else "end", verdict.faulty_node)
     return verdict.exit_code
 

@@ -13,8 +13,12 @@ from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.schema import Run
 from configs.terminal import TRACEBACK, guarded
+from runs.attempt.parent import end_with_parent
 from runs.folder import RunFolder, open_run
 from runs.trust import check_own
+
+# The process of the torchrun that started this rank (jobs/agent.sh).
+AGENT = "AGENT"
 
 # Warnings when diffusers and torchao are imported, by logger: of names that nobody here uses.
 _HARMLESS = {
@@ -78,6 +82,8 @@ def _attempt(
         raise ConfigError(
             f"{path}: its kind is {config.kind}; `python -m {engine}` does not run it"
         )
+    if agent := os.environ.pop(AGENT, None):
+        end_with_parent(int(agent))
     distributed = importlib.import_module("train.engine.distributed")
     distributed.select_mig_instance()  # Libraries initialise CUDA when they are imported.
     status = int(importlib.import_module(module).attempt(run, number=attempt))

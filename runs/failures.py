@@ -4,6 +4,7 @@ The one table of them is failures.yaml: ranks, closing, requeueing, `launch why`
 all use it.
 """
 
+import errno
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ def failures() -> dict[str, FailureReason]:
     for entry in table.values():
         entry |= {name: "|".join(entry[name]) for name in ("slurm", "output") if name in entry}
     return {name: FailureReason(**entry) for name, entry in table.items()}
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether a file could not be written for lack of space or of quota."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def find_reason(text: str, *, among: Iterable[str]) -> str | None:

@@ -260,8 +260,6 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
     """
     before, edits = run.config_tree(), run.edits()
     original = merge(read_tree(run.config_file), {name: old for name, (old, _) in edits.items()})
-    if not is_restarted():
-        _remove_stop(run.stop_file)
     number = max(run.attempts(), default=0)
     while True:
         number += 1
@@ -283,16 +281,6 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
             file=sys.stderr,
         )
     return number
-
-
-def _remove_stop(file: Path) -> None:
-    """Remove a stop request: a person who starts a stopped run again wants it to run."""
-    try:
-        file.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{file}: {error.strerror}; remove it, so that the run can go on"
-        ) from None
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """ai-toolkit as a process: its environment, versions, signals, output, and why it failed."""
 
-import ctypes
 import json
 import os
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from configs.checks.aitoolkit import Home
 from configs.disk import read_end
 from finetune.aitoolkit.job_db import JOB_ID
+from runs.attempt.parent import end_with_parent
 from runs.failures import find_reason
 from train.engine.distributed import TORCHRUN_VARIABLES
 from train.engine.failure import RunFailure
@@ -38,9 +39,6 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps(found))
 """
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
-_LIBC = ctypes.CDLL(None)
-
 # The reasons that the output of ai-toolkit can show.
 _REASONS = ("oom", "host_oom", "disk", "node", "nan", "data")
 _VERSION = re.compile(r"^\w+ *= *[\"']([^\"']+)", re.M)
@@ -62,7 +60,7 @@ class Process:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_prepare,
+                preexec_fn=partial(_prepare, os.getpid()),
             )
 
     def __enter__(self) -> "Process":
@@ -86,11 +84,11 @@ class Process:
         return read_end(self._output)
 
 
-def _prepare() -> None:
+def _prepare(parent: int) -> None:
     """Ignore, in the child, the signals that Slurm sends to all: it would end before it saves."""
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    end_with_parent(parent)
 
 
 def failure(status: int, *, info: str, output: str) -> RunFailure:

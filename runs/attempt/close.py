@@ -16,6 +16,7 @@ from configs.errors import ConfigError
 from runs.attempt.pruning import skip_after_alike
 from runs.failures import failures
 from runs.folder import RunFolder
+from runs.jobs import CANCELLED
 from runs.json_files import read_error_note
 from runs.records import Record, Superseded
 
@@ -42,17 +43,21 @@ class Verdict:
     faulty_node: str = ""
 
 
-def close_attempt(attempt: Path, *, status: int) -> Verdict:
+def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> Verdict:
     """Record how an attempt ended; `status` is the exit status of its ranks.
 
-    If the ranks wrote no last event, record `failed` with the reason that the first failing rank
-    left in `error.json`.
+    If a person stopped the run after its ranks had paused, such as by cancelling the job, record
+    `stopped`: a requeue would undo that. If they wrote no last event, record `failed` with the
+    reason that the first failing rank left in `error.json`.
     """
     run, number = _of_attempt(attempt)
     if number == max(run.attempts()):
         run.note(number, ended=time.time())
     try:
         last = _final_event(run, attempt, status)
+        is_cancelled |= (attempt / CANCELLED).exists() or run.stop_file.exists()
+        if last["event"] == "paused" and is_cancelled:
+            last = run.record_event(number, "stopped", step=last.get("step"))
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
     requeue = _may_requeue(run, last)

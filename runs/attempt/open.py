@@ -31,7 +31,7 @@ from runs.folder import (
 )
 from runs.jobs import TURN, turn_end
 from runs.records import state
-from runs.slurm_env import is_restarted, job_facts, node_name
+from runs.slurm_env import batch_job, is_restarted, job_facts, node_name
 
 
 def open_attempt(
@@ -76,6 +76,8 @@ def open_attempt(
     if found and is_restarted() and is_stalled(found):
         record_failure(found, found.attempts()[-1], **STALLED)
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
+    if found and _obeys_stop(found, began=began):
+        return None
     _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
@@ -123,6 +125,30 @@ def _takes_no_turn(run: RunFolder) -> bool:
     """Return whether this is a turn of an interleaved study, and the run has ended in another."""
     last = state(run.records()) or {}
     return turn_end() is not None and last.get("event") not in ("queued", "paused")
+
+
+def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
+    """Return whether a file STOP asks a run not to start, and record `stopped` then.
+
+    One that is older is removed: whoever starts a stopped run again wants it to run. In a batch job
+    older means before the last event, such as `queued`; else before the job `began`.
+    """
+    last = state(run.records()) or {}
+    since = last.get("time", 0.0) if batch_job() else began or time.time()
+    try:
+        if not run.stop_file.exists():
+            return False
+        if is_restarted() or run.stop_file.stat().st_mtime > since:
+            step = last.get("step")
+            run.record_event(max(run.attempts(), default=0), "stopped", step=step)
+            print(f"{run.path}: stopped before it began (file STOP)", file=sys.stderr)
+            return True
+        run.stop_file.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"{run.stop_file}: {error.strerror}; remove it, so that the run can go on"
+        ) from None
+    return False
 
 
 def _checked_config(

@@ -1,19 +1,22 @@
 """Run the program of a `command` run: its output, its signals, and how it ended."""
 
+import contextlib
+import math
 import os
 import re
 import select
 import signal
 import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from configs.disk import read_end
 from configs.load import expect
 from configs.schema import Command
-from runs.failures import failures, find_reason
+from runs.attempt.parent import end_with_parent
+from runs.failures import failures, find_reason, is_disk_full
 from runs.folder import RunFolder
 from runs.slurm_env import node_name
 from runs.trust import check_own
@@ -22,6 +25,8 @@ from runs.trust import check_own
 TREE = "PROGRAM_TREE"
 # Variables of ditbench itself, which would change what the program imports or how fast it is.
 _OURS = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", TREE)
+# How long the output of processes that the program has left behind is kept.
+_DRAIN_S = 5.0
 _EXCEPTION = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.M)
 
 
@@ -35,7 +40,8 @@ def run_program(attempt: Path) -> int:
 
     Output goes to `output.log`; for each piece of it, `arrivals.txt` has the length of the log
     after it and the time. Record `started`, `saved` if the program wrote into `RUN/output`, and
-    the end. A program that was killed leaves the end to `close_attempt`.
+    the end. A program that was killed leaves the end to `close_attempt`. What it left running in
+    its process group is killed. On a full disk the log ends, the program does not.
     """
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
     check_own(run.path)
@@ -46,13 +52,15 @@ def run_program(attempt: Path) -> int:
     run.note(number, placement=_placement(), ranks=len(_placement()))
     began = time.time()
     run.record_event(number, "started")
-    program = _Program(run, attempt, config)
     try:
-        status = program.run(words)
+        program = _Program(run, attempt, config)
+        process = program.start(words)
     except OSError as error:
+        reason = "disk" if is_disk_full(error) else "config"
         why = f"{words[0]}: cannot be started: {error.strerror}"
-        run.record_event(number, "failed", reason="config", message=why)
+        run.record_event(number, "failed", reason=reason, message=why)
         return 127
+    status = program.follow(process)
     if any(file.stat().st_mtime > began for file in output.rglob("*") if file.is_file()):
         run.record_event(number, "saved")
     if status != -signal.SIGKILL:
@@ -81,57 +89,80 @@ class _Program:
     def __init__(self, run: RunFolder, attempt: Path, config: Command) -> None:
         self._run, self._attempt, self._config = run, attempt, config
         self._log = attempt / "output.log"
+        self._log_error: OSError | None = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        paths = (self._log, attempt / "arrivals.txt")
+        self._files = [os.open(path, flags, 0o666) for path in paths]
         self._signals: set[int] = set()
         self._paused = self._stopped = False
+        self._asked = -math.inf
 
-    def run(self, words: list[str]) -> int:
-        """Execute the words and return the status, negative for the signal that killed it."""
+    def start(self, words: list[str]) -> subprocess.Popen[bytes]:
+        """Execute the words in a process group of their own; raise `OSError` if that fails."""
         # A signal that is handled here has its default action again in the program.
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGQUIT):
             signal.signal(number, lambda number, _: self._signals.add(number))
-        with (
-            self._log.open("ab", buffering=0) as log,
-            (self._attempt / "arrivals.txt").open("a", buffering=1) as arrivals,
-            subprocess.Popen(
-                words,
-                cwd=program_tree(self._config),
-                env={k: v for k, v in os.environ.items() if k not in _OURS}
-                | {"PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            ) as process,
-        ):
-            assert process.stdout is not None
-            pipe, is_open, asked = process.stdout.fileno(), True, 0.0
-            # A process that the program left behind may keep the pipe open.
-            while is_open or process.poll() is None:
-                if select.select([pipe] if is_open else [], [], [], 0.5)[0]:
-                    piece = os.read(pipe, 2**16)
-                    is_open = bool(piece)
-                    log.write(piece)
-                    arrivals.write(f"{log.tell()} {time.time():.3f}\n" if piece else "")
-                elif process.poll() is not None:
-                    break
-                if time.monotonic() - asked > 0.5:
-                    asked = time.monotonic()
-                    self._pass_on(process)
-            return process.wait()
+        return subprocess.Popen(
+            words,
+            cwd=program_tree(self._config),
+            env={k: v for k, v in os.environ.items() if k not in _OURS} | {"PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=partial(end_with_parent, os.getpid()),
+        )
+
+    def follow(self, process: subprocess.Popen[bytes]) -> int:
+        """Keep its output, pass requests on, and return its status, negative for a signal."""
+        assert process.stdout is not None
+        pipes, end = [process.stdout.fileno()], math.inf
+        while (pipes or process.poll() is None) and time.monotonic() < end:
+            is_silent = not select.select(pipes, [], [], 0.5)[0]
+            if not is_silent:
+                piece = os.read(pipes[0], 2**16)
+                pipes = pipes if piece else []
+                self._keep(piece)
+            if process.poll() is None:
+                self._pass_on(process)
+            elif is_silent:
+                break
+            else:
+                end = min(end, time.monotonic() + _DRAIN_S)
+        # Processes that it left behind would hold its GPU.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        return process.wait()
+
+    def _keep(self, piece: bytes) -> None:
+        """Append a piece of output with its time, unless an earlier one could not be written."""
+        log, arrivals = self._files
+        try:
+            if piece and self._log_error is None:
+                os.write(log, piece)
+                size = os.lseek(log, 0, os.SEEK_CUR)
+                os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
+        except OSError as error:
+            self._log_error = error
 
     def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
         """Send the program the signal of a request, once."""
+        if time.monotonic() - self._asked < 0.5:
+            return
+        self._asked = time.monotonic()
         number = self._config.signal or ("TERM" if self._config.resume else None)
         is_near = signal.SIGUSR1 in self._signals or (self._attempt / "PAUSE").exists()
         stops = (self._attempt / "STOP", self._run.stop_file)
         is_to_stop = signal.SIGTERM in self._signals or any(map(Path.exists, stops))
         if signal.SIGQUIT in self._signals:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         elif is_to_stop and not self._stopped:
             self._stopped = True
             process.terminate()
         elif not self._paused and is_near and number:
             self._paused = True
-            print(f"the time limit is near: {number} sent to the program", file=sys.stderr)
+            self._keep(f"the time limit is near: {number} sent to the program\n".encode())
             process.send_signal(signal.Signals[f"SIG{number}"])
 
     def end(self, status: int) -> tuple[str, dict[str, Any]]:
@@ -152,6 +183,8 @@ class _Program:
         text = read_end(self._log)
         exceptions = _EXCEPTION.findall(text)
         shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        if self._log_error is not None and is_disk_full(self._log_error):
+            return {"reason": "disk", "message": f"{shown}: {self._log_error}"}
         return {
             "reason": find_reason(text, among=failures()) or "crash",
             "message": f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}",

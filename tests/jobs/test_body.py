@@ -1,9 +1,12 @@
 """The job body without Slurm: runs are begun, stopped, resumed, refused."""
 
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +202,46 @@ def test_a_rank_that_is_killed_fails_the_run_with_a_reason(begin: Begin, tmp_pat
     assert process.returncode == 1, output
     last = list(run.records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "crash")
+
+
+@pytest.mark.parametrize("killed", ["torchrun", "body"])
+def test_no_rank_outlives_its_torchrun_or_the_body(
+    begin: Begin, tmp_path: Path, killed: str
+) -> None:
+    process = begin(DIGITS, *LONG)
+    run = wait_for_step(tmp_path, 1)
+    os.kill(processes(run, "torchrun")[0] if killed == "torchrun" else process.pid, signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    for _ in range(100):
+        if not processes(run, "train"):
+            break
+        time.sleep(0.1)
+    assert processes(run, "train") == []
+    assert events(run)[1:] == (["failed"] if killed == "torchrun" else []), output
+
+
+def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        ["bash", "jobs/pretrain.sbatch", str(DIGITS), *LONG],
+        env=clean_environment(LOGS=str(tmp_path)),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    while not any("loss" in record for run in find_runs(tmp_path) for record in run.records()):
+        assert process.poll() is None
+        if select.select([master], [], [], 0.1)[0]:
+            os.read(master, 2**16)
+    run = newest_run(tmp_path)
+    os.close(master)
+    process.wait(timeout=120)
+    assert events(run)[-2:] == ["saved", "stopped"]
+    assert processes(run, "train") == []
+    assert f"stopped: {run.path}" in (run.attempt(1) / "output.log").read_text()
 
 
 def command_line(pid: str) -> bytes:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -248,12 +249,36 @@ def test_starting_a_stopped_run_removes_its_stop_file(config: Path) -> None:
     assert not run.stop_file.exists()
 
 
-def test_the_restart_of_a_job_keeps_a_stop_request(config: Path, monkeypatch) -> None:
+def test_a_stop_that_comes_after_the_start_of_the_job_ends_it_before_an_attempt(
+    config: Path, capsys
+) -> None:
     run = begin(config)
     run.stop_file.touch()
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert open_attempt(run.path, [], began=time.time() - 60) is None
+    assert (run.attempts(), list(run.records())[-1]["event"]) == ([1], "stopped")
+    assert "stopped before it began (file STOP)" in capsys.readouterr().err
     begin(run.path)
-    assert run.stop_file.exists()
+    assert run.attempts() == [1, 2]
+
+
+@pytest.mark.parametrize("restarts", [None, "1"])
+def test_a_stop_of_a_queued_or_requeued_job_is_obeyed_when_it_starts(
+    config: Path, monkeypatch, restarts: str | None
+) -> None:
+    run = begin(config)
+    run.record_event(1, "queued" if restarts is None else "paused", step=3)
+    run.stop_file.touch()
+    monkeypatch.setenv("ENVIRONMENT", "BATCH")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    if restarts:
+        monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+    assert open_attempt(run.path, [], began=time.time() + 60) is None
+    last = list(run.records())[-1]
+    assert (last["event"], last.get("step"), run.attempts()) == ("stopped", 3, [1])
+    # Somebody submits it again.
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    begin(run.path)
+    assert (run.attempts(), run.stop_file.exists()) == ([1, 2], False)
 
 
 def test_runs_are_found_below_a_folder_but_not_in_snapshots_or_runs(

@@ -109,7 +109,7 @@ class Resumption:
 def resume(jobs: Jobs, job: str, run: RunFolder) -> Resumption:
     """Let a requeued job run to its end and return what it lost."""
     wait_until(lambda: jobs.cluster.restarts(job) >= 1, timeout=120, what="the requeue")
-    # Far enough for ranks that keep training for a while after their agent has died.
+    # Far enough for ranks that keep training until Slurm ends them.
     end_at(run, max(losses(run)) + 400)
     jobs.cluster.end_requeue_hold(job)
     jobs.cluster.wait(job, timeout=180)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,6 +176,30 @@ def test_scancel_leaves_a_checkpoint_and_no_requeue(jobs: Jobs) -> None:
     wait_until(lambda: events(run)[-1] == "stopped", timeout=30)
     assert events(run)[-2:] == ["saved", "stopped"]
     assert jobs.cluster.restarts(job) == 0
+
+
+@pytest.fixture
+def patient(
+    slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Jobs]:
+    """Start a Slurm that waits as long as others before it kills what it has told to end."""
+    cluster = Cluster.start(tmp_path / "slurm", lines=["KillWait=30"])
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    yield Jobs(cluster=cluster, logs=tmp_path)
+    cluster.stop()
+
+
+def test_a_scancel_after_the_ranks_have_paused_is_not_undone_by_the_requeue(patient: Jobs) -> None:
+    jobs = patient
+    job = jobs.submit(DIGITS, *ENDLESS)
+    run = jobs.at_step(job, 1)
+    jobs.cluster.warn(job)
+    wait_until(lambda: events(run)[-1] == "paused", timeout=60)
+    jobs.cluster.cancel(job)
+    jobs.cluster.wait(job, "CANCELLED", timeout=60)
+    assert "requeueing" not in jobs.output(job)
+    assert jobs.cluster.restarts(job) == 0
+    assert events(run)[-2:] == ["paused", "stopped"]
 
 
 @pytest.mark.long

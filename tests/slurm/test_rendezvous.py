@@ -26,6 +26,7 @@ def test_another_user_who_overwrites_every_key_of_the_store_runs_no_code(
     secrets = run.attempt(1) / "rendezvous"
     assert re.fullmatch(r"\S+ \d+ [0-9a-f]{32}\n", secrets.read_text())
     assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
     port = int(secrets.read_text().split()[1])
     ports = listening_ports(processes(run, "--attempt"))
     (store,) = attack(marker, ports)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.slurm.script_trial import Trial, rules, trial
 
 __all__ = ["trial"]
@@ -69,3 +71,32 @@ def test_a_scancel_reaches_the_command_and_is_not_requeued(trial: Trial) -> None
     assert trial.cluster.wait(job) == "CANCELLED"
     trial.wait_for(job, "saving")
     assert "requeueing" not in trial.output(job)
+
+
+# Answers once it has been told to end.
+ASKS = """\
+trap 'SIGNALS=1' TERM
+trap '' USR1
+echo up
+while ((!SIGNALS)); do sleep 0.2 || true; done
+if is_cancelled; then echo cancelled; else echo "not cancelled"; fi
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "answer"),
+    [("scancel", "cancelled"), ("requeue", "not cancelled"), ("limit", "not cancelled")],
+)
+def test_a_scancel_is_told_from_other_ends_that_send_term(
+    trial: Trial, how: str, answer: str
+) -> None:
+    job = trial.start(HEAD + ASKS)
+    trial.wait_for(job, "up")
+    if how == "scancel":
+        trial.cluster.cancel(job)
+    elif how == "requeue":
+        trial.cluster.requeue(job)
+    else:
+        trial.cluster.bring_limit_near(job, seconds=1)
+    trial.wait_for(job, "cancelled", timeout=90)
+    assert answer in trial.output(job).splitlines()

@@ -96,6 +96,32 @@ def test_the_two_concurrent_runs_overlapped(session: str, folder: Path) -> None:
     assert second[0] < first[1]
 
 
+# The body of an endless run is killed while it trains.
+KILLED = f"""
+keys=({" ".join(SMALLEST)} train.steps=1000000)
+bash "$PYTHONPATH/jobs/pretrain.sbatch" killed.yaml "${{keys[@]}}" &>killed.log & body=$!
+until grep -qs '"loss"' "$LOGS"/killed-*/metrics.jsonl; do sleep 0.2; done
+kill -KILL $body
+ranks() {{ pgrep -f -- "-m train $LOGS/killed-"; }}
+for _ in {{1..100}}; do ranks >/dev/null || break; sleep 0.3; done
+echo "left: $(ranks | wc -l)"
+"""
+
+
+def test_no_rank_outlives_a_body_that_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "killed.yaml").write_bytes(CONFIG.read_bytes())
+    answer = cluster.run(
+        *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--time=00:05:00"),
+        stdin=KILLED,
+        cwd=tmp_path,
+        env={"VENV": sys.prefix, "LOGS": str(tmp_path / "logs"), "SITE": "local"},
+        timeout=200,
+    )
+    assert answer.stdout.splitlines()[-1] == "left: 0"
+    (run,) = (tmp_path / "logs").iterdir()
+    assert events(run) == ["started"]
+
+
 def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(cluster: Cluster) -> None:
     refused = cluster.run(
         *(ROOT / "env" / "interactive.sh", "h100", "2"),

@@ -1,7 +1,6 @@
 """Failures of a run: their reasons, and the `error.json` of the first rank that fails."""
 
 import contextlib
-import errno
 import json
 import os
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 import torch
 
 from configs.errors import ConfigError, DataError
-from runs.failures import failures, find_reason
+from runs.failures import failures, find_reason, is_disk_full
 from runs.slurm_env import node_name
 from train.engine.metrics import log
 
@@ -37,7 +36,7 @@ def reason_of(error: BaseException) -> str:
         return "oom"
     if isinstance(error, MemoryError):
         return "host_oom"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_disk_full(error):
         return "disk"
     if isinstance(error, torch.distributed.DistError):
         # A collective also fails if a GPU below it breaks down or is full; the message says so.

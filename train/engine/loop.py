@@ -98,7 +98,7 @@ class Loop(Generic[Training]):
             request = max(request, StopRequest(agreement.settle()))
             context.finite.check()
             self._write_record()
-            if context.state.step == last and request is not StopRequest.LEAVE:
+            if context.state.step >= last and request is not StopRequest.LEAVE:
                 request = StopRequest.GO_ON
             elif request is not StopRequest.LEAVE:
                 request = max(request, StopRequest.PAUSE)

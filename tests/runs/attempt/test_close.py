@@ -41,6 +41,19 @@ def attempts_of_one_job(run: RunFolder, monkeypatch, *saved_steps: int | None) -
         writer.event("paused", step=step)
 
 
+@pytest.mark.parametrize("mark", ["attempts/001/CANCEL", "STOP", None])
+def test_a_request_that_comes_after_the_ranks_have_paused_stops_the_run(
+    config: Path, monkeypatch, mark: str | None
+) -> None:
+    run = begin(config)
+    attempts_of_one_job(run, monkeypatch, 5)
+    if mark:
+        (run.path / mark).touch()
+    verdict = close_attempt(run.attempt(1), status=0, is_cancelled=mark is None)
+    assert (verdict.event, verdict.requeue) == ("stopped", False)
+    assert list(run.records())[-1]["step"] == 5
+
+
 def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monkeypatch) -> None:
     run = begin(config)
     attempts_of_one_job(run, monkeypatch, 5, None, None, None)

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,10 +177,76 @@ def test_each_piece_of_output_has_its_time(tmp_path: Path) -> None:
     assert 0.3 < time_of[12] - time_of[2] < 5
 
 
-def test_a_program_that_leaves_a_process_behind_ends_the_attempt(tmp_path: Path) -> None:
-    script = "import subprocess\nprint(subprocess.Popen(['sleep', '30']).pid)\n"
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that nobody has waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("left", ["sleep 60", "while :; do echo x; sleep .1; done"])
+def test_what_a_program_leaves_behind_ends_with_it_and_a_late_stop_changes_nothing(
+    tmp_path: Path, left: str
+) -> None:
+    child = f"subprocess.Popen(['bash', '-c', {left!r}]).pid"
+    script = f"import os, subprocess\nprint(os.getpid(), {child})\nprint('up')\n"
     attempt = opened(tmp_path, script)
+
+    def stop_later() -> None:
+        while is_alive(int(output(attempt).split()[0])):
+            time.sleep(0.02)
+        (attempt / "STOP").touch()
+
+    thread = when_up(attempt, stop_later)
     began = time.monotonic()
     assert ended(attempt)["event"] == "done"
-    assert time.monotonic() - began < 20
-    os.kill(int(output(attempt)), signal.SIGKILL)
+    assert time.monotonic() - began < 30
+    thread.join()
+    assert not is_alive(int(output(attempt).split()[1]))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[Path], None]]:
+    """Return a function that mounts a file system of 64 kB over a folder."""
+    mounted: list[Path] = []
+
+    def put(folder: Path) -> None:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("only root may mount a small file system here")
+        mounted.append(folder)
+
+    yield put
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(("status", "end"), [(0, ("done", None)), (1, ("failed", "disk"))])
+def test_a_full_disk_ends_the_log_and_not_the_program(
+    tmp_path: Path,
+    small_disk: Callable[[Path], None],
+    status: int,
+    end: tuple[str, str | None],
+) -> None:
+    script = f"import sys\nprint('x' * 300_000)\nprint('y' * 300_000)\nsys.exit({status})\n"
+    attempt = opened(tmp_path, script)
+    small_disk(attempt)
+    last = ended(attempt)
+    assert (last["event"], last.get("reason")) == end
+    assert len(output(attempt)) <= 2**16
+
+
+def test_a_program_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
+    script = "import os, time\nprint(os.getpid(), 'up', flush=True)\ntime.sleep(60)\n"
+    attempt = opened(tmp_path, script)
+    command = [sys.executable, "-m", "runs", "run", str(attempt)]
+    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
+    when_up(attempt, process.kill).join()
+    process.wait()
+    program = int(output(attempt).split()[0])
+    deadline = time.monotonic() + 10
+    while is_alive(program) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(program)

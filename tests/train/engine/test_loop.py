@@ -93,6 +93,17 @@ def test_turns_of_an_interleaved_study_have_the_losses_of_an_uninterrupted_run(
     assert {step: losses(run)[step] for step in losses(whole)} == losses(whole)
 
 
+def test_a_resume_with_fewer_steps_than_are_saved_is_done_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
+    run = train(DIGITS, *KEYS)
+    monkeypatch.delenv("DITBENCH_TURN")
+    train(run.path, "train.steps=3")
+    assert (events(run)[-1], list(run.records())[-1]["step"]) == ("done", 5)
+
+
 def test_sums_of_losses_do_not_depend_on_the_rank_that_takes_them_over() -> None:
     parts = torch.rand(4, 500, generator=torch.Generator().manual_seed(0)) * 40
     whole, resumed = (metrics.LossAccumulator(torch.device("cpu")) for _ in range(2))
