@@ -38,7 +38,7 @@ class TrackedRun:
 
 def is_unfinished(log: RunLog) -> bool:
     """Whether a run may still go on."""
-    return (log.state or {}).get("event") in ("queued", "started", "paused")
+    return log.state.is_open and log.state.has_events
 
 
 def tracked(log: RunLog, verdicts: Sequence[Mapping[str, Any]]) -> TrackedRun:

@@ -26,8 +26,8 @@ def cancel(path: Path) -> None:
     if not is_run(path):
         raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
     one = run_status(RunFolder(path.resolve()))
-    if not one.is_unfinished:
-        print(f"{path}: already {one.event}", file=sys.stderr)
+    if not one.state.is_open:
+        print(f"{path}: already {one.state.name}", file=sys.stderr)
         return
     _mark(one)
     if one.job is None or not _has_own_job(one):
@@ -41,7 +41,7 @@ def cancel(path: Path) -> None:
 
 def _cancel_study(study: StudyFolder) -> None:
     """Cancel all runs of a study with one `scancel`; the job of the report stays queued."""
-    runs = [one for one in run_statuses(study, study.rows()).values() if one.is_unfinished]
+    runs = [one for one in run_statuses(study, study.rows()).values() if one.state.is_open]
     if not runs:
         print(f"{study.path}: all runs have already ended", file=sys.stderr)
         return
@@ -55,9 +55,9 @@ def _cancel_study(study: StudyFolder) -> None:
     others = [one for one in runs if one not in in_jobs]
     for one in others:
         one.run.stop_file.touch()
-        if one.event in ("queued", "paused"):
+        if one.state.is_waiting:
             _record_stop(one)
-    running = len(_cancel_jobs(in_jobs)) + sum(one.event == "started" for one in others)
+    running = len(_cancel_jobs(in_jobs)) + sum(one.state.is_started for one in others)
     waiting = len(runs) - running
     print(
         f"{study.path}: {running} running, which save and stop; "
@@ -80,7 +80,7 @@ def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
     running = []
     for one in runs:
         job = known.get(one.job or "")
-        if job is not None and job.state == "RUNNING" and one.event != "queued":
+        if job is not None and job.state == "RUNNING" and not one.state.is_queued:
             running.append(one)
         else:
             # No process is left, or none that could record the end before it is killed.
@@ -90,15 +90,15 @@ def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
 
 def _mark(one: RunStatus) -> None:
     """Leave a mark in the attempt that runs, for `launch why`."""
-    if one.event == "started" and (attempts := one.run.attempts()):
+    if one.state.is_started and (attempts := one.run.attempts()):
         (one.run.attempt(attempts[-1]) / CANCELLED).touch()
 
 
 def _record_stop(one: RunStatus) -> None:
     attempt = max(one.run.attempts(), default=0)
-    if one.event == "queued":
-        attempt = one.last.get("attempt", 1)
+    if one.state.is_queued:
+        attempt = one.state.attempt
     message = "cancelled while it waited"
     # A new attempt that has just started receives the cancel itself.
     with contextlib.suppress(Superseded):
-        one.run.record_event(max(attempt, 1), "stopped", step=one.step, message=message)
+        one.run.record_event(max(attempt, 1), "stopped", step=one.state.step, message=message)

@@ -18,7 +18,7 @@ from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to
 from configs.schema import Run, key_info, keys
 from configs.yaml12 import dump_yaml
 from runs.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifest
-from runs.records import Record, RecordWriter, read_records, state
+from runs.records import Record, RecordWriter, read_records
 from runs.slurm_env import array_row, batch_job, is_restarted
 from runs.study_folder import StudyFolder, is_study_folder
 from runs.trust import check_own, is_own
@@ -125,11 +125,6 @@ class RunFolder:
         with closing(RecordWriter(self.path, attempt=self.attempts()[-1])) as writer:
             writer.write(**fields)
             writer.event("evaluated", step=fields["step"])
-
-    def is_done(self, config: Run) -> bool:
-        """Return whether the run ended with `done` at or beyond the last step of `config`."""
-        last = state(self.records()) or {}
-        return last.get("event") == "done" and last.get("step", 0) >= config.last_step()
 
 
 def is_run(path: Path) -> bool:

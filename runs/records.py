@@ -9,13 +9,13 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from configs.files import read_lines
-from runs.failures import failures
+from runs.state.reasons import failures
 
 Record = dict[str, Any]
 _LARGEST = 2**53
@@ -24,7 +24,6 @@ EVENTS = (
     "queued", "started", "tuned", "checked", "saved", "evaluated",
     "paused", "stopped", "done", "failed", "skipped",
 )  # fmt: skip
-STATES = ("queued", "started", "paused", "stopped", "done", "failed", "skipped")
 
 
 class Superseded(Exception):
@@ -112,13 +111,19 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return type(value) in (int, float) and abs(value) < 1e300
 
 
-def state(records: Iterable[Record]) -> Record | None:
-    """Return the newest event that defines the state of the run, or None."""
-    last = None
-    for record in records:
-        if record.get("event") in STATES:
-            last = record
-    return last
+def starts(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the events with which the ranks of attempts began."""
+    return [record for record in records if record.get("event") == "started"]
+
+
+def saves(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the events of saves."""
+    return [record for record in records if record.get("event") == "saved"]
+
+
+def submissions(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the events with which jobs for the run were queued."""
+    return [record for record in records if record.get("event") == "queued"]
 
 
 def valid(records: Iterable[Record]) -> list[Record]:

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from runs.records import EVENTS
+from runs.state.reasons import reasons
+
 PARTS = ("configs", "runs", "launch", "train", "finetune", "analysis")
 # Commands that only launch.slurm may run.
 SLURM = {"sbatch", "squeue", "sacct", "scontrol", "sinfo", "scancel", "sacctmgr"}
@@ -138,6 +141,31 @@ def test_ranks_exchange_no_objects_and_only_dcp_is_unpickled() -> None:
             assert "weights_only=False" not in text, path
 
 
+# Names of events that mean nothing else; and where other names of events and reasons stand.
+_EVENTS = {"queued", "started", "paused", "stopped", "skipped"}
+_OF_A_STATE = re.compile(r"""\.(event|reason|recorded)\b|["'](event|reason)["']""")
+
+
+def test_only_runs_compares_names_of_events_and_reasons() -> None:
+    """Others ask a `RunState`: whoever compares names classifies. A rank names its own failure."""
+    for path in modules(*PARTS):
+        if path.parts[0] == "runs":
+            continue
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Compare):
+                continue
+            texts = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+            names = {text for text in texts if isinstance(text, str)} - {"event", "reason"}
+            assert not names & _EVENTS, f"{path}:{node.lineno}"
+            is_of_a_state = path.parts[0] != "train" and _OF_A_STATE.search(ast.unparse(node))
+            assert not (is_of_a_state and names & known_names()), f"{path}:{node.lineno}"
+
+
+@cache
+def known_names() -> set[str]:
+    return {*EVENTS, *reasons()}
+
+
 def test_no_room_is_crowded() -> None:
     rooms = {path.parent for path in modules(*PARTS)}
     crowded = {str(room): len(list(room.glob("*.py"))) for room in rooms}
@@ -179,7 +207,7 @@ _OWN_FILES = {
     "launch/slurm/flags.py",
     "launch/submit/local.py",
     "runs/attempt/gpu_sampler.py",
-    "runs/failures.py",
+    "runs/state/reasons.py",
     "runs/snapshot.py",
 }
 

@@ -15,6 +15,7 @@ from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats, autocorrelation_time
 from analysis.stats.steady_state import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
 from runs.folder import RunFolder
+from runs.records import starts
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
@@ -211,8 +212,7 @@ def _resumes(log: RunLog) -> Iterator[Finding]:
 
     The line is that of the attempt's first record, or of the last record before it.
     """
-    starts = [event for event in log.events if event.get("event") == "started"]
-    for before, start in pairwise(starts):
+    for before, start in pairwise(starts(log.events)):
         number, step = start["attempt"], int(start.get("step", 0))
         earlier = [event for event in log.events if event["attempt"] < number]
         pause = start["time"] - max(event["time"] for event in earlier or [before])

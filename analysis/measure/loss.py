@@ -12,6 +12,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats import intervals
 from analysis.stats.intervals import Estimate, Floats
 from configs.errors import Unreadable
+from runs.records import starts
 
 AXES = {
     "step": "optimizer steps",
@@ -136,8 +137,8 @@ def axis_values(log: RunLog, by: str) -> Floats:
     if by == "step":
         return log.step.astype(float)
     if by == "wall":
-        starts = [event["time"] for event in log.events if event.get("event") == "started"]
-        return log.column("time") - (min(starts) if starts else np.nan)
+        begun = [event["time"] for event in starts(log.events)]
+        return log.column("time") - (min(begun) if begun else np.nan)
     if by == "gpu_hours":
         return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
     return log.column(by)

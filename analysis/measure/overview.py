@@ -65,15 +65,15 @@ def _unreadable(name: str, why: str) -> dict[str, Any]:
 
 def run_row(log: RunLog) -> dict[str, Any]:
     """Return one row; unknown values are None."""
-    state = log.state or {}
+    state = log.state
     rate = measure_rate(log, clock=None)
-    reason = state.get("reason")
+    word = state.word if state.has_events else None
     config = log.config or {}
     images_per_s = rate.images_per_s or _printed(log, "images_per_s")
     return {
         "run": log.name,
-        "state": f"{state['event']} ({reason})" if reason else state.get("event"),
-        "step": int(log.step[-1]) if len(log) else state.get("step"),
+        "state": f"{word} ({state.reason})" if state.reason else word,
+        "step": int(log.step[-1]) if len(log) else state.last.get("step"),
         "steps": config.get("train.steps"),
         "loss": log.last("loss"),
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read.run_log import RunLog, kept_with_log
+from runs.records import starts, submissions
 
 END_EVENTS = ("paused", "stopped", "done", "failed")
 # Cumulative clocks of the records.
@@ -73,7 +74,7 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         began = min(began, begin)
         ended = max(ended, begin, *_end_times(log, own, number), job_ended or begin)
     seconds["train"] -= seconds["data"] + seconds["lost"]
-    queued = [event["time"] for event in log.events if event.get("event") == "queued"]
+    queued = [event["time"] for event in submissions(log.events)]
     seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0
     known = sum(value for name, value in seconds.items() if name != "queue")
     seconds["other"] = max(0.0, ended - began - known)
@@ -96,8 +97,7 @@ def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
     """Return the time of each attempt's `started` event and the step it continued from."""
     return {
         event["attempt"]: {"time": event["time"], "step": event.get("step", 0)}
-        for event in log.events
-        if event.get("event") == "started"
+        for event in starts(log.events)
     }
 
 

@@ -16,6 +16,7 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields, repeats_ratio
 from configs.errors import Unreadable
+from runs.records import starts
 
 # A training loss counts as the median of this many records.
 SMOOTHING = 5
@@ -151,12 +152,12 @@ def _running_median(values: Floats) -> Floats:
 
 def _start_time(log: RunLog) -> float | None:
     """Return the time of the run's first start, or its first time stamp."""
-    starts = [event["time"] for event in log.events if event.get("event") == "started"]
+    begun = [event["time"] for event in starts(log.events)]
     breakdown = time_breakdown(log)
-    if starts and breakdown is not None and "train_s" in log.values:
+    if begun and breakdown is not None and "train_s" in log.values:
         return breakdown.began
     stamps = log.column("time")[~np.isnan(log.column("time"))]
-    return min(starts) if starts else float(stamps[0]) if len(stamps) else None
+    return min(begun) if begun else float(stamps[0]) if len(stamps) else None
 
 
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from analysis.read.text.pieces import pieces
-from runs.failures import failures, find_reason
+from runs.state.fold import end_in_line
 
-# Literal parts of the lines to look at: finding these is fast; the patterns of failures.yaml read
+# Literal parts of the lines to look at: finding these is fast; the patterns of reasons.yaml read
 # 3 MB/s.
 _TOKENS = (
     b"CANCELLED AT",
@@ -46,21 +46,11 @@ def exit_causes(path: Path, *, after: int = 0) -> list[ExitCause]:
             for match in re.compile(re.escape(token)).finditer(piece.text, start):
                 line = int(piece.lines_at(np.array([match.start()]))[0])
                 rest = piece.text[match.start() : match.start() + 300].partition(b"\n")[0]
-                event, reason = _ending(token, rest.decode(errors="replace"))
+                event, reason = end_in_line(rest.decode(errors="replace"))
                 place = piece.offset + match.start()
                 cause = ExitCause(event=event, reason=reason, line=line, place=place)
                 found.setdefault(line, cause)
     return sorted(found.values(), key=lambda cause: cause.place)
-
-
-def _ending(token: bytes, rest: str) -> tuple[str, str | None]:
-    """Return the event and the reason that a token with the rest of its line stands for."""
-    reason = find_reason(rest, among=failures())
-    if token == b"Training completed":
-        return "done", None
-    if token == b"CANCELLED AT" and reason is None:
-        return ("paused" if "DUE TO JOB REQUEUE" in rest else "stopped"), None
-    return "failed", reason or "crash"
 
 
 def root_cause(causes: Sequence[ExitCause]) -> ExitCause | None:

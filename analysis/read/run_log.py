@@ -1,6 +1,6 @@
 """The neutral form of one run's log: rows of numbers by step, each with the line it came from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Floats
-from runs.records import STATES
+from runs.records import Record
+from runs.state.fold import fold
+from runs.state.run_state import RunState
 
 Ints = NDArray[np.int64]
 
@@ -88,7 +90,6 @@ class RunLog:
         return batch if type(batch) is int and batch > 0 else None
 
     @property
-    def state(self) -> Mapping[str, Any] | None:
-        """The newest event that is a state of the run."""
-        states = [event for event in self.events if event.get("event") in STATES]
-        return states[-1] if states else None
+    def state(self) -> RunState:
+        """The state of the run by its events; `new` if the log has none."""
+        return fold(cast(Iterable[Record], self.events))

@@ -10,6 +10,7 @@ from analysis.measure.differences import DERIVED_FACTS, follows, signature
 from analysis.measure.speed import measure_rate
 from analysis.read.run_log import RunLog
 from configs.schema.training import Optimizer
+from runs.records import starts
 
 # Keys and facts in which repeats differ, or which do not affect the clock.
 NOT_FACTORS = frozenset(["seed", "train.steps", "threads of all ranks"]).union(
@@ -47,9 +48,8 @@ def started_runs(logs: Sequence[RunLog]) -> list[RunLog]:
 
 
 def _has_only_waited(log: RunLog) -> bool:
-    event = (log.state or {}).get("event")
-    has_begun = any(one.get("event") == "started" for one in log.events)
-    return event in ("queued", "skipped") or (event == "stopped" and not has_begun)
+    state = log.state
+    return state.is_queued or state.is_skipped or (state.is_stopped and not starts(log.events))
 
 
 def group_cells(logs: Sequence[RunLog]) -> StudyRuns:
@@ -121,7 +121,7 @@ def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
             for metric, seen in measured.items()
             if seen
         },
-        out_of_memory=all((run.state or {}).get("reason") == "oom" for run in runs),
+        out_of_memory=all(run.state.is_out_of_gpu_memory for run in runs),
     )
 
 

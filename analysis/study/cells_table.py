@@ -105,9 +105,8 @@ def _by_seed(arm: Arm) -> dict[Any, RunLog]:
 
 def _early_ends(arm: Arm) -> str | None:
     """Return why repeats ended before their last step."""
-    states = [run.log.state or {} for run in arm.runs]
-    reasons = [str(s.get("reason") or s.get("event")) for s in states if s.get("event") != "done"]
-    reasons = ["not ended" if reason == "started" else reason for reason in reasons]
+    states = [run.log.state for run in arm.runs if not run.log.state.is_done]
+    reasons = ["not ended" if one.is_started else one.reason or one.name for one in states]
     return ", ".join(dict.fromkeys(reasons)) or None
 
 

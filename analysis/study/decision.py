@@ -18,7 +18,7 @@ from configs.errors import Unreadable
 from configs.schema.study import FEWEST_REPEATS
 from runs.attempt.pruning import DECIDED, skip, waiting
 from runs.folder import RunFolder
-from runs.records import state
+from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, StudyRow
 
 UNDECIDED, OUT_OF_REACH = "undecided", "out of reach"
@@ -120,15 +120,11 @@ def _done_pairs(
     pairs = []
     for repeat in (repeat for repeat in first if repeat in other):
         a, b = first[repeat], other[repeat]
-        if a is None or b is None or {_event(a), _event(b)} & {"", "queued", "started", "paused"}:
+        if a is None or b is None or a.state.is_open or b.state.is_open:
             break
-        if _event(a) == _event(b) == "done":
+        if a.state.is_done and b.state.is_done:
             pairs.append((a, b))
     return pairs
-
-
-def _event(log: RunLog) -> str:
-    return str((log.state or {}).get("event", ""))
 
 
 def _rates(pairs: Pairs) -> Floats:
@@ -211,10 +207,10 @@ def spent(found: Decision, logs: Sequence[RunLog]) -> str:
     made, made_h, skipped, skipped_h, begun_h = 0, 0.0, 0, 0.0, 0.0
     for rows in found.cells.values():
         of_cell = [runs[row.cell] for row in rows if row.cell in runs]
-        done = [log for log in of_cell if _event(log) == "done"]
+        done = [log for log in of_cell if log.state.is_done]
         hours = [row["gpu_hours"] or 0.0 for row in cost_rows(done, {})]
         begun_h += sum(row["gpu_hours"] or 0.0 for row in cost_rows(of_cell, {})) - sum(hours)
-        spared = sum((log.state or {}).get("reason") == DECIDED for log in of_cell)
+        spared = sum(log.state.reason == DECIDED for log in of_cell)
         made, made_h, skipped = made + len(done), made_h + sum(hours), skipped + spared
         skipped_h += spared * sum(hours) / max(1, len(hours))
     saved = skipped_h / ((made_h + begun_h + skipped_h) or 1)
@@ -242,8 +238,7 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
                 ended.append(f"skipped: {run.name}")
     for name in (name for name, cell in cell_of.items() if cell in found.settled):
         run = RunFolder(study.cell(name))
-        last = state(run.records())
-        if last is not None and last["event"] == "started" and not run.stop_file.exists():
+        if run_state(run).is_started and not run.stop_file.exists():
             run.stop_file.touch()
             ended.append(f"stopped: {name}")
     return ended

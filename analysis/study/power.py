@@ -75,4 +75,4 @@ def _last_values(arm: Arm, of: str) -> Floats:
 
 def _is_done(log: RunLog) -> bool:
     """Return whether a run reached its last step; of another trainer's log that is not known."""
-    return log.state is None or log.state["event"] == "done"
+    return log.state.is_done or not log.state.has_events

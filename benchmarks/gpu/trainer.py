@@ -27,9 +27,10 @@ from configs.checks.batch import divide
 from configs.gpus import find_gpu
 from configs.load import expect
 from configs.schema import Pretrain
-from runs.attempt.close import cause
+from runs.attempt.close import close_attempt
 from runs.attempt.open import open_attempt
 from runs.folder import ROOT, RunFolder
+from runs.state.fold import run_state
 from train.forecast.memory import dit_memory
 
 BASE = ROOT / "configs" / "pretrain" / "dummy-latents.yaml"
@@ -67,11 +68,12 @@ class Training:
         """Return the steps once they are `enough`. If the run ends before, print why and exit."""
         while not (steps := self.steps()) or not enough(steps):
             if (status := self._process.poll()) is not None:
-                why = cause(self.attempt, status=status)
+                close_attempt(self.attempt, status=status)
+                end = run_state(self.run)
                 # A config that this machine refuses is no failure.
-                word = "skipped" if why["reason"] == "config" else "failed"
+                word = "skipped" if end.reason == "config" else "failed"
                 said = (self.attempt / "output.log").read_text(errors="replace")[-TAIL:]
-                found = {word: f"{why['reason']}: {why['message']}", "tail": said}
+                found = {word: f"{end.reason}: {end.message}", "tail": said}
                 print(json.dumps(found), flush=True)
                 sys.exit(0)
             time.sleep(0.05)

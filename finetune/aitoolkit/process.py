@@ -12,7 +12,7 @@ from configs.checks.aitoolkit import Home
 from configs.disk import read_end
 from finetune.aitoolkit.job_db import JOB_ID
 from runs.attempt.parent import end_with_parent
-from runs.failures import find_reason
+from runs.state.fold import reason_of_exit
 from train.engine.distributed import TORCHRUN_VARIABLES
 from train.engine.failure import RunFailure
 
@@ -93,15 +93,13 @@ def _prepare(parent: int) -> None:
 
 def failure(status: int, *, info: str, output: str) -> RunFailure:
     """Return the failure for an exit `status`, the last `info` of the job table, and the output."""
-    if status == -signal.SIGKILL:
-        return RunFailure(
-            "host_oom", "ai-toolkit was killed, most often because host memory ran out"
-        )
     errors = _ERROR.findall(output)
     # The table has only the text of an exception; the traceback also ends with its type.
+    if status < 0:
+        return RunFailure("killed", f"ai-toolkit was killed by signal {-status}")
     message = (errors[-1] if errors else info) or f"it exited with status {status}"
-    text = "\n".join([info, message, *errors])
-    return RunFailure(find_reason(text, among=_REASONS) or "crash", f"ai-toolkit: {message}")
+    shown = "\n".join([info, message, *errors])
+    return RunFailure(reason_of_exit(status, shown, among=_REASONS), f"ai-toolkit: {message}")
 
 
 def versions(home: Home) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _status(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print("\nthe jobs go on; to end them: ditbench cancel RUN", file=sys.stderr)
             return 130
-        return int(options.wait and any(one.event != "done" for one in now.runs))
+        return int(options.wait and not all(one.state.is_done for one in now.runs))
     now = overview(paths)
     if options.form == "text" and now.runs:
         print("\n".join(table_lines(now, paths, whole=options.all)))
@@ -86,8 +86,8 @@ def _tail(options: argparse.Namespace) -> int:
 
     run = run_to_follow(options.path)
     end = follow(run, lines=options.lines)
-    print(f"{end.event}: {run.path}", file=sys.stderr)
-    return int(end.event == "failed")
+    print(f"{end.word}: {run.path}", file=sys.stderr)
+    return int(end.is_failed)
 
 
 def _cancel(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from launch.doctor.probe_jobs import UMASK, ProbeJobs
 from launch.slurm import client
 from launch.slurm.client import parse_time, shown_field
+from runs.state.slurm_job import ENDED
 
 # The limit in limit.sh. With a shorter one the warning comes late: Slurm checks every 30 s.
 _LIMIT_S = 120
@@ -143,7 +144,7 @@ def _is_pending(job: str) -> bool:
 
 def limit(probes: ProbeJobs) -> list[Measurement]:
     """Measure when the warning of the time limit comes, who receives it, and TERM and KILL."""
-    done = probes.wait("limit", lambda: probes.state("limit") in client.ENDED)
+    done = probes.wait("limit", lambda: probes.state("limit") in ENDED)
     times = {words[0]: float(words[1]) for words in reversed(probes.facts("limit"))}
     if not done or "start" not in times:
         return [Measurement(name="time limit", value="not measured")]

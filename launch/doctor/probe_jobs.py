@@ -9,6 +9,7 @@ from pathlib import Path
 
 from launch.slurm import client
 from launch.slurm.client import Refused
+from runs.state.slurm_job import ENDED
 
 SCRIPTS = Path(__file__).parent
 POLL_S = 0.5
@@ -52,7 +53,7 @@ class ProbeJobs:
             if time.monotonic() - self.began > self.patience_s:
                 self.report(f"{name}: gave up waiting ({self.state(name).lower()})")
                 return False
-            if self.state(name) in client.ENDED:
+            if self.state(name) in ENDED:
                 # The file system may lag behind.
                 time.sleep(POLL_S)
                 return until()

@@ -14,7 +14,7 @@ from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.preflight.storage import checkpoint_bytes
 from launch.submit.script import RunRequest, batch_script
 from runs.folder import RunFolder, find_runs
-from runs.records import Record
+from runs.records import saves
 
 # Slurm checks limits every 30 s; the rest is for ranks to agree and exit.
 _SLACK_S = 60.0
@@ -89,10 +89,10 @@ def _model_of(config: Pretrain) -> str:
 
 def _times(run: RunFolder) -> tuple[float, float] | None:
     """Return the mean seconds of a save and of a step; clocks are cumulative over attempts."""
-    saves, last = 0, Record()
-    for record in run.records():
-        saves += record.get("event") == "saved"
-        last = record if "save_s" in record and "train_s" in record else last
-    if not saves or not last.get("step"):
+    records = list(run.records())
+    timed = [one for one in records if "save_s" in one and "train_s" in one]
+    count = len(saves(records))
+    if not count or not timed or not timed[-1].get("step"):
         return None
-    return last["save_s"] / saves, last["train_s"] / last["step"]
+    last = timed[-1]
+    return last["save_s"] / count, last["train_s"] / last["step"]

@@ -14,14 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from configs.errors import ConfigError
-
-# Slurm is done with a job in these states.
-ENDED = frozenset(
-    (
-        "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED",
-        "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
-    )
-)  # fmt: skip
+from runs.state.slurm_job import SlurmJob
 
 # Slurm's default of MaxArraySize; task indexes are below it.
 _ARRAY_SIZE = 1001
@@ -48,25 +41,6 @@ class Partition:
     is_default: bool
     max_time_s: int | None
     max_nodes: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job as squeue, or else sacct, reports it.
-
-    `left_s` are the seconds to its time limit, `start` is when it began, or may begin.
-    """
-
-    state: str
-    nodes: str
-    reason: str
-    left_s: int | None = None
-    start: float | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether Slurm is done with the job."""
-        return self.state in ENDED
 
 
 def conflicting_variables() -> list[str]:
@@ -145,7 +119,7 @@ def has_lost_nodes() -> bool:
     return answer.returncode == 0 and bool(answer.stdout.strip())
 
 
-def query_jobs(ids: Collection[str]) -> dict[str, Job]:
+def query_jobs(ids: Collection[str]) -> dict[str, SlurmJob]:
     """Return the jobs that Slurm still knows, by id. Works without accounting."""
     if not ids:
         return {}
@@ -153,7 +127,7 @@ def query_jobs(ids: Collection[str]) -> dict[str, Job]:
     return known | _accounted([job for job in ids if job not in known])
 
 
-def _queued(ids: Collection[str]) -> dict[str, Job]:
+def _queued(ids: Collection[str]) -> dict[str, SlurmJob]:
     # Given a single job that it has forgotten, squeue fails; given two, it lists none.
     listed = ",".join([*dict.fromkeys(job.partition("_")[0] for job in ids), "1"])
     fields = "--format=%i|%T|%N|%L|%S|%r"
@@ -162,11 +136,13 @@ def _queued(ids: Collection[str]) -> dict[str, Job]:
         raise Refused(f"squeue fails: {answer.stderr.strip()}")
     rows = [line.split("|", 5) for line in answer.stdout.splitlines()]
     return {
-        row[0]: Job(
+        row[0]: SlurmJob(
+            job=row[0],
+            source="squeue",
             state=row[1],
             nodes=row[2],
             left_s=parse_duration(row[3]),
-            start=parse_time(row[4]),
+            started=parse_time(row[4]),
             reason="" if row[5] == "None" else row[5],
         )
         for row in rows
@@ -174,10 +150,15 @@ def _queued(ids: Collection[str]) -> dict[str, Job]:
     }
 
 
-def _accounted(ids: Collection[str]) -> dict[str, Job]:
+def _accounted(ids: Collection[str]) -> dict[str, SlurmJob]:
     rows = sacct(ids, ("JobID", "State", "NodeList")) if ids else []
     return {
-        job: Job(state=state.split()[0], nodes=nodes.replace("None assigned", ""), reason="")
+        job: SlurmJob(
+            job=job,
+            source="sacct",
+            state=state.split()[0],
+            nodes=nodes.replace("None assigned", ""),
+        )
         for job, state, nodes in rows
     }
 

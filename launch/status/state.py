@@ -4,8 +4,8 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ from configs.errors import ConfigError
 from configs.load import flatten
 from configs.table import Row
 from launch.slurm import client
-from launch.slurm.client import Job, Refused
+from launch.slurm.client import Refused
 from runs.folder import RunFolder, find_runs
 from runs.gpu_log import GpuLog, read_gpu_logs
 from runs.jobs import CANCELLED, awaited_job, started_job, submitted_jobs
-from runs.records import STATES, Record, is_number
+from runs.records import Record, is_number
 from runs.slowdown import Load, gpu_load, slowdowns
+from runs.state.activity import activity
+from runs.state.fold import fold, with_slurm
+from runs.state.run_state import RunState
+from runs.state.slurm_job import SlurmJob
 
-# A run in one of these states has a job that may know more than the record.
-UNFINISHED = ("queued", "started", "paused")
 # The state of a run with a damaged file.
 UNREADABLE = "unreadable"
 # The step rate is measured over this many of the newest records.
@@ -38,6 +40,12 @@ class StepRate:
 
     _attempt: int | None = None
     _points: deque[Record] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
+
+    def passed(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Take the records of the run, and yield them."""
+        for record in records:
+            self.add(record)
+            yield record
 
     def add(self, record: Record) -> None:
         """Take the next record of the run."""
@@ -81,18 +89,18 @@ class StepRate:
 class RunStatus:
     """The state of a run according to its folder.
 
-    `last` is its last event, `doing` is "saving", "evaluating" or "sampling", "" while it trains,
-    and `config` has dotted keys; it is empty if it cannot be read. `job` is the one that started
-    the run last, or that may still start it.
+    `doing` is "saving", "evaluating" or "sampling", "" while it trains, and `config` has dotted
+    keys; it is empty if it cannot be read. `job` is the one that started the run last, or that may
+    still start it. `problem` says why the folder cannot be read.
     """
 
     run: RunFolder
-    last: Record
-    step: int | None
+    state: RunState
     config: dict[str, Any]
     job: str | None
     rate: StepRate
-    doing: str
+    doing: str = ""
+    problem: str = ""
 
     @property
     def steps(self) -> int | None:
@@ -101,43 +109,62 @@ class RunStatus:
         return steps if isinstance(steps, int) else None
 
     @property
-    def event(self) -> str:
-        """The name of the last event, empty before the first."""
-        return str(self.last.get("event", ""))
+    def word(self) -> str:
+        """The state for people."""
+        if self.problem:
+            return UNREADABLE
+        return self.doing if self.doing and self.state.is_training else self.state.word
 
     @property
-    def is_unfinished(self) -> bool:
-        """Whether the record has no end, so that Slurm has to be asked."""
-        return self.event in (*UNFINISHED, "")
+    def group(self) -> str:
+        """The kind of state, for tables."""
+        return "broken" if self.problem else self.state.group
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the run has a job that has not ended, as far as known."""
+        is_ahead = self.state.is_open or self.state.is_requeued
+        return not self.problem and is_ahead and self.state.next != "resume"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """The state of runs and the jobs of the unfinished ones; `jobs` is None if Slurm is silent."""
+    """The state of runs, with Slurm's word about the jobs of the unfinished ones if it answers."""
 
     runs: list[RunStatus]
-    jobs: dict[str, Job] | None
 
     @property
     def rows(self) -> list[Row]:
         """A row per run."""
-        return [_row(one, self.jobs) for one in self.runs]
+        return [_row(one) for one in self.runs]
 
     @property
-    def is_unfinished(self) -> bool:
+    def may_go_on(self) -> bool:
         """Whether any run may still go on."""
-        return any(one.is_unfinished and self._may_run(one) for one in self.runs)
-
-    def _may_run(self, one: RunStatus) -> bool:
-        if one.job is None or self.jobs is None:
-            return True
-        return one.job in self.jobs and not self.jobs[one.job].has_ended
+        return any(one.may_go_on for one in self.runs)
 
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
-    runs = [_readable_status(run) for path in paths for run in _runs(path)]
-    return Overview(runs=runs, jobs=_jobs([one for one in runs if one.is_unfinished]))
+    return Overview(
+        runs=with_jobs([_readable_status(run) for path in paths for run in _runs(path)])
+    )
+
+
+def with_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
+    """Return the runs with Slurm's word about the jobs of the unfinished ones, if it answers."""
+    jobs = {one.job for one in runs if one.job and one.state.may_have_job}
+    try:
+        known = client.query_jobs(sorted(jobs))
+    except (ConfigError, Refused) as error:
+        print(f"without Slurm: {error}", file=sys.stderr)
+        return list(runs)
+    return [
+        replace(one, state=with_slurm(one.state, known.get(one.job, SlurmJob())))
+        if one.job in jobs and one.state.may_have_job
+        else one
+        for one in runs
+    ]
 
 
 def _readable_status(run: RunFolder) -> RunStatus:
@@ -146,9 +173,8 @@ def _readable_status(run: RunFolder) -> RunStatus:
         run.entries()
         return run_status(run)
     except ConfigError as error:
-        last = {"event": UNREADABLE, "message": str(error)}
         return RunStatus(
-            run=run, last=last, step=None, config={}, job=None, rate=StepRate(), doing=""
+            run=run, state=RunState(), config={}, job=None, rate=StepRate(), problem=str(error)
         )
 
 
@@ -160,24 +186,12 @@ def _runs(path: Path) -> list[RunFolder]:
 
 def run_status(run: RunFolder) -> RunStatus:
     """Read the state of a run from its folder alone."""
-    last: Record = {}
-    step = None
-    rate, since = StepRate(), set[str]()  # the events after the last training step
-    for record in run.records():
-        rate.add(record)
-        if record.get("event") in STATES:
-            last = record
-        if isinstance(record.get("step"), int):
-            step = record["step"]
-        if "loss" in record:
-            since = set()
-        elif "event" in record:
-            since.add(record["event"])
+    rate = StepRate()
+    state = fold(rate.passed(run.records()))
     config = _config(run)
-    trains = step is not None and "started" not in since
-    doing = _activity(run, config, step or 0, since) if trains else ""
-    job = awaited_job(run) if last.get("event") == "queued" else started_job(run)
-    return RunStatus(run=run, last=last, step=step, config=config, job=job, rate=rate, doing=doing)
+    job = awaited_job(run) if state.is_queued else started_job(run)
+    doing = activity(run, state, config)
+    return RunStatus(run=run, state=state, config=config, job=job, rate=rate, doing=doing)
 
 
 def _config(run: RunFolder) -> dict[str, Any]:
@@ -187,58 +201,21 @@ def _config(run: RunFolder) -> dict[str, Any]:
         return {}
 
 
-def _activity(run: RunFolder, config: dict[str, Any], step: int, since: set[str]) -> str:
-    """Return what a run does after the steps that it recorded last, "" while it trains.
-
-    `since` are the events after that record. The order is that of the training loop.
-    """
-    if config.get("engine") not in (None, "embedded"):
-        return ""  # the record of another program has no such order
-    is_last = step == config.get("train.steps")
-
-    def is_due(key: str) -> bool:
-        every = config.get(key)
-        return is_last or (isinstance(every, int) and step % every == 0)
-
-    is_saved = "saved" in since
-    if is_due("checkpoint.every") and not (is_saved or config.get("checkpoint.asynchronous")):
-        return "saving"
-    if config.get("data.held_out") and is_due("validation.every") and "evaluated" not in since:
-        return "evaluating"
-    if is_due("sample.every") and not (run.samples / f"step-{step:09d}.png").exists():
-        return "sampling"
-    return "saving" if is_last and not is_saved else ""
-
-
-def _jobs(runs: Sequence[RunStatus]) -> dict[str, Job] | None:
-    try:
-        return client.query_jobs(sorted({one.job for one in runs if one.job}))
-    except (ConfigError, Refused) as error:
-        print(f"without Slurm: {error}", file=sys.stderr)
-        return None
-
-
-def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
-    known = jobs.get(one.job or "") if jobs else None
-    is_readable = one.event != UNREADABLE
-    state, why = one.event or "new", str(one.last.get("reason", ""))
-    if one.is_unfinished and one.job is not None and jobs is not None:
-        state, why = _with_slurm(one, known)
-    elif state == "stopped" or not is_readable:
-        why = str(one.last.get("message") or _stopped_by(one))
-    if state in ("running", "started") and one.doing:
-        state = one.doing
-    is_training = state in ("running", "started")
-    eta_s = one.rate.eta_s(step=one.step, steps=one.steps) if is_training else None
-    load, gpus = _load(one) if is_training or state == one.doing else (Load(), None)
+def _row(one: RunStatus) -> Row:
+    state, slurm = one.state, one.state.slurm
+    is_training = state.is_training and not one.doing
+    eta_s = one.rate.eta_s(step=state.step, steps=one.steps) if is_training else None
+    load, gpus = _load(one) if state.is_training else (Load(), None)
+    why = one.problem or _why(one)
     if is_training and not why:
         # `speed` also names what can be changed.
         why = "; ".join(cause.partition(";")[0] for cause in slowdowns(load, one.config))
-    is_waiting = known is not None and known.state == "PENDING"
-    progress = "" if one.step is None else f"{one.step}/{one.steps or '?'}"
+    progress = "" if state.step is None else f"{state.step}/{one.steps or '?'}"
+    is_live = slurm is not None and bool(slurm.state) and not slurm.has_ended
+    nodes = (slurm.nodes if slurm else None) or (None if one.problem else _nodes(one.run))
     return {
         "run": str(one.run.path),
-        "state": state,
+        "state": one.word,
         "steps": progress or None,
         "steps_per_s": one.rate.steps_per_s if is_training else None,
         "eta_s": eta_s,
@@ -246,13 +223,28 @@ def _row(one: RunStatus, jobs: Mapping[str, Job] | None) -> Row:
         "gpu_busy": load.busy,
         "power_w": load.power_w,
         "gpus": gpus,
-        "left_s": known.left_s if known and not is_waiting and not known.has_ended else None,
-        "start": known.start if known and is_waiting else None,
+        "left_s": slurm.left_s if slurm and is_live and not slurm.is_waiting else None,
+        "start": slurm.started if slurm and slurm.is_waiting else None,
         "attempts": len(one.run.attempts()),
         "job": one.job,
-        "nodes": (known.nodes if known else None) or (_nodes(one.run) if is_readable else None),
+        "nodes": nodes,
         "why": why or None,
     }
+
+
+def _why(one: RunStatus) -> str:
+    """Return why a run is in its state, in a few words; empty if nothing is to be said."""
+    state, slurm = one.state, one.state.slurm
+    if state.is_stopped:
+        return state.message or _stopped_by(one)
+    if slurm is None or not (state.is_open or state.is_requeued):
+        return state.reason or ""
+    if not slurm.state:
+        return "Slurm no longer knows the job"
+    if slurm.has_ended:
+        began = "while it started" if one.run.attempts() else "before it started"
+        return began if state.is_queued else f"{state.recorded}, without a record of the end"
+    return "" if state.is_queued and not slurm.is_waiting else slurm.reason
 
 
 def _load(one: RunStatus) -> tuple[Load, str | None]:
@@ -268,26 +260,11 @@ def _load(one: RunStatus) -> tuple[Load, str | None]:
     return one.rate.load(logs), ", ".join(texts[:_MOST_NODES] + more) or None
 
 
-def _with_slurm(one: RunStatus, job: Job | None) -> tuple[str, str]:
-    """Return the state and its reason for a run whose record has no end."""
-    if job is None:
-        return "lost", "Slurm no longer knows the job"
-    if job.has_ended:
-        began = "while it started" if one.run.attempts() else "before it started"
-        when = began if one.event == "queued" else f"{one.event}, without a record of the end"
-        return job.state.lower().replace("_", " "), when
-    if job.state == "PENDING":
-        return "queued" if one.event == "queued" else "requeued", job.reason
-    if one.event == "queued":
-        return "starting", ""
-    return job.state.lower(), job.reason
-
-
 def _stopped_by(one: RunStatus) -> str:
     """Return how a person stopped a run: the body of a job passes the signal of scancel on."""
     attempts = one.run.attempts()
     if attempts and (one.run.attempt(attempts[-1]) / CANCELLED).exists():
-        return "launch cancel"
+        return "ditbench cancel"
     if one.run.stop_file.exists():
         return "file STOP"
     return "scancel" if one.job in submitted_jobs(one.run) else "signal: Ctrl-C or kill"

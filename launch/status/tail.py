@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -15,6 +16,9 @@ from launch.status.state import RunStatus, run_status
 from launch.status.watch import RequeueHolds
 from runs.folder import RunFolder, is_run
 from runs.jobs import scripts_folder
+from runs.state.fold import fold, with_slurm
+from runs.state.run_state import RunState
+from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder, study_of
 
 POLL_S = 0.5
@@ -47,7 +51,7 @@ def _offset_of_last(path: Path, *, lines: int) -> int:
     return start + len(end) - sum(map(len, kept))
 
 
-def follow(run: RunFolder, *, lines: int) -> RunStatus:
+def follow(run: RunFolder, *, lines: int) -> RunState:
     """Print the output of a run until it has ended; return its final status."""
     tail: Tail | None = None
     last_output, holds = -math.inf, RequeueHolds()
@@ -63,8 +67,8 @@ def follow(run: RunFolder, *, lines: int) -> RunStatus:
             last_output = time.monotonic()
             sys.stdout.buffer.write(added)
             sys.stdout.flush()
-        if not one.is_unfinished:
-            return one
+        if not one.state.is_open:
+            return one.state
         if time.monotonic() - last_output > SILENCE_S:
             last_output = time.monotonic()
             _check_job(one, holds)
@@ -75,7 +79,7 @@ def _current_output(run: RunFolder, one: RunStatus) -> Path | None:
     """Return the file that the run writes to now, if it exists yet."""
     newest = max(run.attempts(), default=0)
     output = run.attempt(newest) / "output.log"
-    waits_for = one.last.get("attempt", 0) if one.event == "queued" else 0
+    waits_for = one.state.attempt if one.state.is_queued else 0
     if newest >= max(waits_for, 1) and output.exists():
         return output
     return job_output(run, one.job)
@@ -97,20 +101,19 @@ def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
     if one.job is None:
         return
     try:
-        known = client.query_jobs([one.job]).get(one.job)
+        known = client.query_jobs([one.job]).get(one.job, SlurmJob())
     except ConfigError:
         # Without Slurm only the folder is left to watch.
         return
-    if known is not None and not known.has_ended:
-        if known.state == "PENDING":
-            print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
-            for remark in holds.shorten([one], {one.job: known}):
-                print(remark, file=sys.stderr)
-        return
+    if known.is_waiting:
+        print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
+        for remark in holds.shorten([replace(one, state=with_slurm(one.state, known))]):
+            print(remark, file=sys.stderr)
     # The run may have ended since its status was read.
-    if run_status(one.run).is_unfinished:
-        state = known.state if known else "no longer known to Slurm"
-        raise Refused(f"{one.run.path}: {one.event}, but its job {one.job} is {state}")
+    state = fold(one.run.records(), known)
+    if state.is_open and state.next == "resume":
+        word = known.state or "no longer known to Slurm"
+        raise Refused(f"{one.run.path}: {state.recorded}, but its job {one.job} is {word}")
 
 
 def run_to_follow(path: Path) -> RunFolder:
@@ -121,9 +124,9 @@ def run_to_follow(path: Path) -> RunFolder:
         return RunFolder(path.resolve())
     study = StudyFolder(path.resolve())
     runs = [run_status(RunFolder(study.cell(row.cell))) for row in study.rows()]
-    started = [one for one in runs if one.event == "started"]
+    started = [one for one in runs if one.state.is_started]
     if not started:
-        counts = Counter(one.event or "new" for one in runs).most_common()
+        counts = Counter(one.state.recorded for one in runs).most_common()
         shown = ", ".join(f"{count} {event}" for event, count in counts)
         raise Refused(f"{path}: none of its {len(runs)} runs is running now: {shown}")
-    return max(started, key=lambda one: float(one.last["time"])).run
+    return max(started, key=lambda one: one.state.since or 0.0).run

@@ -18,13 +18,8 @@ from runs.folder import RunFolder, is_run
 from runs.records import is_number
 from runs.study_folder import StudyFolder, is_study_folder, study_of
 
-LIVE = ("running", "started", "starting", "saving", "evaluating", "sampling", "completing")
-# States in the order of the table; any other is a failure and comes after "requeued".
-_WAITING, _STOPPED, _ENDED = (
-    ("queued", "requeued"),
-    ("paused", "stopped", "new"),
-    ("done", "skipped"),
-)
+# Groups of states, in the order of the table.
+_GROUPS = ("live", "waiting", "broken", "idle", "over")
 # The columns to leave out first on a narrow terminal.
 DROP = ("nodes", "gpus", "attempts", "steps_per_s", "job", "left", "differs", "eta")
 # The id at the end of a run's name.
@@ -44,8 +39,8 @@ def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) ->
     base = paths[0].parent if is_run(paths[0]) else paths[0]
     pairs = sorted(zip(now.runs, now.rows, strict=True), key=_place)
     folds = not whole and not all(map(is_run, paths))
-    folded = Counter(str(row["state"]) for _, row in pairs if folds and row["state"] in _ENDED)
-    shown = [pair for pair in pairs if pair[1]["state"] not in folded]
+    folded = Counter(one.word for one, _ in pairs if folds and one.group == "over")
+    shown = [pair for pair in pairs if not (folds and pair[0].group == "over")]
     lines = [f"{base}  {time.strftime('%H:%M:%S')}"]
     if shown:
         differing = differing_keys([one for one, _ in shown])
@@ -55,7 +50,7 @@ def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) ->
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
     if (left_s := remaining_s(pairs)) is not None:
         lines.append(f"about {clock_text(left_s)} until all are trained")
-    if len(now.runs) == 1 and is_run(paths[0]) and now.runs[0].step is not None:
+    if len(now.runs) == 1 and is_run(paths[0]) and now.runs[0].state.step is not None:
         lines += run_lines(now.runs[0].run)
     return lines if now.runs else [f"no run in {base}"]
 
@@ -65,15 +60,17 @@ def summary_lines(now: Overview, paths: Sequence[Path]) -> list[str]:
     lines = []
     for path in paths:
         here = path.resolve()
-        states = [
-            str(row["state"])
-            for one, row in zip(now.runs, now.rows, strict=True)
+        runs = [
+            one
+            for one in now.runs
             if here in (one.run.path.resolve(), *one.run.path.resolve().parents)
         ]
+        states = [one.word for one in runs]
         counts = ", ".join(_counts(Counter(states)))
         lines.append(f"{path}: {states[0] if is_run(path) else f'{len(states)} runs: {counts}'}")
         report = path / "report.html"
-        if set(states) <= {*_ENDED, *_STOPPED, "failed"} and report.exists():
+        has_ended = all(one.group in ("idle", "over") or one.state.is_failed for one in runs)
+        if has_ended and report.exists():
             lines.append(f"report: {report}")
     return lines
 
@@ -84,10 +81,8 @@ def _counts(states: Counter[str]) -> list[str]:
 
 def _place(pair: Pair) -> tuple[int, float]:
     """Return the place of a run in the table: by state, the newest first."""
-    one, state = pair[0], pair[1]["state"]
-    groups = (LIVE, _WAITING, (state,), _STOPPED, _ENDED)
-    found = [rank for rank, states in enumerate(groups) if state in states and rank != 2]
-    return (found or [2])[0], -float(one.last.get("time", 0))
+    one = pair[0]
+    return _GROUPS.index(one.group), -(one.state.since or 0.0)
 
 
 def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, Any]:
@@ -113,7 +108,7 @@ def _why(one: RunStatus, row: Row) -> str | None:
     """Return the reason of a state, and when a waiting job may start or a run is done."""
     if row["finish"] is not None:
         return "; ".join([f"done ~{_moment(row['finish'])}", *filter(None, [row["why"]])])
-    if row["state"] not in _WAITING or one.job is None:
+    if one.group != "waiting" or one.job is None:
         return row["why"]
     reason, start = str(row["why"] or ""), row["start"]
     if start is not None:
@@ -157,11 +152,11 @@ def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:
 def remaining_s(pairs: Sequence[Pair]) -> float | None:
     """Return the seconds until all runs are trained, at the present rates and number at once."""
     live = [row for _, row in pairs if row["eta_s"] is not None]
-    waiting = [one for one, row in pairs if row["state"] in _WAITING]
+    waiting = [one for one, _ in pairs if one.group == "waiting"]
     if len(pairs) < 2 or not live or any(one.steps is None for one in waiting):
         return None
     rate = statistics.median(float(row["steps_per_s"]) for row in live)
-    steps = sum((one.steps or 0) - (one.step or 0) for one in waiting)
+    steps = sum((one.steps or 0) - (one.state.step or 0) for one in waiting)
     own_s = [float(row["eta_s"]) for row in live]
     return max([(sum(own_s) + steps / rate) / len(live), *own_s])
 

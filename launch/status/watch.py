@@ -15,13 +15,13 @@ import termios
 import textwrap
 import time
 import tty
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from launch.slurm import client
-from launch.slurm.client import Job
 from launch.status.state import Overview, RunStatus, overview
 from launch.status.view import summary_lines, table_lines
+from runs.state.slurm_job import SlurmJob
 from runs.study_folder import is_study_folder
 
 # One query to Slurm's controller each time.
@@ -36,11 +36,11 @@ class RequeueHolds:
     def __init__(self) -> None:
         self._tried: set[str] = set()
 
-    def shorten(self, runs: Iterable[RunStatus], jobs: Mapping[str, Job]) -> list[str]:
+    def shorten(self, runs: Iterable[RunStatus]) -> list[str]:
         """Let the held jobs of runs begin soon; return a remark per job."""
         remarks = []
         for one in runs:
-            job = jobs.get(one.job or "")
+            job = one.state.slurm
             if job is None or one.job is None or one.job in self._tried or not _is_held(one, job):
                 continue
             self._tried.add(one.job)
@@ -54,10 +54,10 @@ class RequeueHolds:
         return remarks
 
 
-def _is_held(one: RunStatus, job: Job) -> bool:
+def _is_held(one: RunStatus, job: SlurmJob) -> bool:
     """Return whether Slurm set the begin time: the job has run before."""
-    has_run = one.event in ("started", "paused")
-    return has_run and (job.state, job.reason) == ("PENDING", "BeginTime")
+    has_run = one.state.is_started or one.state.is_paused
+    return has_run and job.is_waiting and job.reason == "BeginTime"
 
 
 class Screen:
@@ -122,11 +122,11 @@ def watch(
     while True:
         with contextlib.redirect_stderr(io.StringIO()) as stderr:
             now = overview(paths)
-        remarks += holds.shorten(now.runs, now.jobs or {})
+        remarks += holds.shorten(now.runs)
         # A table says as much about a run, and about a folder of runs.
         named = paths if isinstance(on, ChangeLog) else [p for p in paths if is_study_folder(p)]
         lines = [*summary_lines(now, named), *stderr.getvalue().splitlines(), *remarks]
         on.draw(table_lines(now, paths, whole=whole), lines)
-        if not now.is_unfinished:
+        if not now.may_go_on:
             return now
         pause(INTERVAL_S)

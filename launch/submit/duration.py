@@ -17,6 +17,7 @@ from launch.slurm import client, limits
 from launch.slurm.client import NoSlurm
 from launch.slurm.flags import Flags
 from launch.submit.script import RunRequest, batch_script
+from runs.records import saves
 
 _START_S, _SAVE_S, _SHARE = 180.0, 5.0, 1.1
 # Of a parameter: the weight, its average and two moments; on a shared file system under load.
@@ -42,14 +43,14 @@ def duration(request: RunRequest) -> Duration | None:
     if not step:
         return None
     records = request.resumes.records() if request.resumes else ()
-    done = [one["step"] for one in records if one.get("event") == "saved"]
+    done = [save["step"] for save in saves(records)]
     steps = max(0, request.config.last_step() - (done[-1] if done else 0))
     measured = measured_saves(request)
     save_s = _SAVE_S + (gpu.get("parameters") or 0) * _SAVED_BYTES / _BYTES_PER_S
     save_s = measured.save_s if measured else save_s
     # Every kind of run with a forecast has this key.
-    saves = steps // flatten(to_tree(request.config))["checkpoint.every"] + 1
-    fixed, least = _START_S + saves * save_s, _START_S + _LEAD_S + 2 * save_s + _USEFUL_S
+    count = steps // flatten(to_tree(request.config))["checkpoint.every"] + 1
+    fixed, least = _START_S + count * save_s, _START_S + _LEAD_S + 2 * save_s + _USEFUL_S
     ends = {name: fixed + _SHARE * steps * step[name] for name in ("value", "low", "high")}
     return Duration(**ends, least=least)
 

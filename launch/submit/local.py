@@ -8,6 +8,7 @@ from pathlib import Path
 from configs.schema import Study
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, new_id
+from runs.records import saves
 from runs.study_folder import StudyFolder, StudyRow
 
 
@@ -53,5 +54,4 @@ def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) ->
 
 
 def _saved_step(run: RunFolder) -> int:
-    saved = (one for one in run.records() if one.get("event") == "saved")
-    return max((one.get("step", 0) for one in saved), default=0)
+    return max((save.get("step", 0) for save in saves(run.records())), default=0)

@@ -18,7 +18,6 @@ from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
-from launch.status.state import run_status
 from launch.submit.duration import with_hours
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
@@ -28,6 +27,7 @@ from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
+from runs.state.fold import is_done, run_state
 from runs.trust import check_own
 
 CLUSTER = "cluster"
@@ -48,7 +48,7 @@ class Choices:
 def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags) -> int:
     """Queue a run, start it here, or print its script. Raises `ConfigError` and `Refused`."""
     request = run_request(source, overrides, site_name=choices.site_name, extra=extra)
-    if request.resumes and request.resumes.is_done(request.config):
+    if request.resumes and is_done(request.resumes, request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
     request = with_hours(request)
@@ -196,7 +196,7 @@ def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
     name = glob.escape(run_name(request.source, request.config))
     paths = request.site.logs.glob(f"{name}-*/config.yaml")
     runs = [RunFolder(path.parent) for path in paths if path.is_file() and read_bytes(path) == text]
-    return [run for run in runs if run_status(run).is_unfinished]
+    return [run for run in runs if run_state(run).is_open]
 
 
 def _live_job(runs: list[RunFolder]) -> tuple[RunFolder, str, str] | None:

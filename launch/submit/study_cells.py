@@ -15,10 +15,9 @@ from configs.files import read_text
 from configs.load import merge, read_tree, resolve, to_tree
 from configs.yaml12 import dump_yaml
 from launch.slurm import client
-from launch.slurm.client import Job
 from launch.status.state import RunStatus, run_status
 from launch.submit.plan import Plan, PlannedRun, digest
-from runs.attempt.pruning import DECIDED
+from runs.attempt.pruning import is_wanted
 from runs.folder import RunFolder, is_run
 from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
@@ -49,7 +48,7 @@ def find_part_of_study(plan: Plan, logs: Path) -> tuple[StudyFolder, int, int] |
         same = [row for row in study.rows() if (row.cell, row.digest) in wanted]
         if not _has_its_configs(study, plan):
             continue
-        done = sum(one.event == "done" for one in run_statuses(study, same).values())
+        done = sum(one.state.is_done for one in run_statuses(study, same).values())
         if done:
             return study, done, len(plan.kept) - done
     return None
@@ -177,46 +176,22 @@ def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, Ru
 def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[StudyRow]:
     """Return the rows to submit: missing, lost, stopped and failed ones.
 
-    A run that ran out of memory would do so again, and a repeat that can change no verdict stays
-    skipped; `rerun` includes both. `dropped` includes the runs that the forecast skipped.
+    `rerun` includes those that would end as before, `dropped` those that the forecast skipped.
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
-    ids = {one.job for one in statuses.values() if one.is_unfinished and one.job is not None}
+    ids = {one.job for one in statuses.values() if one.state.may_have_job and one.job is not None}
     known = client.query_jobs(sorted(ids))
-    live = {job: one for job, one in known.items() if not one.has_ended}
-    return [
-        row for row in rows if _is_wanted(statuses[row.index], live, rerun=rerun, dropped=dropped)
-    ]
+    live = {job for job, one in known.items() if not one.has_ended}
+    waiting = {job for job, one in known.items() if one.is_waiting}
 
+    def is_left(row: StudyRow) -> bool:
+        one = statuses[row.index]
+        if one.state.is_open or one.job in waiting:
+            return one.job not in live
+        return is_wanted(one.run, one.state, rerun=rerun, dropped=dropped)
 
-def _is_wanted(one: RunStatus, live: dict[str, Job], *, rerun: bool, dropped: bool) -> bool:
-    if one.event == "done":
-        return False
-    if one.is_unfinished:
-        return one.job not in live
-    if one.event == "skipped":
-        if "proof" not in one.last:
-            return dropped
-        # Earlier versions skipped the cells that need more memory than one that ran out of it.
-        return rerun or one.last.get("reason") not in (DECIDED, *_MEMORY)
-    return rerun or not _is_out_of_memory(one)
-
-
-def _is_out_of_memory(one: RunStatus) -> bool:
-    """Return whether a run failed since its devices have too little memory.
-
-    For ranks without a GPU that is host memory. With a GPU, running out of host memory has other
-    causes and proves nothing.
-    """
-    reason = one.last.get("reason") if one.event == "failed" else None
-    return reason == "oom" or (reason == "host_oom" and _had_no_gpu(one.run))
-
-
-def _had_no_gpu(run: RunFolder) -> bool:
-    attempts = run.entries()
-    placement = attempts[-1].get("placement", []) if attempts else []
-    return bool(placement) and not any(rank.get("gpu") for rank in placement)
+    return [row for row in rows if is_left(row)]
 
 
 def roll_back(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:

@@ -15,10 +15,11 @@ from configs.terminal import printable
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, overview
 from launch.submit.site import site_logs
-from launch.why.causes import Diagnosis, diagnose
-from launch.why.evidence import Evidence, evidence_of_attempts, evidence_of_job
-from launch.why.slurm_history import JobStart
+from launch.why.diagnosis import Diagnosis, diagnose
+from launch.why.evidence import ending_of_job, endings_of_run
 from runs.folder import ROOT, RunFolder, is_run
+from runs.state.evidence import Evidence
+from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder
 
 _MOST_NAMED = 5
@@ -35,38 +36,38 @@ def why(name: str, *, form: str) -> int:
         for shown in (*map(title, diagnoses[:-1]), text(diagnoses[-1])):
             print(printable(shown, keep="\n"))
     last = diagnoses[-1]
-    return int(last.cause is None and not last.evidence.has_not_ended)
+    return int(last.reason is None and not last.has_not_ended)
 
 
 def _diagnoses(name: str) -> list[Diagnosis]:
     """Return the diagnosis of each attempt of a run, or of a job that belongs to none."""
     path = Path(name)
     if is_run(path):
-        return [diagnose(evidence) for evidence in evidence_of_attempts(RunFolder(path.resolve()))]
+        return [diagnose(ending) for ending in endings_of_run(RunFolder(path.resolve()))]
     if path.exists() or not name.replace("_", "").isdigit():
         raise ConfigError(
             f"{name}: not a folder of a run or a study, nor a job id; see ditbench status"
         )
-    evidence = evidence_of_job(name, site_logs(ROOT))
-    if evidence.start is None and not evidence.logs:
+    ending = ending_of_job(name, site_logs(ROOT))
+    if ending.start is None and not ending.process.logs:
         raise ConfigError(f"job {name}: unknown to Slurm, and no run or output file belongs to it")
-    return [diagnose(evidence)]
+    return [diagnose(ending)]
 
 
 def _why_study(study: StudyFolder, *, form: str) -> int:
     """Print how the runs of a study ended, those with the same message once."""
     now = overview([study.path])
-    states = [str(row["state"]) for row in now.rows]
+    states = [one.word for one in now.runs]
     groups: dict[tuple[str, str], list[RunStatus]] = defaultdict(list)
-    for one, state in zip(now.runs, states, strict=True):
-        if one.event in ("failed", "stopped") or state.endswith((", then ended", ", then lost")):
-            message = re.sub(r"\d+", "#", str(one.last.get("message", "")))
-            groups[state, message].append(one)
+    for one in now.runs:
+        if one.state.is_failed or one.state.is_stopped:
+            message = re.sub(r"\d+", "#", one.state.message)
+            groups[one.word, message].append(one)
     counts = ", ".join(f"{count} {state}" for state, count in Counter(states).most_common())
     print(f"{study.path.name}: {len(states)} runs: {counts}", file=sys.stderr)
     found = []
     for alike in sorted(groups.values(), key=len, reverse=True):
-        first = diagnose(evidence_of_attempts(alike[0].run)[-1])
+        first = diagnose(endings_of_run(alike[0].run)[-1])
         found.append({"runs": [one.run.name for one in alike]} | to_json(first))
         if form == "text":
             names = ", ".join(one.run.name for one in alike[:_MOST_NAMED])
@@ -81,18 +82,18 @@ def _why_study(study: StudyFolder, *, form: str) -> int:
 
 
 def title(diagnosis: Diagnosis) -> str:
-    """Return the run or job, its attempt, and the name of the cause."""
-    evidence = diagnosis.evidence
-    of = evidence.run.name if evidence.run else f"job {_job(evidence)}"
-    attempt = f", attempt {evidence.attempt}" if evidence.attempt else ""
-    return f"{of}{attempt}: {diagnosis.cause.name if diagnosis.cause else _state(evidence)}"
+    """Return the run or job, its attempt, and the name of the reason."""
+    process = diagnosis.process
+    of = process.run.name if process.run else f"job {_job(diagnosis)}"
+    attempt = f", attempt {process.attempt}" if process.attempt else ""
+    return f"{of}{attempt}: {diagnosis.reason.title if diagnosis.reason else _state(diagnosis)}"
 
 
 def text(diagnosis: Diagnosis) -> str:
-    """Return the title, the cause, the evidence and the next command."""
+    """Return the title, the reason, the evidence and the next command."""
     lines = [title(diagnosis)]
-    if diagnosis.cause:
-        lines.append(f"  {_what(diagnosis)}")
+    if diagnosis.reason:
+        lines.append(f"  {_meaning(diagnosis)}")
     if diagnosis.lines:
         lines += ["  evidence:", *(f"    {line}" for line in diagnosis.lines)]
     lines.append(f"  next: {advice(diagnosis)}")
@@ -101,13 +102,13 @@ def text(diagnosis: Diagnosis) -> str:
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON data; paths in the evidence are relative to the run."""
-    evidence, cause = diagnosis.evidence, diagnosis.cause
+    process, start, reason = diagnosis.process, diagnosis.ending.start, diagnosis.reason
     return {
-        "run": str(evidence.run.path) if evidence.run else None,
-        "job": evidence.start.job if evidence.start else None,
-        "attempt": evidence.attempt or None,
-        "cause": cause.name if cause else None,
-        "what": _what(diagnosis) if cause else _state(evidence),
+        "run": str(process.run.path) if process.run else None,
+        "job": start.job if start else None,
+        "attempt": process.attempt or None,
+        "cause": reason.title if reason else None,
+        "what": _meaning(diagnosis) if reason else _state(diagnosis),
         "first_failure": diagnosis.first_failure or None,
         "evidence": diagnosis.lines,
         "next": advice(diagnosis),
@@ -116,29 +117,41 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def advice(diagnosis: Diagnosis) -> str:
     """Return the next command; nothing if Slurm starts the job by itself."""
-    evidence, cause = diagnosis.evidence, diagnosis.cause
-    run = shlex.quote(_short(evidence.run.path)) if evidence.run else ""
-    if waiting := _waiting(evidence):
+    process, reason = diagnosis.process, diagnosis.reason
+    run = shlex.quote(_short(process.run.path)) if process.run else ""
+    if waiting := _waiting(diagnosis):
         look = f"ditbench status {run}" if run else f"squeue --start -j {waiting.job}"
         return f"nothing; {look}"
-    if cause is not None:
-        return _fill(cause.advice if evidence.is_ours else cause.general, diagnosis)
-    if evidence.has_not_ended and run:
+    if reason is not None:
+        advised = reason.advice_for(_kind(process)) if process.is_ours else reason.general
+        return _fill(advised, diagnosis)
+    if diagnosis.has_not_ended and run:
         return f"ditbench tail {run}"
     return _fill("see {output}", diagnosis)
 
 
-def _what(diagnosis: Diagnosis) -> str:
-    assert diagnosis.cause is not None
-    what = _fill(diagnosis.cause.what, diagnosis)
-    if waiting := _waiting(diagnosis.evidence):
+def _kind(process: Evidence) -> str:
+    """Return the kind of the run, empty if there is none or its config cannot be read."""
+    try:
+        return str(process.run.config_tree().get("kind", "pretrain")) if process.run else ""
+    except ConfigError:
+        return ""
+
+
+def _meaning(diagnosis: Diagnosis) -> str:
+    reason = diagnosis.reason
+    assert reason is not None
+    names_rank = reason.passes is None or "{first_failure}" in reason.meaning
+    what = _fill(reason.meaning + ("" if names_rank else "{first_failure}"), diagnosis)
+    if waiting := _waiting(diagnosis):
         begins = f", may begin {_clock(waiting.started)}" if waiting.started else ""
         what += f", and is queued again (job {waiting.job}{begins})"
     return what
 
 
-def _waiting(evidence: Evidence) -> JobStart | None:
-    return evidence.now if evidence.now and evidence.now.state == "PENDING" else None
+def _waiting(diagnosis: Diagnosis) -> SlurmJob | None:
+    now = diagnosis.ending.now
+    return now if now and now.is_waiting else None
 
 
 def _clock(when: float) -> str:
@@ -146,26 +159,27 @@ def _clock(when: float) -> str:
     return time.strftime("%H:%M:%S" if is_today else "%F %H:%M", time.localtime(when))
 
 
-def _state(evidence: Evidence) -> str:
-    """Return the state of an attempt or a job without a cause."""
-    now = _waiting(evidence)
+def _state(diagnosis: Diagnosis) -> str:
+    """Return the state of an attempt or a job without a reason."""
+    now = _waiting(diagnosis)
     if now is not None:
         begins = f"; may begin {_clock(now.started)}" if now.started else ""
         return f"waits: {in_words(now.reason)}{begins}"
-    if not evidence.has_not_ended:
+    if not diagnosis.has_not_ended:
         return "unknown"
-    if evidence.start is None:
+    if diagnosis.ending.start is None:
         return "unknown: no end is recorded, and Slurm knows no job of the run"
     return "has not ended"
 
 
 def _fill(words: str, diagnosis: Diagnosis) -> str:
-    """Replace the placeholders of a cause's texts."""
-    evidence = diagnosis.evidence
-    run, start, output = evidence.run, evidence.start, evidence.output
-    saved = f"; it saved at step {evidence.end['step']}" if evidence.end.get("step") else ""
-    config = run.path if run else _config(evidence)
-    preflight = f"ditbench preflight {shlex.quote(_short(config))}" if config else ""
+    """Replace the placeholders of reasons.yaml."""
+    process, start, state = diagnosis.process, diagnosis.ending.start, diagnosis.state
+    run, output = process.run, process.output
+    saves = state.is_stopped or state.is_paused
+    saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""
+    config = run.path if run else _config(diagnosis)
+    check = f"ditbench check {shlex.quote(_short(config))}" if config else ""
     is_own = run is not None and run.path.stat().st_uid == os.getuid()
     launcher = f"{'you' if is_own else 'a user'}, by ditbench cancel,"
     values = {
@@ -173,27 +187,28 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
         "{run}": shlex.quote(_short(run.path)) if run else "",
         "{study}": shlex.quote(_short(run.path.parent.parent)) if run else "",
         "{logs}": shlex.quote(_short(run.path.parent)) if run else "",
-        "{output}": shlex.quote(_short(output)) if output else f"sacct -j {_job(evidence)}",
+        "{output}": shlex.quote(_short(output)) if output else f"sacct -j {_job(diagnosis)}",
         "{nodes}": start.nodes if start and start.nodes else "NODE",
-        "{check}": f", check with {preflight}" if preflight else "",
-        "{limit}": f"the job's time limit was {'near' if evidence.event == 'paused' else 'over'}",
-        "{who}": launcher if evidence.is_cancelled else "a user",
+        "{check}": f", check with {check}" if check else "",
+        "{limit}": f"the job's time limit was {'near' if state.is_paused else 'over'}",
+        "{who}": launcher if state.was_cancelled_here or process.is_marked_cancelled else "a user",
         "{first_failure}": f": {diagnosis.first_failure}" if diagnosis.first_failure else "",
-        "{saved}": saved if evidence.event in ("stopped", "paused") else "",
+        "{saved}": saved,
     }
     for placeholder, value in values.items():
         words = words.replace(placeholder, value)
     return words
 
 
-def _job(evidence: Evidence) -> str:
-    known = evidence.start or evidence.now
+def _job(diagnosis: Diagnosis) -> str:
+    known = diagnosis.ending.start or diagnosis.ending.now
     return known.job if known else ""
 
 
-def _config(evidence: Evidence) -> Path | None:
+def _config(diagnosis: Diagnosis) -> Path | None:
     """Return the config on the command line of a job, while Slurm knows it."""
-    words = evidence.now.command.split() if evidence.now else []
+    now = diagnosis.ending.now
+    words = now.command.split() if now else []
     return next((Path(word) for word in words if word.endswith(".yaml")), None)
 
 

@@ -1,47 +1,17 @@
 """The starts of a job according to Slurm: from sacct, or from scontrol while it knows the job."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
 from launch.slurm import client
 from launch.slurm.client import Refused, parse_time
+from runs.state.slurm_job import ENDED, SlurmJob
 
 _FIELDS = ("State", "ExitCode", "Start", "End", "Timelimit", "Reason", "Partition", "NodeList")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobStart:
-    """One start of a job and how it ended; unknown fields are empty or None.
-
-    Times are in seconds since 1970; `source` is the command that reported them.
-    """
-
-    job: str
-    source: str
-    state: str = ""
-    exit_code: str = ""
-    started: float | None = None
-    ended: float | None = None
-    limit_s: int | None = None
-    reason: str = ""
-    partition: str = ""
-    nodes: str = ""
-    output: Path | None = None
-    command: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this start is over, even if the job was requeued."""
-        return self.state in client.ENDED or self.state == "REQUEUED"
-
-    def __str__(self) -> str:
-        words = [self.state, f"exit code {self.exit_code}", self.reason]
-        return f"{self.source}: job {self.job}: {', '.join(word for word in words if word)}"
-
-
-def starts(job: str) -> list[JobStart]:
+def starts(job: str) -> list[SlurmJob]:
     """Return the starts of a job, oldest first; empty if Slurm is silent or has forgotten it."""
     accounted, now = _from_sacct(job), current(job)
     if now is None:
@@ -66,7 +36,7 @@ def name_and_folder(job: str) -> tuple[str, Path]:
     )
 
 
-def start_at(known: list[JobStart], when: float | None) -> JobStart | None:
+def start_at(known: list[SlurmJob], when: float | None) -> SlurmJob | None:
     """Return the start that was under way at a time, or the last one if `when` is None."""
     if when is None:
         return known[-1] if known else None
@@ -93,10 +63,10 @@ def _show(kind: str, name: str) -> str:
         return ""
 
 
-def _from_sacct(job: str) -> list[JobStart]:
+def _from_sacct(job: str) -> list[SlurmJob]:
     rows = client.sacct([job], _FIELDS, duplicates=True)
     return [
-        JobStart(
+        SlurmJob(
             job=job,
             source="sacct",
             state=state.split()[0] if state else "",
@@ -113,7 +83,7 @@ def _from_sacct(job: str) -> list[JobStart]:
     ]
 
 
-def current(job: str) -> JobStart | None:
+def current(job: str) -> SlurmJob | None:
     """Return the job as scontrol shows it; `started` of a waiting job is Slurm's estimate."""
     lines = _show("job", job).strip().splitlines()
     if not lines:
@@ -126,13 +96,13 @@ def current(job: str) -> JobStart | None:
     state = field("JobState")
     command = re.search(r"\sCommand=(.*?)\sWorkDir=", lines[-1])
     output = re.search(r"\sStdOut=(.*?)(?:\s+[A-Z]\w*=|$)", lines[-1])
-    return JobStart(
+    return SlurmJob(
         job=job,
         source="scontrol",
         state=state,
         exit_code=field("ExitCode"),
         started=parse_time(field("StartTime")),
-        ended=parse_time(field("EndTime")) if state in client.ENDED else None,
+        ended=parse_time(field("EndTime")) if state in ENDED else None,
         limit_s=client.parse_duration(field("TimeLimit")),
         reason=field("Reason"),
         partition=field("Partition"),

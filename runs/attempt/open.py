@@ -30,8 +30,8 @@ from runs.folder import (
     run_name,
 )
 from runs.jobs import TURN, turn_end
-from runs.records import state
 from runs.slurm_env import batch_job, is_restarted, job_facts, node_name
+from runs.state.fold import is_done, run_state
 
 
 def open_attempt(
@@ -65,11 +65,11 @@ def open_attempt(
     except ConfigError as error:
         if found and _is_awaited(found):
             newest = max(found.attempts(), default=0)
-            last = record_failure(found, newest, reason="config", message=str(error))
-            if stopped := skip_after_alike(found, last):
+            record_failure(found, newest, reason="config", message=str(error))
+            if stopped := skip_after_alike(found, run_state(found)):
                 print(stopped, file=sys.stderr)
         raise
-    if found and found.is_done(config):
+    if found and is_done(found, config):
         longer = "; raise train.steps to continue" if config.last_step() else ""
         print(f"{found.path}: done already{longer}", file=sys.stderr)
         return None
@@ -114,17 +114,16 @@ def _began_in_this_job(run: RunFolder) -> bool:
 
 def _is_skipped(run: RunFolder) -> bool:
     """Return whether the ends of other cells made this one needless before it began."""
-    last = state(run.records()) or {}
-    is_skipped = last.get("event") == "skipped" and "proof" in last
+    state = run_state(run)
+    is_skipped = state.is_skipped and "proof" in state.last
     if is_skipped:
-        print(f"{run.path}: skipped: {last['message']}", file=sys.stderr)
+        print(f"{run.path}: skipped: {state.message}", file=sys.stderr)
     return is_skipped
 
 
 def _takes_no_turn(run: RunFolder) -> bool:
     """Return whether this is a turn of an interleaved study, and the run has ended in another."""
-    last = state(run.records()) or {}
-    return turn_end() is not None and last.get("event") not in ("queued", "paused")
+    return turn_end() is not None and not run_state(run).is_waiting
 
 
 def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
@@ -133,14 +132,13 @@ def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
     One that is older is removed: whoever starts a stopped run again wants it to run. In a batch job
     older means before the last event, such as `queued`; else before the job `began`.
     """
-    last = state(run.records()) or {}
-    since = last.get("time", 0.0) if batch_job() else began or time.time()
+    state = run_state(run)
+    since = state.since or 0.0 if batch_job() else began or time.time()
     try:
         if not run.stop_file.exists():
             return False
         if is_restarted() or run.stop_file.stat().st_mtime > since:
-            step = last.get("step")
-            run.record_event(max(run.attempts(), default=0), "stopped", step=step)
+            run.record_event(max(run.attempts(), default=0), "stopped", step=state.step)
             print(f"{run.path}: stopped before it began (file STOP)", file=sys.stderr)
             return True
         run.stop_file.unlink()
@@ -184,8 +182,7 @@ def _names_weights(source: Path, kind: str | None) -> bool:
 
 def _is_awaited(run: RunFolder) -> bool:
     """Return whether the run waits for this job, so that its records must show a failed start."""
-    last = state(run.records())
-    return bool(job_facts()) and last is not None and last["event"] in ("queued", "paused")
+    return bool(job_facts()) and run_state(run).is_waiting
 
 
 def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:

@@ -16,9 +16,10 @@ from configs.disk import read_end
 from configs.load import expect
 from configs.schema import Command
 from runs.attempt.parent import end_with_parent
-from runs.failures import failures, find_reason, is_disk_full
 from runs.folder import RunFolder
 from runs.slurm_env import node_name
+from runs.state.fold import end_of_program
+from runs.state.reasons import is_disk_full
 from runs.trust import check_own
 
 # The folder of the snapshot that the launcher took of the program.
@@ -167,28 +168,28 @@ class _Program:
 
     def end(self, status: int) -> tuple[str, dict[str, Any]]:
         """Return the event that ends the attempt, and its fields."""
-        if self._paused and self._stopped:
-            message = "the program had not ended at the time limit"
-            return "failed", {"reason": "timeout", "message": message}
-        if self._stopped:
-            return "stopped", {}
-        if self._paused or (status and status == self._config.requeue_code):
-            return "paused", {}
-        if status == 0:
-            return "done", {}
-        return "failed", self._why(status)
-
-    def _why(self, status: int) -> dict[str, Any]:
-        """Return reason and message of a failure: the last exception in the output, if any."""
-        text = read_end(self._log)
-        exceptions = _EXCEPTION.findall(text)
-        shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        output = read_end(self._log)
+        event, reason = end_of_program(
+            status,
+            asked_to_pause=self._paused,
+            asked_to_stop=self._stopped,
+            requeue_code=self._config.requeue_code,
+            output=output,
+        )
+        if reason is None:
+            return event, {}
         if self._log_error is not None and is_disk_full(self._log_error):
-            return {"reason": "disk", "message": f"{shown}: {self._log_error}"}
-        return {
-            "reason": find_reason(text, among=failures()) or "crash",
-            "message": f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}",
-        }
+            shown = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+            return event, {"reason": "disk", "message": f"{shown}: {self._log_error}"}
+        return event, {"reason": reason, "message": self._message(status, output)}
+
+    def _message(self, status: int, output: str) -> str:
+        """Return the message of a failure: the last exception in the output, if any."""
+        if self._paused and self._stopped:
+            return "the program had not ended at the time limit"
+        exceptions = _EXCEPTION.findall(output)
+        shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}"
 
 
 def _placement() -> list[dict[str, Any]]:

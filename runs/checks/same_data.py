@@ -12,6 +12,7 @@ from configs.files import read_bytes
 from configs.schema import Finetune, Run
 from runs.folder import RunFolder
 from runs.json_files import read_json
+from runs.state.fold import is_done
 
 
 def record_data(run: RunFolder, config: Run) -> None:
@@ -28,7 +29,7 @@ def check_same_data(run: RunFolder | None, config: Run) -> None:
     if run is None or not isinstance(config, Finetune) or not run.data_file.is_file():
         return
     step = _step(run)
-    if not step or run.is_done(config):
+    if not step or is_done(run, config):
         return
     before, now = read_json(run.data_file, dict[str, str]), _hashes(config)
     changed = [file for file in {**before, **now} if before.get(file) != now.get(file)]

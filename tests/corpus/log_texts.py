@@ -51,7 +51,7 @@ train FAILED
 srun: error: a40-1: task 0: Exited with exit code 1"""
 NO_PROGRESS = "3 attempts in a row saved nothing new"
 NO_MESSAGE = "the ranks left with status {} and no message"
-# What the first failing rank notes for each reason; see runs/failures.yaml.
+# What the first failing rank notes for each reason; see runs/state/reasons.yaml.
 MESSAGES = {
     "config": "train.micro_batch 3 does not divide the 64 images of a rank",
     "oom": CUDA_OOM.partition(": ")[2],

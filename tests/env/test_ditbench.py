@@ -101,7 +101,7 @@ def test_every_hint_of_the_code_names_a_command() -> None:
     """A hint is read beside a shell or in the log of a job: both have `ditbench` on their PATH."""
     shown = sections().values()
     files = [file for part in PARTS for file in (ROOT / part).rglob("*.py")]
-    for file in [*files, ROOT / "launch/why/causes.yaml", ROOT / "jobs/study.sh"]:
+    for file in [*files, ROOT / "runs/state/reasons.yaml", ROOT / "jobs/study.sh"]:
         text = file.read_text(encoding="utf-8")
         # Between words of prose it is the name of the project.
         hint = r"(?:^ *|[`'\"(:;] ?)ditbench ([a-z][\w-]*)(?: ([a-z][\w-]*))?"

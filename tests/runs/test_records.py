@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.records import RecordWriter, Superseded, read_records, state, valid
+from runs.records import RecordWriter, Superseded, read_records, valid
 
 
 @pytest.fixture
@@ -73,12 +73,6 @@ def test_lines_that_are_no_records_are_skipped(run: Path) -> None:
     records = [record for _, record in read_records(run / "metrics.jsonl", odd=odd)]
     assert [record["step"] for record in records] == [1, 2]
     assert odd == list(range(2, 2 + len(ODD_LINES)))
-
-
-def test_the_state_is_the_last_event_that_is_a_state() -> None:
-    events = ["queued", "started", "saved", "evaluated"]
-    assert state([{"event": name} for name in events])["event"] == "started"
-    assert state([]) is None
 
 
 def test_steps_that_a_resume_repeated_are_read_once_from_the_newest_attempt() -> None:

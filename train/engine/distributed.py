@@ -22,8 +22,8 @@ from torch.distributed.rendezvous import rendezvous
 from configs.checks.batch import BatchLayout
 from configs.checks.compute_node import nvidia_driver
 from configs.errors import ConfigError
-from runs.failures import find_reason
 from runs.slurm_env import has_gpus, node_name
+from runs.state.reasons import find_reason
 from train.engine.unpickler import DcpUnpickler
 
 # The variables that torchrun sets for a rank. A child process that is no rank must not see them.

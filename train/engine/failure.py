@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from configs.errors import ConfigError, DataError
-from runs.failures import failures, find_reason, is_disk_full
 from runs.slurm_env import node_name
+from runs.state.reasons import failures, find_reason, is_disk_full
 from train.engine.metrics import log
 
 
 class RunFailure(RuntimeError):
-    """A failure with a known reason, a key of `runs.failures.failures`."""
+    """A failure with a known reason, one of `runs.state.reasons.failures`."""
 
     def __init__(self, reason: str, message: str) -> None:
         assert reason in failures(), reason
@@ -25,7 +25,7 @@ class RunFailure(RuntimeError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason, a key of `runs.failures.failures`, of an exception."""
+    """Return the reason, one of `runs.state.reasons.failures`, of an exception."""
     if isinstance(error, RunFailure):
         return error.reason
     if isinstance(error, ConfigError):

@@ -14,7 +14,7 @@ from configs.load import resolve_study
 from configs.yaml12 import dump_yaml
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
-from runs.records import state
+from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 from tests.real_runs import TINY, clean_environment
@@ -68,10 +68,9 @@ class PlantedStudy:
 
     def states(self) -> dict[str, str]:
         found = {
-            row.cell: state(RunFolder(self.study.cell(row.cell)).records())
-            for row in self.study.rows()
+            row.cell: run_state(RunFolder(self.study.cell(row.cell))) for row in self.study.rows()
         }
-        return {name: last["event"] for name, last in found.items()}
+        return {name: state.name for name, state in found.items()}
 
 
 def decide(study: StudyFolder, capsys, *flags: str) -> tuple[int, dict[tuple[str, str], dict], str]:

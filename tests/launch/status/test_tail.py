@@ -58,14 +58,14 @@ def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
     printed = capfdbinary.readouterr()
     assert printed.out == b"the job begins\nstep 1\nstep 2\n"
     assert b"job 7 waits: Resources\n" in printed.err
-    assert end.event == "done"
+    assert end.name == "done"
 
 
 def test_only_the_last_existing_lines_are_printed(run: RunFolder, capfdbinary) -> None:
     run.attempt(1).mkdir()
     (run.attempt(1) / "output.log").write_text("".join(f"line {i}\n" for i in range(100)))
     record(run, "failed", reason="nan")
-    assert follow(run, lines=2).event == "failed"
+    assert follow(run, lines=2).name == "failed"
     assert capfdbinary.readouterr().out == b"line 98\nline 99\n"
 
 

@@ -69,4 +69,4 @@ def test_a_job_of_ours_without_a_run_names_its_config(
     command("scontrol", f"echo '{shown} WorkDir={ROOT}'")
     out = launch("why", "92")[1]
     assert out.startswith("job 92: config\n")
-    assert f"ditbench preflight {DIGITS.relative_to(ROOT)}" in out
+    assert f"ditbench check {DIGITS.relative_to(ROOT)}" in out

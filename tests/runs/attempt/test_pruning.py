@@ -11,6 +11,7 @@ from runs.attempt.open import open_attempt
 from runs.attempt.pruning import skip_after_alike
 from runs.folder import RunFolder
 from runs.records import Record
+from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, StudyRow
 
 CELLS = ("s1", "s2", "s3", "waiting")
@@ -36,8 +37,8 @@ def study(tmp_path: Path) -> StudyFolder:
 
 def end(study: StudyFolder, cell: str, event: str = "failed", **why: object) -> str | None:
     run = RunFolder(study.cell(cell))
-    last = run.record_event(1, event, **why)
-    return skip_after_alike(run, last)
+    run.record_event(1, event, **why)
+    return skip_after_alike(run, run_state(run))
 
 
 def last(study: StudyFolder, cell: str) -> Record:

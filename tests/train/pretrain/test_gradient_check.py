@@ -17,8 +17,8 @@ from configs.checks.batch import divide
 from configs.load import expect, load, resolve
 from configs.schema import Pretrain
 from runs.attempt.close import close_attempt
-from runs.failures import failures
 from runs.folder import RunFolder
+from runs.state.reasons import failures
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure

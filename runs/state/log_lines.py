@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from configs.disk import read_end
 from configs.files import open_regular
 from configs.terminal import printable
 from runs.folder import ROOT
@@ -72,6 +73,11 @@ def read(path: Path) -> LogLines:
     return LogLines(path=path, first=first, lines=tuple(lines))
 
 
+def read_tail(path: Path) -> LogLines:
+    """Return the last lines of a file, 64 KiB of them, numbered as if it began with them."""
+    return LogLines(path=path, first=1, lines=tuple(read_end(path).splitlines()))
+
+
 def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
     """Return the part of a job's output for one attempt; a requeued job appends to its file."""
     starts = {
@@ -91,6 +97,11 @@ def first_quotes(logs: Iterable[LogLines], pattern: str) -> list[str]:
     """Return the first matching line of each log, at most 3 of them."""
     found = (next(log.find(pattern), None) for log in logs)
     return [str(quote) for quote in found if quote is not None][:3]
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a message, at most 300 characters of it."""
+    return text.strip().splitlines()[0][:300] if text.strip() else "no message"
 
 
 def last_exception(lines: Iterable[str]) -> str:

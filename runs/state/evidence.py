@@ -1,0 +1,138 @@
+"""The evidence of how an attempt, or a job without one, ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from runs.folder import RunFolder
+from runs.jobs import CANCELLED
+from runs.json_files import ErrorNote
+from runs.records import Record, read_records
+from runs.state.log_lines import LogLines, Quote, first_line, first_quotes, last_exception
+from runs.state.slurm_job import SlurmJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The traces of one attempt at a run, or of a job.
+
+    `note` is that of the first failing rank (`error.json`). `status` is the exit status of the
+    ranks if they have just left, and `is_cancelled` whether Slurm then says that their job is
+    cancelled. `fold` fills in `end`, the last event of the attempt, and `slurm`, the start of the
+    job. A job that is not ours is of another program. `is_preemptable` tells, by its name, whether
+    jobs of a partition are preempted.
+    """
+
+    run: RunFolder | None = None
+    attempt: int = 0
+    note: ErrorNote = field(default_factory=ErrorNote)
+    logs: list[LogLines] = field(default_factory=list)
+    status: int | None = None
+    is_cancelled: bool = False
+    is_ours: bool = True
+    is_preemptable: Callable[[str], bool] = lambda _: False
+    end: Record = field(default_factory=dict)
+    slurm: SlurmJob | None = None
+
+    @property
+    def event(self) -> str:
+        """The last event; empty if the attempt wrote none."""
+        return str(self.end.get("event", ""))
+
+    @property
+    def folder(self) -> Path | None:
+        """The attempt's folder."""
+        return self.run.attempt(self.attempt) if self.run and self.attempt else None
+
+    @property
+    def state(self) -> str:
+        """Slurm's state of this start of the job; empty if it is not over."""
+        return self.slurm.state if self.slurm and self.slurm.is_over else ""
+
+    @property
+    def reason(self) -> str:
+        """The recorded reason, or that of the first failing rank."""
+        return str(self.end.get("reason") or self.note.get("reason") or "")
+
+    @property
+    def message(self) -> str:
+        """The recorded message, or that of the first failing rank."""
+        return str(self.end.get("message") or self.note.get("message") or "")
+
+    @property
+    def was_told_to_stop(self) -> bool:
+        """Whether a person stopped the run; the job script notes a signal sent to itself."""
+        if self.run is None or self.folder is None:
+            return False
+        return self.run.stop_file.exists() or (self.folder / "STOP").exists()
+
+    @property
+    def is_not_to_go_on(self) -> bool:
+        """Whether a person ended the run for good, which a requeue would undo."""
+        has_stop_file = self.run is not None and self.run.stop_file.exists()
+        return self.is_cancelled or self.is_marked_cancelled or has_stop_file
+
+    @property
+    def is_marked_cancelled(self) -> bool:
+        """Whether `ditbench cancel` cancelled the attempt, or the job before it."""
+        marked = self.folder is not None and (self.folder / CANCELLED).exists()
+        return marked or "cancelled while" in self.message
+
+    @cached_property
+    def exception(self) -> str:
+        """The line of code and the exception that a rank, or the job, printed last."""
+        noted = str(self.note.get("traceback", "")).splitlines()
+        texts = [noted, *(log.lines for log in self.logs)]
+        return next(filter(None, map(last_exception, texts)), "")
+
+    @property
+    def output(self) -> Path | None:
+        """The file to read: the output of the ranks, else of the job; None if there is none."""
+        files = [log.path for log in self.logs if any(log.last())]
+        own = [path for path in files if path.name == "output.log"]
+        return next(iter(own + files), None)
+
+    def last_lines(self) -> list[str]:
+        """Return the last line of each log."""
+        return [str(quote) for log in self.logs for quote in log.last()]
+
+    def quotes(self, pattern: str) -> list[str]:
+        """Return the first lines of the logs that match a pattern."""
+        return first_quotes(self.logs, pattern) if pattern else []
+
+    def first_line_like(self, pattern: str) -> str:
+        """Return the first line of the logs that matches a pattern; empty if none does."""
+        found = (quote.text.strip() for log in self.logs for quote in log.find(pattern or "(?!)"))
+        return next(found, "")
+
+    def noted(self) -> list[str]:
+        """Return the end as the error note states it."""
+        note = self.folder / "error.json" if self.folder else None
+        rank = f"rank {self.note['rank']}: " if "rank" in self.note else ""
+        return [f"{note}: {rank}{first_line(str(self.note.get('message')))}"] if self.note else []
+
+    def recorded(self) -> list[str]:
+        """Return the end as the error note and the record state it."""
+        return [*self.noted(), *self.last_event()]
+
+    def last_event(self) -> list[str]:
+        """Return the record of the last event, quoted by its line."""
+        if self.run is None or not self.end:
+            return []
+        file = self.run.metrics_file
+        places = [line for line, record in read_records(file) if record == self.end]
+        number = places[-1] if places else 0
+        return [str(Quote(path=file, number=number, text=_in_words(self.end)))]
+
+    def by_slurm(self) -> list[str]:
+        """Return the end as Slurm states it."""
+        return [str(self.slurm)] if self.slurm else []
+
+
+def _in_words(record: Record) -> str:
+    """Return `paused at step 326`, or `failed (oom) at step 7: message`."""
+    reason = f" ({record['reason']})" if "reason" in record else ""
+    step = f" at step {record['step']}" if "step" in record else ""
+    message = f": {first_line(str(record['message']))}" if "message" in record else ""
+    return f"{record['event']}{reason}{step}{message}"

@@ -1,0 +1,155 @@
+"""How a run is: the state that the fold returns, and the questions that it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runs.records import Record
+from runs.state.slurm_job import SlurmJob
+
+# What comes next: its job starts it, it goes on, Slurm requeues it, a person resumes it as it is or
+# after a change, or nothing.
+Next = Literal["start", "go on", "requeue", "resume", "change", "nothing"]
+
+# States for tables, in their order; any other word is Slurm's for a job that holds its nodes.
+Group = Literal["live", "waiting", "broken", "idle", "over"]
+GROUPS: Mapping[str, Group] = {
+    "started": "live", "running": "live", "starting": "live",
+    "queued": "waiting", "requeued": "waiting",
+    "failed": "broken", "lost": "broken", "ended": "broken",
+    "new": "idle", "paused": "idle", "stopped": "idle",
+    "done": "over", "skipped": "over",
+}  # fmt: skip
+
+# The states of a run whose record has its end.
+ENDS = ("done", "failed", "stopped", "skipped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """How a run is: its state, since when, why, what shows it, and what comes next.
+
+    `recorded` is the state by the record alone, `last` the event that led to it. `reason` is a key
+    of reasons.yaml; `step` is the last one that the record names. `progress` are the steps that
+    each attempt added to those saved before, `after_step` the events since the last training step.
+    `slurm` is its job.
+    """
+
+    name: str = "new"
+    reason: str | None = None
+    since: float | None = None
+    step: int | None = None
+    evidence: tuple[str, ...] = ()
+    next: Next = "start"
+    recorded: str = "new"
+    last: Record = field(default_factory=dict)
+    progress: Mapping[int, int] = field(default_factory=dict)
+    after_step: frozenset[str] = frozenset()
+    slurm: SlurmJob | None = None
+
+    @property
+    def message(self) -> str:
+        """The message of the event that led to the state."""
+        return str(self.last.get("message", ""))
+
+    @property
+    def attempt(self) -> int:
+        """The attempt of the event that led to the state, counted from 1; 0 before the first."""
+        return int(self.last.get("attempt", 0))
+
+    @property
+    def word(self) -> str:
+        """The state for people: of a job that ended without a record, as Slurm says."""
+        if self.name == "ended" and self.slurm:
+            return self.slurm.state.lower().replace("_", " ")
+        return self.name
+
+    @property
+    def group(self) -> Group:
+        """The kind of state, for tables: what lives comes first, what is over last."""
+        return GROUPS.get(self.name, "live")
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record has the event that led to the state."""
+        return "time" in self.last
+
+    @property
+    def was_cancelled_here(self) -> bool:
+        """Whether `ditbench cancel` cancelled the run while it waited for its job."""
+        return "cancelled while" in self.message
+
+    @property
+    def is_faulty_node(self) -> bool:
+        """Whether a node broke down, so that the next attempt should avoid it."""
+        return self.is_failed and self.reason == "node"
+
+    @property
+    def has_events(self) -> bool:
+        """Whether any event led to the state; logs of other trainers may have none."""
+        return bool(self.last)
+
+    @property
+    def is_out_of_gpu_memory(self) -> bool:
+        """Whether a GPU ran out of memory, in this run or in one that needed no more."""
+        return self.reason == "oom"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the record has no end, so that Slurm has to be asked."""
+        return self.recorded not in ENDS
+
+    @property
+    def may_have_job(self) -> bool:
+        """Whether the run waits, runs or may have been requeued: Slurm knows more of its job."""
+        return self.is_open or (self.is_failed and self.next == "requeue")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the record says that the run waits for its job, or for its next one."""
+        return self.recorded in ("queued", "paused")
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the record says that the run waits for the job that was submitted last."""
+        return self.recorded == "queued"
+
+    @property
+    def is_requeued(self) -> bool:
+        """Whether Slurm says that the job waits for its next start."""
+        return self.name == "requeued"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the record says that the run's ranks have started, and not that they ended."""
+        return self.recorded == "started"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the ranks saved and left, to go on in another attempt."""
+        return self.recorded == "paused"
+
+    @property
+    def is_training(self) -> bool:
+        """Whether ranks run as far as known."""
+        return self.name in ("started", "running")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run reached its end."""
+        return self.recorded == "done"
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the last attempt failed."""
+        return self.recorded == "failed"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person stopped the run."""
+        return self.recorded == "stopped"
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether its study left the run out."""
+        return self.recorded == "skipped"

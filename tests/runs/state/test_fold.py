@@ -1,0 +1,159 @@
+"""The one fold: its tables as a whole, and what each reader of a state relies on."""
+
+import itertools
+
+import pytest
+
+from configs.schema import KINDS, keys
+from runs.records import EVENTS
+from runs.state.evidence import Evidence
+from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, end_of_program, fold
+from runs.state.reasons import failures, reasons
+from runs.state.run_state import GROUPS
+from runs.state.slurm_job import ENDED, SlurmJob
+from runs.state.symptoms import SYMPTOMS
+
+# A record that brings a run from `new` to each state.
+TO = {
+    "new": [],
+    "queued": ["queued"],
+    "started": ["started"],
+    "paused": ["started", "paused"],
+    "stopped": ["started", "stopped"],
+    "done": ["started", "done"],
+    "failed": ["started", "failed"],
+    "skipped": ["queued", "skipped"],
+}
+PENDING = SlurmJob(state="PENDING", reason="BeginTime")
+
+
+def records(*events: str, attempt: int = 1) -> list[dict[str, object]]:
+    why = {"failed": {"reason": "crash", "message": "m"}}
+    return [
+        {"event": event, "time": float(n), "attempt": attempt} | why.get(event, {})
+        for n, event in enumerate(events)
+    ]
+
+
+def expected(state: str, event: str) -> str:
+    """The rules behind the table: the last event counts, but for two that stand."""
+    if event not in STATES:
+        return state
+    if state == "done" and event not in ("queued", "started"):
+        return "done"
+    return "stopped" if (state, event) == ("stopped", "paused") else event
+
+
+@pytest.mark.parametrize(("state", "event"), itertools.product(TO, EVENTS))
+def test_every_event_in_every_state_leads_where_the_table_says(state: str, event: str) -> None:
+    assert fold(records(*TO[state])).name == state
+    assert fold(records(*TO[state], event)).name == expected(state, event)
+
+
+def test_the_tables_cover_every_state_and_event() -> None:
+    rows = [line.split() for line in TRANSITIONS.strip().splitlines()]
+    assert {row[0] for row in rows[1:]} == {"new", *STATES}
+    assert set(STATES) < set(EVENTS)
+    assert {name for row in rows[1:] for name in row} <= {"new", *STATES}
+    by_slurm = {name for line in WITH_SLURM.strip().splitlines()[1:] for name in line.split()}
+    assert {*by_slurm, "new", *STATES} == set(GROUPS) == {*NEXT, "failed"}
+
+
+@pytest.mark.parametrize(
+    ("state", "pending", "running", "over", "unknown"),
+    [
+        ("new", "queued", "starting", "ended", "lost"),
+        ("queued", "queued", "starting", "ended", "lost"),
+        ("started", "requeued", "running", "ended", "lost"),
+        ("paused", "requeued", "paused", "ended", "lost"),
+        ("stopped", *["stopped"] * 4),
+        ("done", *["done"] * 4),
+        ("failed", *["failed"] * 4),
+        ("skipped", *["skipped"] * 4),
+    ],
+)
+def test_slurm_completes_a_record_without_an_end(
+    state: str, pending: str, running: str, over: str, unknown: str
+) -> None:
+    def name(job: SlurmJob) -> str:
+        return fold(records(*TO[state]), job).name
+
+    assert name(PENDING) == name(SlurmJob(state="REQUEUED")) == pending
+    assert name(SlurmJob(state="RUNNING")) == running
+    assert {name(SlurmJob(state=ended)) for ended in ENDED} == {over}
+    assert name(SlurmJob()) == unknown
+
+
+def test_a_failure_that_slurm_requeues_waits_for_its_next_start() -> None:
+    saved = [*records("started"), {"event": "saved", "step": 5, "time": 1.0, "attempt": 1}]
+    failed = [*saved, *records("failed")]
+    assert fold(failed).next == "requeue"
+    assert (fold(failed, PENDING).name, fold(failed, PENDING).next) == ("requeued", "start")
+
+
+def test_the_word_of_a_job_without_a_recorded_end_is_slurms() -> None:
+    assert fold(records("started"), SlurmJob(state="NODE_FAIL")).word == "node fail"
+    assert fold(records("started"), SlurmJob(state="COMPLETING")).word == "completing"
+
+
+def test_a_rank_that_outlives_its_attempt_changes_nothing() -> None:
+    late = records("done", attempt=1)
+    assert fold([*records("started"), *records("started", attempt=2), *late]).name == "started"
+    # The body of a job that could not start records its end under the attempt before it.
+    assert fold([*records("queued", attempt=2), *records("failed", attempt=1)]).name == "failed"
+
+
+def test_every_reason_has_a_symptom_in_the_same_order() -> None:
+    assert list(reasons()) == list(SYMPTOMS)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_no_advice_names_a_key_that_the_kind_lacks(kind: str) -> None:
+    """Every key=VALUE of an advice is a key of the kind of run that gets it."""
+    known = set(keys(kind))
+    for reason in reasons().values():
+        advice = reason.advice_for(kind)
+        named = {
+            word.partition("=")[0].strip("(")
+            for word in advice.split()
+            if "=" in word and not word.startswith("-")
+        }
+        assert named <= known, (reason.name, advice)
+
+
+def test_failures_that_can_pass_are_requeued_after_progress_and_others_are_not() -> None:
+    for reason in failures():
+        end = {"event": "failed", "reason": reason, "time": 2.0, "attempt": 1}
+        saved = {"event": "saved", "step": 5, "time": 1.0, "attempt": 1}
+        found = reasons()[reason]
+        without = fold([*records("started"), end]).next
+        after = fold([*records("started"), saved, end]).next
+        assert after == ("requeue" if found.passes else "change")
+        assert without == (after if found.at_once or not found.passes else "resume")
+
+
+@pytest.mark.parametrize(
+    ("status", "paused", "stopped", "end"),
+    [
+        (0, False, False, ("done", None)),
+        (0, True, False, ("paused", None)),
+        (75, False, False, ("paused", None)),
+        (0, False, True, ("stopped", None)),
+        (-15, True, True, ("failed", "timeout")),
+        (1, False, False, ("failed", "crash")),
+        (-15, False, False, ("failed", "killed")),
+        (-6, False, False, ("failed", "crash")),
+    ],
+)
+def test_a_program_ends_by_its_status_and_the_requests_that_it_was_told(
+    status: int, paused: bool, stopped: bool, end: tuple[str, str | None]
+) -> None:
+    asked = {"asked_to_pause": paused, "asked_to_stop": stopped, "requeue_code": 75}
+    assert end_of_program(status, output="", **asked) == end
+
+
+def test_processes_that_left_without_a_record_have_failed() -> None:
+    found = fold(records("started"), process=Evidence(attempt=1, status=1))
+    assert (found.name, found.reason, found.is_recorded) == ("failed", "crash", False)
+    goes_on = fold(records("started"), SlurmJob(state="RUNNING"), Evidence(attempt=1))
+    assert (goes_on.name, goes_on.reason) == ("started", None)
