@@ -22,7 +22,14 @@ MARGIN_S = 5.0
 # Characters kept of the output of what failed.
 TAIL = 4000
 # What a job sets for a GPU: the allocator, and a private folder for compiled kernels.
-_ENVIRONMENT = 'set -euo pipefail; ATTEMPT=$0; . jobs/environment.sh; set_gpu_defaults; exec "$@"'
+_ENVIRONMENT = """
+set -euo pipefail
+ATTEMPT=$0
+. jobs/environment.sh
+keep_kernels
+set_gpu_defaults
+exec "$@"
+"""
 Line = dict[str, Any]
 
 

@@ -102,7 +102,7 @@ class Train(KeyGroup):
         False, "only GPU algorithms that give the same bits, which are slower", "clock", free=True
     )
     hang_s: float | None = key(
-        60.0,
+        300.0,
         "seconds without progress (and at least five median steps) after which the attempt ends "
         "as hung; null: never",
         free=True,

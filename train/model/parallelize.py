@@ -121,6 +121,8 @@ def parallelize(
         network,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
         process_group=mesh["replicate"].get_group(),
+        # They are tables that every rank computes; DDP would send them before each forward pass.
+        broadcast_buffers=False,
         gradient_as_bucket_view=True,
     )
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,8 +195,12 @@ def test_what_a_program_leaves_behind_ends_with_it_and_a_late_stop_changes_nothi
     script = f"import os, subprocess\nprint(os.getpid(), {child})\nprint('up')\n"
     attempt = opened(tmp_path, script)
 
+    def pids() -> list[int]:
+        (line,) = re.findall(r"^\d+ \d+$", output(attempt), re.M)
+        return [int(word) for word in line.split()]
+
     def stop_later() -> None:
-        while is_alive(int(output(attempt).split()[0])):
+        while is_alive(pids()[0]):
             time.sleep(0.02)
         (attempt / "STOP").touch()
 
@@ -204,7 +209,7 @@ def test_what_a_program_leaves_behind_ends_with_it_and_a_late_stop_changes_nothi
     assert ended(attempt)["event"] == "done"
     assert time.monotonic() - began < 30
     thread.join()
-    assert not is_alive(int(output(attempt).split()[1]))
+    assert not is_alive(pids()[1])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`train.compile` makes one graph of a block."""
+"""Under DDP a compiled block is one graph, and a forward pass sends nothing."""
 
 import functools
 
@@ -18,7 +18,9 @@ from train.model.parallelize import parallelize
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler warns
-def test_under_ddp_a_block_is_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_ddp_a_block_is_one_graph_and_buffers_are_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Blocks of more than 1 MiB, the size of DDP's first bucket.
     model = {"width": 192, "heads": 2, "depth": 2, "patch": 8}
     config = resolve({"model": model, "train": {"compile": True, "global_batch": 4}}, source="test")
@@ -35,7 +37,10 @@ def test_under_ddp_a_block_is_one_graph(monkeypatch: pytest.MonkeyPatch) -> None
         assert isinstance(network, DistributedDataParallel)
         size = config.data.size
         image = torch.randn(2, config.data.channels, size, size)
+        sent: list[object] = []
+        monkeypatch.setattr(dist, "_broadcast_coalesced", lambda *what: sent.append(what))
         network(image, torch.rand(2), torch.zeros(2, dtype=torch.long))
     finally:
         dist.destroy_process_group()
     assert counter.frame_count == 1  # which serves both blocks
+    assert sent == []
