@@ -11,6 +11,7 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.load import flatten
+from configs.progress import counted
 from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Job, Refused
@@ -136,7 +137,8 @@ class Overview:
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
-    runs = [_readable_status(run) for path in paths for run in _runs(path)]
+    found = [run for path in paths for run in _runs(path)]
+    runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]
     return Overview(runs=runs, jobs=_jobs([one for one in runs if one.is_unfinished]))
 
 
