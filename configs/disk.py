@@ -81,11 +81,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private() -> None:
-    """Let only the owner read new files; the variable `UMASK` opens them to a group."""
+    """Let only the owner read new files; the variable `UMASK` lets a group read them."""
     mask = os.environ.get("UMASK") or "077"
-    if not re.fullmatch("0*[0-7]{1,2}", mask):
+    if not re.fullmatch("0*[2367][2367]", mask):
         raise ConfigError(
-            f"UMASK={mask!r}: not an octal mask that leaves the owner every right, such as 027"
+            f"UMASK={mask!r}: not an octal mask that lets only the owner write, such as 027"
         )
     os.umask(int(mask, 8))
 

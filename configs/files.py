@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 # Larger files are refused: of those read whole, and of logs read line by line.
 MOST_BYTES, MOST_LOG_BYTES = 2**26, 2**33
@@ -17,7 +16,7 @@ _LONGEST_LINE = 2**24
 
 def open_regular(
     path: str | Path, *, most: int = MOST_LOG_BYTES, follow_links: bool = True
-) -> IO[bytes]:
+) -> io.BufferedReader:
     """Open a file for its bytes; raise `OSError` for a pipe, a device or more than `most` bytes.
 
     Nothing waits for a writer. Without `follow_links` a symbolic link is an error, too.

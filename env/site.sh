@@ -49,8 +49,8 @@ read_site() {
       return 2
     fi
   done
-  if [[ ! ${UMASK:-077} =~ ^0*[0-7]{1,2}$ ]]; then
-    echo "UMASK=$UMASK: not an octal mask that leaves the owner every right, such as 027" >&2
+  if [[ ! ${UMASK:-077} =~ ^0*[2367][2367]$ ]]; then
+    echo "UMASK=$UMASK: not an octal mask that lets only the owner write, such as 027" >&2
     return 2
   fi
 }

@@ -15,13 +15,14 @@ from typing import Any
 from configs.disk import Below, replace_file
 from configs.errors import ConfigError
 from configs.load import flatten, merge, parse_overrides, read_tree, resolve, to_tree
+from configs.progress import counted
 from configs.schema import Run, key_info, keys
 from configs.yaml12 import dump_yaml
 from runs.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifest
 from runs.records import Record, RecordWriter, read_records
 from runs.slurm_env import array_row, batch_job, is_restarted
 from runs.study_folder import StudyFolder, is_study_folder
-from runs.trust import check_own, is_own
+from runs.trust import check_above, check_own, keep_from_others
 
 ROOT = Path(__file__).resolve().parents[1]
 # File systems take names of up to 255 bytes; an id, and suffixes of files, are appended.
@@ -144,7 +145,7 @@ def find_runs(path: Path) -> list[RunFolder]:
     if is_run(path):
         return [RunFolder(path)]
     found = []
-    for folder, below, files in os.walk(path):
+    for folder, below, files in counted(os.walk(path), f"looking for runs in {path}, folders"):
         if "config.yaml" in files:
             found.append(RunFolder(Path(folder)))
         # The output of another program inside a run may have its own config.yaml.
@@ -179,9 +180,14 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
         return None
     # The name can be guessed, so another user may have made a folder of that name.
     found = [
-        path for path in logs_folder().glob(f"*-{batch_job()}") if is_run(path) and is_own(path)
+        path
+        for path in logs_folder().glob(f"*-{batch_job()}")
+        if is_run(path) and path.stat().st_uid == os.geteuid()
     ]
-    return RunFolder(found[0].resolve()) if found else None
+    if not found:
+        return None
+    check_own(found[0])
+    return RunFolder(found[0].resolve())
 
 
 def _cell(study: StudyFolder) -> RunFolder:
@@ -214,6 +220,8 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
     logs = logs_folder().resolve()
     try:
         logs.mkdir(parents=True, exist_ok=True)
+        keep_from_others(logs)
+        check_above(logs / name)
         path = logs / f"{name}-{identity or batch_job() or new_id()}"
         # A batch script may start several runs: only the first gets the id of the job.
         while path.exists():

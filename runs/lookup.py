@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from configs.errors import ConfigError
+from configs.progress import counted
 from runs.folder import RunFolder, find_runs, logs_folder
 from runs.jobs import job_of_attempt, submitted_jobs
 from runs.study_folder import study_of
@@ -62,7 +63,7 @@ def _named(runs: Sequence[RunFolder], name: str) -> list[Path]:
 
 def _of_job(runs: Sequence[RunFolder], job: str) -> list[Path]:
     """Return the runs of a job, or the study of an array."""
-    by_id = {run: _jobs(run) for run in runs}
+    by_id = {run: _jobs(run) for run in counted(runs, f"looking for job {job}, runs")}
     found = [run.path for run in runs if job in by_id[run]]
     arrays = {
         _study_or_run(run) for run in runs if any(one.startswith(f"{job}_") for one in by_id[run])

@@ -20,9 +20,8 @@ def check_own(folder: Path, *, deep: bool = False) -> None:
     Only you and root may own them and the folders above, and only those above may be open to
     others, with the sticky bit. What lies in folders inside counts if `deep`.
     """
+    check_above(folder)
     named, path = folder.absolute(), folder.resolve()
-    for above in dict.fromkeys((*named.parents, *path.parents)):
-        _check(above, may_be_shared=True)
     for entry in (named, path):
         _check(entry)
     for place, folders, files in os.walk(path):
@@ -32,13 +31,10 @@ def check_own(folder: Path, *, deep: bool = False) -> None:
             break
 
 
-def is_own(folder: Path) -> bool:
-    """Return whether a folder passes `check_own`."""
-    try:
-        check_own(folder)
-    except ConfigError:
-        return False
-    return True
+def check_above(path: Path) -> None:
+    """Raise `ConfigError` if another user can replace what is, or will be, at a path."""
+    for above in dict.fromkeys((*path.absolute().parents, *path.resolve().parents)):
+        _check(above, may_be_shared=True)
 
 
 def keep_from_others(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.disk import replace_file
+from configs.progress import counted
 from runs.folder import RunFolder
 
 SETTLED_S = 3.0
@@ -31,7 +32,7 @@ def cached_entries(
     entries: list[Entry] = []
     kept: dict[str, Any] = {}
     changed = False
-    for run in runs:
+    for run in counted(runs, f"reading the runs in {folder}"):
         key = os.path.relpath(run.path, folder)
         state = _file_state(run)
         old = cached.get(key)

@@ -15,6 +15,7 @@ from analysis.read.run_names import named
 from analysis.read.tar_archive import in_archive
 from configs.errors import Unreadable
 from configs.files import open_regular
+from configs.progress import counted
 from runs.folder import RunFolder, find_runs, is_run
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -69,7 +70,7 @@ def read_all(paths: list[str]) -> ReadLogs:
     logs: list[RunLog] = []
     unread: list[tuple[str, str]] = []
     for place in places(paths):
-        for run in place.ours:
+        for run in counted(place.ours, f"reading the runs in {place.path}"):
             try:
                 logs.append(read_ours(run))
             except Unreadable as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.load import flatten
+from configs.progress import counted
 from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Refused
@@ -146,9 +147,9 @@ class Overview:
 
 def overview(paths: Sequence[Path]) -> Overview:
     """Return the state of all runs under `paths`; query Slurm once for all of them."""
-    return Overview(
-        runs=with_jobs([_readable_status(run) for path in paths for run in _runs(path)])
-    )
+    found = [run for path in paths for run in _runs(path)]
+    runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]
+    return Overview(runs=with_jobs(runs))
 
 
 def with_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:

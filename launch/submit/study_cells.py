@@ -13,6 +13,7 @@ from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.files import read_text
 from configs.load import merge, read_tree, resolve, to_tree
+from configs.progress import counted
 from configs.yaml12 import dump_yaml
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
@@ -170,7 +171,10 @@ def record(run: RunFolder, event: str, **fields: str) -> None:
 
 def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, RunStatus]:
     """Return the status of the runs of these rows by index, read from their folders alone."""
-    return {row.index: run_status(RunFolder(study.cell(row.cell))) for row in rows}
+    return {
+        row.index: run_status(RunFolder(study.cell(row.cell)))
+        for row in counted(rows, f"reading the cells of {study.path}")
+    }
 
 
 def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[StudyRow]:

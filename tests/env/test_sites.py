@@ -118,6 +118,7 @@ def test_a_missing_site_is_misuse() -> None:
         ({"VENV": "~/venv"}, "VENV=~/venv: the shell did not expand ~"),
         ({"UMASK": "abc"}, "UMASK=abc: not an octal mask"),
         ({"UMASK": "777"}, "UMASK=777: not an octal mask"),
+        ({"UMASK": "007"}, "UMASK=007: not an octal mask that lets only the owner write"),
     ],
 )
 @pytest.mark.parametrize("script", ["env/describe.sh '' 1 1", "source env/activate.sh"])

@@ -357,6 +357,18 @@ def test_a_restarted_job_takes_no_run_of_another_user(
     assert begin(config).path == run.path
 
 
+def test_no_run_is_made_where_others_can_replace_it(
+    config: Path, shared: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("LOGS", str(shared / "logs"))
+    assert main(["open", str(config)]) == 2
+    assert f"{shared}: others may write to it" in capsys.readouterr().err
+    assert list(shared.rglob("config.yaml")) == []
+    monkeypatch.setenv("LOGS", str(shared))
+    begin(config)
+    assert shared.stat().st_mode & 0o1000
+
+
 def test_records_are_not_written_through_a_link(config: Path, tmp_path: Path) -> None:
     run = begin(config)
     (tmp_path / "mine").write_text("precious")

@@ -54,7 +54,8 @@ class _Unpacked(gzip.GzipFile):
     """The bytes of a gzip file, bounded, as a small file may unpack to any length."""
 
     def __init__(self, path: Path) -> None:
-        self.myfileobj = file = open_regular(path)  # which is closed with this one
+        file = open_regular(path)
+        self.myfileobj = file  # type: ignore[assignment]  # which is closed with this one
         super().__init__(path, fileobj=file)
         self._file = path
 

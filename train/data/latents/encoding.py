@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from configs.disk import PARTIAL_SUFFIX, replace_file
 from configs.errors import ConfigError, DataError
+from configs.files import read_bytes
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
 from train.data.latents import store
@@ -93,7 +94,7 @@ class Encoder:
         file = self.out / store.ENCODING
         if file.is_file():
             try:
-                before = dict(json.loads(file.read_bytes()))
+                before = dict(json.loads(read_bytes(file)))
             except (ValueError, TypeError):
                 raise ConfigError(f"{file}: not JSON; empty {self.out} or set encode.out") from None
             changed = [name for name, value in settings.items() if before.get(name) != value]

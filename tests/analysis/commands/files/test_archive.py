@@ -89,3 +89,12 @@ def test_a_damaged_archive_is_told(logs, tmp_path, capsys):
     out.write_bytes(out.read_bytes()[:500])
     assert main(["runs", str(out)]) == 2
     assert "a damaged archive" in capsys.readouterr().err
+
+
+def test_an_archive_holds_no_file_that_a_run_links_to(logs, tmp_path, capsys):
+    (tmp_path / "secret").write_text("seed: 1\n")
+    (logs / "run0" / "config.yaml").unlink()
+    (logs / "run0" / "config.yaml").symlink_to(tmp_path / "secret")
+    assert main(["archive", str(logs), "--out", str(tmp_path / "kept.tar.xz")]) == 2
+    assert f"{logs / 'run0' / 'config.yaml'}" in capsys.readouterr().err
+    assert not (tmp_path / "kept.tar.xz").exists()
