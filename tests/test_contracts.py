@@ -155,6 +155,7 @@ def test_only_runs_compares_names_of_events_and_reasons() -> None:
             if not isinstance(node, ast.Compare):
                 continue
             texts = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+            # Also the names of fields, and of a value.
             names = {text for text in texts if isinstance(text, str)} - {"event", "reason", "nan"}
             assert not names & _EVENTS, f"{path}:{node.lineno}"
             is_of_a_state = path.parts[0] != "train" and _OF_A_STATE.search(ast.unparse(node))

@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.read.text.pieces import pieces
 from runs.state.fold import end_in_line
+from runs.state.reasons import names_a_cause
 
 # Literal parts of the lines to look at: finding these is fast; the patterns of reasons.yaml read
 # 3 MB/s.
@@ -58,5 +59,5 @@ def root_cause(causes: Sequence[ExitCause]) -> ExitCause | None:
 
     An out-of-memory that was caught and skipped is followed by more steps, not by an end.
     """
-    named = [cause for cause in causes if cause.reason not in (None, "crash")]
+    named = [cause for cause in causes if names_a_cause(cause.reason)]
     return next(iter(named or causes), None)
