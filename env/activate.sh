@@ -16,7 +16,7 @@ _activate() {
   # shellcheck disable=SC1091
   source "${VENV:-$root/.venv}/bin/activate" || return
   export PYTHONPATH=$root
-  export LOGS=${LOGS:-$root/logs} UMASK=${UMASK:-077}
+  export LOGS=${LOGS:-$root/logs} UMASK=${UMASK:-077} TRUSTED=${TRUSTED-}
   # One thread per core for commands run by hand; jobs/agent.sh divides the cores among the ranks.
   OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
   export OMP_NUM_THREADS

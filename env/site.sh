@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Functions that read the site file into this shell.
 #   SITE=name   selects env/sites/name.sh; default: the first file with a matching `# host:` line, else local
-# A site file may set MODULES, LOGS, UMASK, VENV, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE,
+# A site file may set MODULES, LOGS, UMASK, TRUSTED, VENV, AI_TOOLKIT, TORCH, TORCH_INDEX, NETWORK_INTERFACE,
 # JOB_FLAGS and the function site_flags (env/sites/example.sh explains each).
 
 find_site() {
@@ -25,7 +25,7 @@ read_site() {
   # Unset what an earlier activate.sh exported and nobody changed since: it is no wish of the user, and
   # another site file may match by now. A job keeps it all, as the name of its node may match none.
   OWN=()
-  for name in SITE LOGS UMASK VENV AI_TOOLKIT; do
+  for name in SITE LOGS UMASK TRUSTED VENV AI_TOOLKIT; do
     copy=ACTIVATED_$name
     if [[ -n ${ACTIVATED-} && -z ${SLURM_JOB_ID-} && ${!name-} == "${!copy-}" ]]; then
       unset "$name"

@@ -8,6 +8,7 @@ import grp
 import os
 import pwd
 import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,8 @@ def check_own(folder: Path, *, deep: bool = False) -> None:
     """Raise `ConfigError` if another user made a folder or what is in it, or can replace them.
 
     Only you and root may own them and the folders above, and only those above may be open to
-    others, with the sticky bit. What lies in folders inside counts if `deep`.
+    others, with the sticky bit. The users and groups that the site names in `TRUSTED` may own the
+    folders above, and write to them. What lies in folders inside counts if `deep`.
     """
     check_above(folder)
     named, path = folder.absolute(), folder.resolve()
@@ -34,7 +36,7 @@ def check_own(folder: Path, *, deep: bool = False) -> None:
 def check_above(path: Path) -> None:
     """Raise `ConfigError` if another user can replace what is, or will be, at a path."""
     for above in dict.fromkeys((*path.absolute().parents, *path.resolve().parents)):
-        _check(above, may_be_shared=True)
+        _check(above, is_above=True)
 
 
 def keep_from_others(folder: Path) -> None:
@@ -44,27 +46,44 @@ def keep_from_others(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
 
 
-def _check(path: Path, *, may_be_shared: bool = False) -> None:
+def _check(path: Path, *, is_above: bool = False) -> None:
     try:
         status = path.lstat()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be examined: {error.strerror}") from None
-    if status.st_uid not in (os.geteuid(), 0):
+    users, groups = trusted() if is_above else (frozenset[int](), frozenset[int]())
+    fix = "remove it, or set LOGS to a folder of your own"
+    if is_above:
+        fix = "set LOGS to a folder elsewhere, or name who may in TRUSTED of env/sites/<cluster>.sh"
+    if status.st_uid not in {os.geteuid(), 0, *users}:
+        owner = f"belongs to another user (uid {status.st_uid})"
+        raise ConfigError(f"{path}: {owner}, who could run code as you; {fix}")
+    is_sticky = is_above and bool(status.st_mode & stat.S_ISVTX)
+    if _is_open(status, groups) and not is_sticky:
         raise ConfigError(
-            f"{path}: belongs to another user (uid {status.st_uid}), who could run code as you; "
-            "remove it, or set LOGS to a folder of your own"
-        )
-    if _is_open(status) and not (may_be_shared and status.st_mode & stat.S_ISVTX):
-        raise ConfigError(
-            f"{path}: others may write to it, and could run code as you; chmod go-w, or set LOGS "
-            "to a folder of your own"
+            f"{path}: others may write to it, and could run code as you; chmod go-w, or {fix}"
         )
 
 
-def _is_open(status: os.stat_result) -> bool:
+def _is_open(status: os.stat_result, groups: frozenset[int] = frozenset()) -> bool:
     """Return whether others may write; a link has no mode, and a private group no others."""
-    closed_to = 0o002 if status.st_gid == private_group() else 0o022
+    is_ours = status.st_gid == private_group() or status.st_gid in groups
+    closed_to = 0o002 if is_ours else 0o022
     return not stat.S_ISLNK(status.st_mode) and bool(status.st_mode & closed_to)
+
+
+def trusted() -> tuple[frozenset[int], frozenset[int]]:
+    """Return the ids of the users and groups in `TRUSTED`, such as the owner of a lab's storage."""
+    users, groups = set(), set()
+    for name in os.environ.get("TRUSTED", "").split():
+        known = len(users) + len(groups)
+        with suppress(KeyError):
+            users.add(pwd.getpwnam(name).pw_uid)
+        with suppress(KeyError):
+            groups.add(grp.getgrnam(name).gr_gid)
+        if known == len(users) + len(groups):
+            raise ConfigError(f"TRUSTED: {name!r} is not the name of a user or a group here")
+    return frozenset(users), frozenset(groups)
 
 
 @cache

@@ -18,6 +18,10 @@ MODULES=()
 # Who may read the runs: only the owner (077, the default), or also the group (027).
 #   UMASK=027
 
+# Users and groups that you trust with your account: they may own the folders above LOGS, and write to
+# them, as on the storage of a lab. Without it such a LOGS is refused (docs/security.md).
+#   TRUSTED="pi_name lab_group"
+
 # The build of torch, if that of env/torch.txt does not fit the driver.
 #   TORCH="torch==2.8.0 torchvision==0.23.0"
 #   TORCH_INDEX=https://download.pytorch.org/whl/cu126

@@ -55,6 +55,25 @@ def test_what_others_own_or_may_write_to_does_not(
 
 
 @needs_root
+@pytest.mark.parametrize("name", ["nobody", "nogroup", "nobody nogroup"])
+def test_whom_the_site_trusts_may_own_or_write_to_folders_above_only(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    above = tmp_path / "home"
+    os.chown(above, THEIRS, THEIRS)
+    above.chmod(0o2770)
+    with pytest.raises(ConfigError, match="TRUSTED"):
+        check_own(run)
+    monkeypatch.setenv("TRUSTED", name)
+    assert is_own(run) == (name == "nobody nogroup")
+    os.chown(run / "config.yaml", THEIRS, THEIRS)
+    assert not is_own(run)
+    monkeypatch.setenv("TRUSTED", "no-such-name")
+    with pytest.raises(ConfigError, match="not the name of a user or a group"):
+        check_own(run)
+
+
+@needs_root
 def test_files_further_down_count_if_they_are_run(run: Path) -> None:
     os.chown(run / "attempts" / "001", THEIRS, THEIRS)
     check_own(run)
