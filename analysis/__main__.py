@@ -15,26 +15,31 @@ COMMANDS = {
     "runs": "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran",
     "speed": "steady rate of each run and its speedup over the first, with 95 % intervals",
     "loss": "loss of each run against the first: same within a margin, different or undetermined",
-    "scaling": "speedup and efficiency by number of ranks, strong or weak, and Amdahl's fraction",
-    "time-to-target": "time to a target loss or evaluation, by devices and batch, and its factors",
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
-    "ablation": "main effects and interactions of a study's factors, from pairs of cells",
-    "decide": "what a study has settled so far, by intervals that hold whenever one looks",
-    "finetune": "fine-tuning runs by device and steps, speedups at equal steps, seconds per image",
-    "gns": "gradient noise scale over training and by bins of t, with intervals",
-    "cbs": "critical batch size, from runs of several batches to a target",
-    "fid": "quality of samples by arms: FID at infinity and KID, over redraws and over seeds",
-    "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
+    "target": "time to a target loss or evaluation, by devices and batch, and its factors",
+    "noise": "gradient noise scale over training and by bins of t, with intervals",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
-    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
+    "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
-    "site": "a static site of runs and studies that one explores; --check recomputes its numbers",
-    "formats": "the formats of logs that are read, and how the logs under a path are",
-    "figure": "a figure for a paper (cells, loss, scaling or noise) as PDF or SVG, and its caption",
     "export": "send runs to wandb, trackio or MLflow, each step once, or write them as one table",
+    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
+    "formats": "the formats of logs that are read, and how the logs under a path are",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
-    "render": "update Markdown pages: run the analysis commands in them and insert their output",
 }
+# Other views of what a command reads, each with a module and options of its own.
+VIEWS = {
+    "runs": {"finetune": "fine-tuning runs by device and steps, and seconds per image"},
+    "cells": {
+        "ablation": "main effects and interactions of the study's factors",
+        "scaling": "speedup and efficiency by number of ranks, and Amdahl's fraction",
+        "decided": "what the study has settled so far, by intervals that hold at any time",
+        "fid": "quality of samples by arms: FID at infinity and KID",
+    },
+    "target": {"critical-batch": "the critical batch size, from runs of several batches"},
+    "report": {"site": "a folder of pages to filter and zoom in; --check recomputes its numbers"},
+    "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
+}
+_IN_FILES = ("archive", "export", "figure", "site")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks
@@ -84,13 +89,18 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
             name, help=text.replace("%", "%%"), description=text, formatter_class=plain
         )
         if name == next(iter(arguments), None):
-            _add_options(command, name)
+            _add_options(command, name, arguments)
     return parser
 
 
-def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    folder = "files." if name in ("archive", "export", "figure", "render", "site") else ""
-    module = importlib.import_module(f"analysis.commands.{folder}{name.replace('-', '_')}")
+def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[str]) -> None:
+    """Add the options of a command, or those of its view that `arguments` ask for."""
+    views = VIEWS.get(name, {})
+    chosen = next((view for view in views if f"--{view}" in arguments), name)
+    for view, text in views.items():
+        command.add_argument(f"--{view}", action="store_true", help=f"instead: {text}")
+    folder = "files." if chosen in _IN_FILES else ""
+    module = importlib.import_module(f"analysis.commands.{folder}{chosen.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):
         module.options(command)
@@ -121,7 +131,7 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         metavar="NAME=VALUE",
         help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
-    command.set_defaults(run=module.run, rows=[], analysis=main)
+    command.set_defaults(run=module.run, rows=[])
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def _nearest(name: str, kind: str) -> str:
     near = max([*known, *(key.partition(".")[0] for key in known)], key=alike)
     if alike(near) > _LEAST_LIKENESS:
         return f"; did you mean {near}?"
-    return "; `ditbench schema` lists them all"
+    return f"; `ditbench show {kind}` lists them all"
 
 
 def _likeness(name: str) -> Callable[[str], float]:

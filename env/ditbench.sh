@@ -4,75 +4,67 @@
 [ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
-# tests/env/test_ditbench.py compares this list with the commands that there are.
+# tests/env/test_ditbench.py compares these lists with the commands that there are.
 usage() {
   cat <<'END'
-usage: ditbench COMMAND ...          `ditbench COMMAND --help` describes a command
+usage: ditbench COMMAND ...        `ditbench COMMAND --help` describes a command
 
-launch: jobs on the cluster
-  submit             queue a config, resume a run, or run a study
-  when               when would it be done, on which GPUs, and for how much
-  status             steps, pace and state of runs; live on a terminal
-  tail               follow the output of a run
-  why                why did it end, and what to type next
-  cancel             cancel runs or a study; running runs save first
-  rerun              resubmit failed runs
-  preflight          probe what a run needs, or check any batch script
-  doctor             measure this cluster, and write its site file
-
-analysis: tables, plots and verdicts
-  runs               one row per run
-  speed              steady rates and speedups, with intervals
-  loss               is the loss the same?
-  cells              one row per cell of a study
-  decide             what a study has settled so far
-  ablation           effects of a study's factors
-  scaling            speedup and efficiency by number of ranks
-  time-to-target     time to a loss, by devices and batch
-  analysis fid       quality of samples, with intervals
-  cost               GPU-hours, money and energy
-  gns                gradient noise scale
-  cbs                critical batch size
-  profile            longest operations of a trace
-  report             everything on one HTML page
-  analysis site      a site of runs that one explores
-  audit              claims, recomputed
-  formats            logs of other trainers that are read
-  analysis figure    a figure for a paper: PDF or SVG
-  analysis export    runs to wandb, trackio, MLflow or one table
-  archive            pack the records of runs
-  render             update tables in Markdown pages
-  analysis finetune  fine-tuning runs by device and steps
-
-runs: run folders
-  show               print a config, every key resolved
-
-configs: the YAML files
-  check              are these configs and studies valid?
-  schema             list every key
-
-train: pretraining
-  train forecast     memory, time and fit, before queueing
-  train score        score the samples of a run on digits
-  train sample       draw many images
-  train fid          Frechet distance of images from a reference
-  train export       write the weights of a run
-  train gns          gradient noise of checkpoints
-  train digits       write the digits as PNG files
-  train check-data   check a latent store or image folder
-
-finetune: Flux LoRA
-  finetune check-data  check a folder of captioned images
-  finetune lora      merge, extract, convert and compare LoRA files
-  finetune tiny      make a tiny Flux to try with
+before a job
+  doctor    measure how this cluster behaves, and write its site file
+  check     is it sound? config, study, batch script, run, images, latents, LoRA
+  plan      does it fit, where, when, for how much, and what would be submitted?
+  submit    queue a config, resume a run, or run a study
+while it runs
+  status    steps, pace and state of runs; live on a terminal
+  tail      follow the output of a run
+  why       why did it end, and what to type next
+  cancel    cancel runs or a study; running runs save first
+  rerun     resubmit failed runs
+afterwards
+  runs      one row per run; --finetune: by device and steps
+  speed     steady rates and speedups, with intervals
+  loss      is the loss the same?
+  cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
+  target    time to a loss, by devices and batch; --critical-batch
+  noise     gradient noise scale
+  profile   longest operations of a trace
+  cost      GPU-hours, money and energy
+  report    everything on one HTML page; --site: a folder of pages
+  export    runs to wandb, trackio, MLflow or one table; --figure: PDF or SVG
+  audit     claims, recomputed
+  formats   logs of other trainers that are read
+  archive   pack the records of runs
+by hand
+  show      a config, every key resolved; `show pretrain`: what each key means
+  train     sample, score, fid, export, noise: of a run or its checkpoints
+  finetune  lora: merge, convert and compare files; tiny: a Flux to try with
 END
 }
 
-# Print the part whose list holds a command.
-part_of() {
-  usage | awk -v name="$1" '/^[a-z]+/ { sub(/:.*/, ""); part = $1 } /^  / && $1 == name { print part; exit }'
+# Print the present name of an old command.
+renamed() {
+  case "$1 ${2-}" in
+    'preflight --script' | 'train check-data' | 'finetune check-data') echo check ;;
+    preflight\ * | when\ * | 'train forecast') echo plan ;;
+    ablation\ * | scaling\ * | fid\ *) echo "cells --$1" ;;
+    decide\ *) echo cells --decided ;;
+    time-to-target\ *) echo target ;;
+    cbs\ *) echo target --critical-batch ;;
+    gns\ *) echo noise ;;
+    'train gns') echo train noise ;;
+    site\ *) echo report --site ;;
+    figure\ *) echo export --figure ;;
+    schema\ *) echo show pretrain ;;
+  esac
 }
 
+words=("$@")
+[[ ${1-} != analysis && ${1-} != launch && ${1-} != configs ]] || words=("${@:2}")
+new=$(renamed "${words[0]-}" "${words[1]-}")
+if [[ -n $new ]]; then
+  echo "ditbench: '${words[*]:0:2}' is now: ditbench $new" >&2
+  exit 2
+fi
 case ${1-} in
   '')
     usage >&2
@@ -82,16 +74,18 @@ case ${1-} in
     usage
     exit
     ;;
-  launch | analysis | configs | train | finetune)
+  doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
+  runs | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
+    part=analysis
+    ;;
+  show) part=runs ;;
+  launch | analysis | train | finetune)
     part=$1
     shift
     ;;
   *)
-    part=$(part_of "$1")
-    if [[ -z $part ]]; then
-      echo "ditbench: no command '$1'; \`ditbench --help\` lists them" >&2
-      exit 2
-    fi
+    echo "ditbench: no command '$1'; \`ditbench --help\` lists them" >&2
+    exit 2
     ;;
 esac
 

@@ -1,7 +1,6 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
 Other commands (`ditbench finetune COMMAND --help`):
-  check-data FOLDER    check a folder of captioned images
   lora COMMAND         merge, extract, convert and compare LoRA files
   tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 
@@ -16,6 +15,7 @@ from runs.command import run_command
 from runs.folder import RunFolder
 
 _COMMANDS = {
+    # For `ditbench check`.
     "check-data": "finetune.check_data",
     "tiny": "finetune.tiny_flux",
     "lora": "finetune.lora_files",

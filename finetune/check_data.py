@@ -1,7 +1,7 @@
 """Check captioned images, and say how to fix each problem.
 
-    ditbench finetune check-data FOLDER [--trigger WORD] [--resolution PX] [--sheet FILE.png]
-    ditbench finetune check-data CONFIG.yaml [key=value ...] [--sheet FILE.png]
+    ditbench check FOLDER [--trigger WORD] [--resolution PX] [--sheet FILE.png]
+    ditbench check CONFIG.yaml [key=value ...] [--sheet FILE.png]
 
 A fault makes training fail or teaches it something wrong; a remark may be intended.
 """
@@ -78,7 +78,7 @@ class _Seen:
 
 def main(arguments: list[str]) -> int:
     """Check a folder, or the folders of a config; return 1 if there is a fault, else 0."""
-    parser = command_parser("finetune check-data", __doc__)
+    parser = command_parser("check", __doc__)
     parser.add_argument("source", type=Path, metavar="FOLDER|CONFIG")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--trigger", help="data.trigger, for a folder")

@@ -84,7 +84,7 @@ energy=$!
 STUDY=${RUN%/cells/*}
 if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.
-  (trap '' INT HUP && python -m analysis decide "$STUDY" --skip) || true
+  (trap '' INT HUP && python -m analysis cells --decided "$STUDY" --skip) || true
 fi
 if ((interrupted)); then
   exit 130

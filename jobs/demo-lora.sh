@@ -18,7 +18,7 @@ python -m finetune tiny "$flux" --size demo
 
 echo
 echo "== are the images and captions good?"
-python -m finetune check-data "$flux/images" --resolution 64 --sheet "$LOGS/sheet.png"
+python -m launch check "$flux/images" --resolution 64 --sheet "$LOGS/sheet.png"
 
 echo
 echo "== train a LoRA; validation_gain is by how much it reduces the loss at fixed noise"
@@ -39,7 +39,7 @@ drawn=$(echo "$LOGS"/infer-*)
 
 echo
 echo "== what was learned?"
-python -m analysis finetune "$run" "$drawn" --plot "$LOGS/samples.png"
+python -m analysis runs --finetune "$run" "$drawn" --plot "$LOGS/samples.png"
 python -m analysis report "$run" "$drawn" --title "LoRA of a tiny Flux" --out "$LOGS/report.html" >/dev/null
 
 echo

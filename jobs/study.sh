@@ -105,8 +105,8 @@ study() {
   echo "== $(basename "$file" .yaml)"
   if has_slurm; then
     echo
-    echo "== preflight"
-    python -m launch preflight "$file" "$@"
+    echo "== plan"
+    python -m launch plan "$file" "$@"
   else
     where=(--local)
   fi

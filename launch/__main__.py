@@ -9,19 +9,19 @@ from configs.terminal import command_parser
 from launch.cli import diagnose, status, submit
 
 EXAMPLES = """examples:
-  ditbench submit configs/pretrain/imagenet64.yaml train.steps=1000 --dry-run
+  ditbench check configs/pretrain/*.yaml my.sbatch data/images
+  ditbench plan configs/pretrain/imagenet64.yaml resources.gpu=a40
   ditbench submit configs/pretrain/imagenet64.yaml -- --account=lab_123
   ditbench submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
   ditbench status
   ditbench tail logs/RUN
-  ditbench preflight configs/pretrain/imagenet64.yaml resources.gpu=a40
   ditbench why logs/RUN
 
 RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
 
 # Commands that ask Slurm, or look for runs in LOGS.
-_OF_A_SITE = ("submit", "when", "rerun", "preflight", "status", "why", "cancel")
+_OF_A_SITE = ("plan", "submit", "rerun", "status", "why", "cancel")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,8 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     def act() -> int:
         make_private()
         try:
-            # Linting a script needs no package, so that any Python can do it.
-            if not getattr(options, "script", None):
+            # `check` of a script needs no package, so that any Python can do it.
+            if options.command != "check":
                 _resolve(options)
             return int(options.action(options))
         except Refused as error:
@@ -77,10 +77,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     top = parser()
     options, rest = top.parse_known_args(arguments[:cut])
     options.flags = arguments[cut + 1 :]
+    if "--dry-run" in rest:
+        top.error("--dry-run is now: ditbench plan")
     if any(word.startswith("-") for word in rest) or (rest and "overrides" not in options):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
-    if options.flags and options.command != "submit":
-        top.error("only submit takes flags after --")
+    if options.flags and options.command not in ("plan", "submit"):
+        top.error("only plan and submit take flags after --")
     if rest:
         options.overrides += rest
     return options

@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.load import flatten, load, to_tree
-from configs.schema import KINDS
+from configs.schema import KINDS, MODELS, keys
 from configs.terminal import guarded
 from configs.yaml12 import dump_yaml
 from runs.attempt.close import close_attempt, has_ended
@@ -38,8 +38,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
-    show = actions.add_parser("show", help="print a config with every key resolved")
-    show.add_argument("source", type=Path, help="config or run folder")
+    show = actions.add_parser(
+        "show", help="print a config with every key resolved, or what every key of a kind means"
+    )
+    show.add_argument(
+        "source", type=Path, help=f"config, run folder, or a kind: {', '.join(MODELS)}"
+    )
     show.add_argument("overrides", nargs="*", metavar="key=value")
     show.add_argument("--key", help="print only the value of this key")
     show.set_defaults(action=_show)
@@ -78,6 +82,8 @@ def _count(text: str) -> int | None:
 
 
 def _show(options: argparse.Namespace) -> int:
+    if str(options.source) in MODELS:
+        return _show_keys(str(options.source))
     if is_run(options.source):
         config = RunFolder(options.source).config()
     else:
@@ -88,9 +94,22 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     flat = flatten(tree)
     if options.key not in flat:
-        raise ConfigError(f"--key {options.key}: no such key; `ditbench schema` lists them")
+        raise ConfigError(
+            f"--key {options.key}: no such key; `ditbench show {config.kind}` lists them"
+        )
     value = flat[options.key]
     print("" if value is None else value)
+    return 0
+
+
+def _show_keys(kind: str) -> int:
+    for info in keys(kind).values():
+        unit = f" {info.unit}" if info.unit else ""
+        default = "null" if info.default is None else info.default
+        tags = ", ".join(sorted(info.affects)) or "-"
+        free = "; free on resume" if info.free else ""
+        print(f"{info.name:26} {default}{unit}")
+        print(f"    {info.doc}\n    {info.type}; affects {tags}{free}")
     return 0
 
 

@@ -182,7 +182,7 @@ def test_a_public_class_name_means_one_thing() -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
-@pytest.mark.parametrize("module", ["analysis", "launch", "runs", "configs"])
+@pytest.mark.parametrize("module", ["analysis", "launch", "runs"])
 def test_help_is_given_without_loading_torch(module: str) -> None:
     code = (
         "import runpy, sys\n"

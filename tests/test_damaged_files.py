@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analysis
-from configs.__main__ import main as configs
 from configs.grid.study_file import load_grid
 from configs.yaml12 import dump_yaml
 from launch.__main__ import main as launch
-from launch.submit.plan import make_plan
+from launch.plan.study import make_plan
 from launch.submit.study_cells import make_folder, rows_with
 from runs.__main__ import main as runs_
 from runs.folder import RunFolder
@@ -171,15 +170,16 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
     cells = [folder for folder in path.parents if folder.parent.name == "cells"]
     run = str(cells[0] if cells else logs / "run-1")
     folder = str(study if study in path.parents else logs)
-    read = ["runs", "speed", "loss", "scaling", "cells", "ablation", "cost", "finetune", "gns"]
+    read = ["runs", "runs --finetune", "speed", "loss", "cells", "cells --scaling",
+            "cells --ablation", "cost", "noise"]  # fmt: skip
     return [
-        *((analysis, [name, folder]) for name in read),
-        (analysis, ["time-to-target", folder, "--target", "loss<=1"]),
+        *((analysis, [*name.split(), folder]) for name in read),
+        (analysis, ["target", folder, "--target", "loss<=1"]),
         (analysis, ["archive", folder, "--out", str(logs / "x.tar.xz")]),
         (analysis, ["report", folder, "--out", str(logs / "x.html")]),
         (analysis, ["export", folder, "--to", "csv", "--out", str(logs / "x.csv")]),
         (runs_, ["show", run]),
-        (configs, ["check", str(logs / "study.yaml")]),
+        *((launch, ["check", one]) for one in (str(logs / "study.yaml"), run, str(study))),
         (runs_, ["open", run]),
         (runs_, ["close", f"{run}/attempts/002", "--status", "1"]),
         (runs_, ["ended", f"{run}/attempts/001"]),
@@ -188,8 +188,8 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
         (launch, ["why", str(study)]),
         (launch, ["cancel", run]),
         (launch, ["cancel", str(study)]),
-        (launch, ["submit", str(logs / "study.yaml"), "--dry-run", "--no-forecast"]),
-        (launch, ["submit", run, "--dry-run"]),
+        (launch, ["plan", str(logs / "study.yaml"), "--script", "--no-forecast"]),
+        (launch, ["plan", run, "--script"]),
     ]
 
 

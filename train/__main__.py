@@ -1,14 +1,11 @@
 """`python -m train RUN` under torchrun carries out one attempt at a run of any kind.
 
 `ditbench train COMMAND --help` describes the other commands:
-  score RUN            score the samples of a run on digits with a classifier
   sample RUN           draw many images from a run into one .npz, alone or under torchrun
+  score RUN            score the samples of a run on digits with a classifier
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
-  forecast CONFIG      estimate memory, time and fit of a run on each GPU before it is queued
-  gns CHECKPOINTS      measure the gradient noise at saved checkpoints
-  digits FOLDER        write the digits as PNG files, one folder per class
-  check-data PATH      check a latent store or an image folder
+  noise CHECKPOINTS    measure the gradient noise at saved checkpoints
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
@@ -22,10 +19,10 @@ _COMMANDS = {
     "sample": "train.evaluate.sample_set",
     "fid": "train.evaluate.fid",
     "export": "train.weights.export",
-    "digits": "train.data.digits",
+    # For `ditbench check` and `ditbench plan`.
     "check-data": "train.data.check_data",
     "forecast": "train.forecast.command",
-    "gns": "train.gradient_noise.offline",
+    "noise": "train.gradient_noise.offline",
 }
 # The module that carries out an attempt at a run of each kind.
 _KINDS = {

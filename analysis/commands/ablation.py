@@ -1,4 +1,4 @@
-"""`ablation`: main effects and interactions of a study's factors."""
+"""`cells --ablation`: main effects and interactions of a study's factors."""
 
 import argparse
 import math
@@ -9,7 +9,7 @@ from analysis.study.ablation import effect_row, effects, interaction_row, intera
 from analysis.study.cells import group_cells, started_runs
 from analysis.table import put, put_more, remark
 
-EXAMPLE = "ditbench ablation logs/layouts-1120 --plot effects.svg"
+EXAMPLE = "ditbench cells logs/layouts-1120 --ablation --plot effects.svg"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

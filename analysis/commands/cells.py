@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     logs = read_logs(args.paths)
     if all((log.config or {}).get("kind") == "gns" for log in logs):
         raise Unreadable(
-            f"{args.paths[0]}: measures the gradient and has no rate: use ditbench gns"
+            f"{args.paths[0]}: measures the gradient and has no rate: use ditbench noise"
         )
     waiting = len(logs) - len(started_runs(logs))
     logs = started_runs(logs)

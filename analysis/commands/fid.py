@@ -1,4 +1,4 @@
-"""`fid`: the quality of samples, by arms."""
+"""`cells --fid`: the quality of samples, by arms."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from analysis.read.find import read_logs
 from analysis.table import put, remark, with_intervals
 from configs.errors import Unreadable
 
-EXAMPLE = "ditbench analysis fid logs/layouts-1120"
+EXAMPLE = "ditbench cells logs/layouts-1120 --fid"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

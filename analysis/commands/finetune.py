@@ -1,4 +1,4 @@
-"""`finetune`: fine-tuning runs by device and steps, and seconds per image."""
+"""`runs --finetune`: fine-tuning runs by device and steps, and seconds per image."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from configs.disk import replace_file
 from configs.errors import Unreadable
 from configs.table import text_table
 
-EXAMPLE = "ditbench analysis finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
+EXAMPLE = "ditbench runs --finetune logs/b-lora-1120 logs/b-draw-1120 --plot samples.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`scaling`: speedup and efficiency by number of ranks."""
+"""`cells --scaling`: speedup and efficiency by number of ranks."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from analysis.measure.scaling import curve_dict, curves
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 
-EXAMPLE = "ditbench scaling logs/study-1120"
+EXAMPLE = "ditbench cells logs/study-1120 --scaling"
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from analysis.report.plots import as_svg
 from configs.errors import Unreadable
 from runs.folder import RunFolder
 
-# The default of `analysis gns`.
+# The default of `analysis noise`.
 STAGES = 10
 
 

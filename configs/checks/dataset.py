@@ -187,7 +187,7 @@ def check_dataset(config: Finetune) -> None:
             if problem := caption_problem(each, image_of[each.image.with_suffix("")]):
                 raise ConfigError(
                     f"{each.image}: {problem} (for all problems: "
-                    f"ditbench finetune check-data {config.data.folder})"
+                    f"ditbench check {config.data.folder})"
                 )
             fill_trigger(each.text(), config.data.trigger)
             open_image(each.image)

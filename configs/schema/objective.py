@@ -104,7 +104,7 @@ class Objective(KeyGroup):
     bin_shares: list[float] | None = key(
         None,
         "frequency of each of several equal bins of t for variance, in any unit; "
-        "`ditbench gns` prints the shares that save most",
+        "`ditbench noise` prints the shares that save most",
         "loss",
     )
     label_dropout: float = key(

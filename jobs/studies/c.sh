@@ -11,7 +11,7 @@ study "c-train$SIZE" "$@"
 run=$FOLDER/cells/base
 for experiment in 1 2 3 4; do
   study "c-$experiment$SIZE" "run=$run"
-  ask python -m analysis gns "$FOLDER"
+  ask python -m analysis noise "$FOLDER"
 done
 study "c-branches$SIZE" "model.init_from=$run"
-ask python -m analysis cbs "$FOLDER" --target validation_loss
+ask python -m analysis target --critical-batch "$FOLDER" --target validation_loss

@@ -4,7 +4,7 @@
 where=()
 if [[ $SIZE == -small ]]; then
   images=$LOGS/digits-png
-  [[ -d $images ]] || python -m train digits "$images"
+  [[ -d $images ]] || python -m train.data.digits "$images"
   where=("data.path=$images")
 fi
 study "d-grid$SIZE" "$@"

@@ -1,47 +1,14 @@
-"""The command lines of `preflight`, `doctor` and `why`."""
+"""The command lines of `doctor` and `why`."""
 
 import argparse
-from pathlib import Path
 
-from launch.cli import Commands, add_forms, add_site
+from launch.cli import Commands, add_forms
 
 
 def add(commands: Commands) -> None:
-    """Add `preflight`, `doctor` and `why`."""
-    _add_preflight(commands)
+    """Add `doctor` and `why`."""
     _add_doctor(commands)
     _add_why(commands)
-
-
-def _add_preflight(commands: Commands) -> None:
-    preflight = commands.add_parser(
-        "preflight",
-        help="check a run before it is submitted, or lint any batch script",
-        epilog="examples: preflight configs/pretrain/digits.yaml; preflight --script my.sbatch",
-    )
-    preflight.add_argument(
-        "source", nargs="?", type=Path, metavar="CONFIG|RUN|STUDY", help="a config, run or study"
-    )
-    preflight.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
-    preflight.add_argument(
-        "--script", type=Path, metavar="FILE", help="lint this sbatch file; nothing is run"
-    )
-    preflight.add_argument("--test", action="store_true", help="also check a node, by a short job")
-    add_site(preflight)
-    preflight.set_defaults(action=_preflight, usage=preflight)
-
-
-def _preflight(options: argparse.Namespace) -> int:
-    if (options.source is None) == (options.script is None):
-        options.usage.error("expected a CONFIG, a RUN, a STUDY, or --script FILE")
-    if options.script:
-        from launch.lint.lint import print_findings
-        from launch.lint.script import read_script
-
-        return print_findings(read_script(options.script))
-    from launch.preflight.command import preflight
-
-    return preflight(options.source, options.overrides, site_name=options.site, test=options.test)
 
 
 def _add_doctor(commands: Commands) -> None:

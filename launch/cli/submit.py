@@ -1,25 +1,31 @@
-"""The command lines of `submit` and `rerun`."""
+"""The command lines of `check`, `plan`, `submit` and `rerun`."""
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from launch.cli import Commands, add_forms, add_site
+from launch.cli import Commands, add_site
+
+if TYPE_CHECKING:
+    from launch.submit.run import Choices, How
+    from launch.submit.script import RunRequest
+    from launch.submit.study import StudyRequest
+
+# The flags of `check` for data, and their help.
+_DATA_FLAGS = {
+    "trigger": "captioned images: the word that stands for the subject",
+    "resolution": "captioned images: the smallest resolution in px (default: 512)",
+    "sheet": "captioned images, or a config of them: write a contact sheet (PNG)",
+    "labels": "images: a csv of labels, for a folder without one folder per class",
+    "vae": "latents: the folder of the VAE, if it has moved",
+}
 
 
 def add(commands: Commands) -> None:
-    """Add `submit`, `when` and `rerun`."""
+    """Add `check`, `plan`, `submit` and `rerun`."""
+    _add_check(commands)
+    _add_plan(commands)
     _add_submit(commands)
-    when = commands.add_parser(
-        "when", help="when would a run or study be done: start, finish, GPU-hours, money, by shape"
-    )
-    when.add_argument("source", type=Path, metavar="CONFIG|STUDY|RUN", help="as of submit")
-    when.add_argument("overrides", nargs="*", metavar="key=value", help="overrides")
-    when.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
-    when.add_argument("--partition", help="ask about this partition")
-    when.add_argument("--all", action="store_true", help="print all columns, however wide")
-    add_site(when)
-    add_forms(when, json="JSON on stdout", csv="CSV on stdout")
-    when.set_defaults(action=_when)
     rerun = commands.add_parser(
         "rerun",
         help="resubmit failed runs of studies, also those out of memory, or failed single runs",
@@ -30,48 +36,95 @@ def add(commands: Commands) -> None:
     rerun.set_defaults(action=_rerun)
 
 
+def _add_check(commands: Commands) -> None:
+    check = commands.add_parser(
+        "check",
+        help="look what X is, and whether it is sound; no cluster is asked",
+        epilog="X: a config or study with key=value, a batch script, the folder of a run or study, "
+        "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
+    )
+    check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
+    for name, text in _DATA_FLAGS.items():
+        check.add_argument(f"--{name}", metavar=name.upper(), help=text)
+    check.add_argument("--fast", action="store_true", help="images, latents: read samples only")
+    check.set_defaults(action=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from launch.check.command import check
+
+    given = {name: getattr(options, name) for name in (*_DATA_FLAGS, "fast")}
+    return check(options.words, {name: value for name, value in given.items() if value})
+
+
+def _add_plan(commands: Commands) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="does it fit, where, when, for how much, and what would be submitted?",
+        epilog="example: ditbench plan configs/pretrain/digits.yaml resources.gpu=a40. "
+        "exit code 1: submit would refuse it",
+    )
+    _add_request(plan)
+    plan.add_argument("--test", action="store_true", help="also check a node, by a short job")
+    plan.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
+    plan.add_argument("--all", action="store_true", help="print all columns and cells")
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument("--script", action="store_true", help="print only what sbatch would get")
+    form.add_argument("--json", action="store_true", help="JSON on stdout")
+    plan.set_defaults(action=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from launch.plan.command import PlanOptions, plan
+    from launch.plan.subject import RunPlan, StudyPlan
+    from launch.submit.study import StudyRequest, study_submission
+
+    found = _request(options, "plan")
+    subject: RunPlan | StudyPlan
+    if isinstance(found, StudyRequest):
+        subject = StudyPlan(submission=study_submission(found), site_name=options.site)
+    else:
+        subject = RunPlan(request=found, site_name=options.site, new=options.new)
+    chosen = PlanOptions(
+        test=options.test, rates=options.rates, whole=options.all, script=options.script,
+        as_json=options.json,
+    )  # fmt: skip
+    return plan(subject, chosen)
+
+
 def _add_submit(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
         help="queue a config as a new run, resume a run, or run a study",
         epilog="sbatch flags go after --, as in: submit CONFIG -- --account=lab_123",
     )
+    _add_request(submit)
+    submit.add_argument("--local", action="store_true", help="run here, in background")
     submit.add_argument(
+        "--shell", action="store_true", help="print the results of a study as shell assignments"
+    )
+    _add_answers(submit)
+    submit.set_defaults(action=_submit)
+
+
+def _add_request(command: argparse.ArgumentParser) -> None:
+    """Add what says which run or study: the same for `plan` and `submit`."""
+    command.add_argument(
         "source", type=Path, metavar="CONFIG|STUDY|RUN", help="config, study, or folder to resume"
     )
-    submit.add_argument(
+    command.add_argument(
         "overrides", nargs="*", metavar="key=value", help="overrides; key=v1,v2 makes a grid"
     )
-    how = submit.add_mutually_exclusive_group()
-    how.add_argument(
-        "--dry-run",
-        dest="how",
-        action="store_const",
-        const="dry",
-        default="slurm",
-        help="print batch scripts, plan and cost, then all that would be refused; write nothing",
-    )
-    how.add_argument(
-        "--local", dest="how", action="store_const", const="local", help="run here, in background"
-    )
-    folder = submit.add_mutually_exclusive_group()
+    folder = command.add_mutually_exclusive_group()
     folder.add_argument("--into", type=Path, metavar="FOLDER", help="add a study's cells to FOLDER")
     folder.add_argument(
         "--new", action="store_true", help="run again what waits, runs, or is done in a study"
     )
-    submit.add_argument(
-        "--shell", action="store_true", help="print the results of a study as shell assignments"
-    )
-    submit.add_argument(
-        "--json", action="store_true", help="--dry-run of a study: the plan as JSON"
-    )
-    submit.add_argument(
+    command.add_argument(
         "--no-forecast", action="store_true", help="keep cells that do not fit by forecast"
     )
-    submit.add_argument("--partition", help="short for -- --partition=...")
-    add_site(submit)
-    _add_answers(submit)
-    submit.set_defaults(action=_submit)
+    command.add_argument("--partition", help="short for -- --partition=...")
+    add_site(command)
 
 
 def _add_answers(command: argparse.ArgumentParser) -> None:
@@ -83,62 +136,58 @@ def _add_answers(command: argparse.ArgumentParser) -> None:
 
 def _submit(options: argparse.Namespace) -> int:
     from configs.errors import ConfigError
+    from launch.submit.run import submit
+    from launch.submit.study import StudyRequest, submit_study
+
+    found = _request(options, "local" if options.local else "slurm")
+    if isinstance(found, StudyRequest):
+        return submit_study(found)
+    if options.shell:
+        raise ConfigError(f"{options.source}: --shell is for studies; this is a run")
+    return submit(found, _choices(options, "local" if options.local else "slurm"))
+
+
+def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
+    """Resolve what `plan` and `submit` are asked about."""
+    from configs.errors import ConfigError
     from configs.grid.study_file import is_study
     from launch.slurm.flags import parse_flags
-    from launch.submit.run import Choices, submit
-    from launch.submit.study import StudyRequest, submit_study
+    from launch.submit.run import run_request
+    from launch.submit.study import StudyRequest
     from runs.folder import is_run
     from runs.study_folder import is_study_folder
 
     source, overrides = options.source, options.overrides
     words = [f"--partition={options.partition}"] if options.partition else []
     flags = parse_flags([*words, *options.flags], source="after --")
-    choices = Choices(
-        how=options.how,
-        site_name=options.site,
-        new=options.new,
-        force=options.force,
-        yes=options.yes,
-    )
-    if options.json and options.how != "dry":
-        raise ConfigError("--json prints the plan of a study with --dry-run")
-    if is_study_folder(source) or (not is_run(source) and is_study(source, overrides)):
-        request = StudyRequest(
-            source=source,
-            overrides=overrides,
-            flags=flags,
-            choices=choices,
-            into=options.into,
-            with_forecast=not options.no_forecast,
-            for_shell=options.shell,
-            as_json=options.json,
-        )
-        return submit_study(request)
-    if options.into or options.shell or options.json:
-        raise ConfigError(f"{source}: --into, --shell and --json are for studies; this is a run")
-    return submit(source, overrides, choices=choices, extra=flags)
-
-
-def _when(options: argparse.Namespace) -> int:
-    from launch.when import when
-
-    return when(
-        options.source, options.overrides, site_name=options.site, form=options.form,
-        flags={"partition": options.partition} if options.partition else {}, rates=options.rates,
-        whole=options.all,
+    if not is_study_folder(source) and (is_run(source) or not is_study(source, overrides)):
+        if options.into:
+            raise ConfigError(f"{source}: --into is for studies; this is a run")
+        return run_request(source, overrides, site_name=options.site, extra=flags)
+    return StudyRequest(
+        source=source, overrides=overrides, flags=flags, choices=_choices(options, how),
+        into=options.into, with_forecast=not options.no_forecast,
+        for_shell=getattr(options, "shell", False),
     )  # fmt: skip
 
 
+def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":
+    from launch.submit.run import Choices
+
+    given = {name: getattr(options, name, False) for name in ("new", "force", "yes")}
+    return Choices(how=how, site_name=options.site, **given)
+
+
 def _rerun(options: argparse.Namespace) -> int:
-    from launch.submit.run import Choices, submit
+    from launch.submit.run import run_request, submit
     from launch.submit.study import StudyRequest, submit_study
     from runs.study_folder import is_study_folder
 
-    choices = Choices(site_name=options.site, force=options.force, yes=options.yes)
+    choices = _choices(options)
     for path in options.paths:
         if is_study_folder(path):
             request = StudyRequest(source=path, overrides=[], flags={}, choices=choices, rerun=True)
             submit_study(request)
         else:
-            submit(path, [], choices=choices, extra={})
+            submit(run_request(path, [], site_name=options.site, extra={}), choices)
     return 0

@@ -1,48 +1,26 @@
 """Refuse a submission with every reason at once, and ask before a large one."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 
 from configs.errors import ConfigError
-from launch.slurm.client import NoSlurm, Refused
+from launch.plan.result import CheckResult
+from launch.slurm.client import Refused
 
-Refusal = ConfigError | Refused
-# A topic, and a function that raises a refusal or returns remarks.
-Check = tuple[str, Callable[[], Sequence[str] | None]]
 # From this number of runs, a person at a terminal is asked.
 ASK_FROM = 20
 
 
-def run_checks(checks: Sequence[Check], *, needs_slurm: bool) -> tuple[list[Refusal], list[str]]:
-    """Return the refusals of all checks, and the remarks of those that passed."""
-    refusals: list[Refusal] = []
-    remarks: list[str] = []
-    for _, check in checks:
-        try:
-            remarks += check() or []
-        except (ConfigError, Refused) as error:
-            if isinstance(error, NoSlurm) and not needs_slurm:
-                remarks.append(f"the cluster is not asked: {str(error).partition(':')[0]}")
-            else:
-                refusals.append(error)
-    return refusals, list(dict.fromkeys(remarks))
-
-
-def enforce(checks: Sequence[Check], *, force: bool) -> list[str]:
-    """Raise the refusals of all checks as one; return the remarks. `force` makes them remarks."""
-    refusals, remarks = run_checks(checks, needs_slurm=True)
-    if force or not refusals:
-        return [*(f"warning: {one}" for one in refusals), *remarks]
-    raise type(refusals[0])("\n".join(dict.fromkeys(map(str, refusals))))
-
-
-def report(checks: Sequence[Check]) -> int:
-    """Print what a submission would be refused for; return 1 if anything, as --dry-run does."""
-    refusals, remarks = run_checks(checks, needs_slurm=False)
-    lines = [*(f"warning: submit would refuse this: {one}" for one in refusals), *remarks]
-    for line in dict.fromkeys(lines):
-        print(line, file=sys.stderr)
-    return int(bool(refusals))
+def enforce(results: Iterable[CheckResult], *, force: bool) -> list[str]:
+    """Raise the failures as one error; return the remarks. `force` makes failures remarks."""
+    found = list(results)
+    failed = [one for one in found if one.error or one.level == "fail"]
+    reasons = list(dict.fromkeys(str(one.error or one.text) for one in failed))
+    if failed and not force:
+        kind = ConfigError if isinstance(failed[0].error, ConfigError) else Refused
+        raise kind("\n".join(reasons))
+    remarks = dict.fromkeys(line for one in found for line in one.remarks)
+    return [*(f"warning: {one}" for one in reasons), *remarks]
 
 
 def confirm(bill: str, *, runs: int, yes: bool) -> None:

@@ -4,34 +4,31 @@ import glob
 import shlex
 import shutil
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
 from configs.yaml12 import dump_yaml
-from launch.slurm import client, executor, limits
+from launch.plan.checks import run_checks
+from launch.plan.duration import with_hours
+from launch.plan.memory import forecast_of
+from launch.slurm import client, executor
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
-from launch.submit.duration import with_hours
-from launch.submit.refusals import Check, confirm, enforce, report
-from launch.submit.script import RunRequest, batch_script, sbatch_command
-from launch.submit.site import check_logs_name, check_site, read_site
+from launch.submit.refusals import confirm, enforce
+from launch.submit.script import RunRequest, batch_script
+from launch.submit.site import check_logs_name, read_site
 from runs import snapshot
-from runs.checks.paths import check_paths
-from runs.checks.same_data import check_same_data
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
 from runs.state.fold import is_done, run_state
 from runs.trust import check_own
 
-CLUSTER = "cluster"
-How = Literal["slurm", "local", "dry"]
+How = Literal["slurm", "local", "plan"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,24 +42,19 @@ class Choices:
     yes: bool = False
 
 
-def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags) -> int:
-    """Queue a run, start it here, or print its script. Raises `ConfigError` and `Refused`."""
-    request = run_request(source, overrides, site_name=choices.site_name, extra=extra)
+def submit(request: RunRequest, choices: Choices) -> int:
+    """Queue a run, or start it here. Raises `ConfigError` and `Refused`."""
     if request.resumes and is_done(request.resumes, request.config):
-        print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
+        print(f"{request.source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
     request = with_hours(request)
-    checks = checks_of(request)
-    if choices.how == "dry":
-        print(executor.sbatch_text(batch_script(request, request.run)))
-        print("# Equivalent command, for the checkout instead of a snapshot:")
-        print(textwrap.indent(sbatch_command(request), "# ", lambda line: True))
-        return report([*checks, ("idle", lambda: _check_idle(request, new=choices.new))])
-    if choices.how == "local":
-        _start(request, enforce([one for one in checks if one[0] != CLUSTER], force=choices.force))
+    is_local = choices.how == "local"
+    forecast = None if is_local else forecast_of(request)
+    remarks = enforce(run_checks(request, forecast), force=choices.force)
+    if is_local:
+        _start(request, remarks)
         return 0
-    remarks = enforce(checks, force=choices.force)
-    _check_idle(request, new=choices.new)
+    check_idle(request, new=choices.new)
     hours = request.config.resources.gpu_hours
     confirm(f"1 run, at most {hours:g} GPU-hours", runs=1, yes=choices.yes)
     _queue(request, remarks)
@@ -93,23 +85,6 @@ def run_request(
         tree=snapshot.read_trees(config),
         flags=extra,
     )
-
-
-def checks_of(request: RunRequest) -> list[Check]:
-    """Return the quick checks of a run, those that ask the cluster last."""
-    config, resumed = request.config, request.resumes
-    engine = resumed.engine() if resumed else None
-    return [
-        ("data", lambda: _check_data(request)),
-        ("batch", lambda: check_ranks(config, world=config.resources.world, engine=engine)),
-        ("site", lambda: check_site(request.site)),
-        (CLUSTER, lambda: limits.check(batch_script(request, request.run))),
-    ]
-
-
-def _check_data(request: RunRequest) -> None:
-    check_paths(request.config)
-    check_same_data(request.resumes, request.config)
 
 
 def _queue(request: RunRequest, remarks: list[str]) -> None:
@@ -173,7 +148,7 @@ def _record(run: RunFolder, event: str, **fields: str) -> None:
     run.record_event(max(run.attempts(), default=0) + 1, event, **fields)
 
 
-def _check_idle(request: RunRequest, *, new: bool) -> None:
+def check_idle(request: RunRequest, *, new: bool) -> None:
     """Refuse a second job for a run, or a second run of a config that waits or runs now."""
     if request.resumes:
         # Its attempt would end that of the first.

@@ -1,9 +1,8 @@
 """Submit a study, or its missing runs: an array per resource shape, then the report."""
 
-import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -12,17 +11,17 @@ from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
 from configs.schema import Study
 from configs.schema.training import Resources
-from configs.table import text_table
 from configs.terminal import plural
-from launch.preflight.storage import study_room
+from launch.plan.result import CheckResult, checked, passed
+from launch.plan.storage import study_room
+from launch.plan.study import Plan, make_plan, overrides_of
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
 from launch.submit.local import check_no_process, list_cells
-from launch.submit.plan import Plan, make_plan, overrides_of, table, to_json
-from launch.submit.refusals import Check, confirm, enforce, report
-from launch.submit.run import CLUSTER, Choices, print_remarks
+from launch.submit.refusals import confirm, enforce
+from launch.submit.run import Choices, print_remarks
 from launch.submit.script import (
     REPORT,
     Array,
@@ -56,7 +55,7 @@ class StudyRequest:
 
     `source` is a study file, a config with several values in `overrides`, or a study's folder.
     `into` names the folder to extend, and `rerun` includes the runs that ran out of memory.
-    `for_shell` prints the results as shell assignments, `as_json` the plan as JSON.
+    `for_shell` prints the results as shell assignments.
     """
 
     source: Path
@@ -67,7 +66,6 @@ class StudyRequest:
     rerun: bool = False
     with_forecast: bool = True
     for_shell: bool = False
-    as_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,28 +129,20 @@ class StudySubmission:
         extra = self.request.flags
         return report_script(self.study, after=after, site=self.site, tree=self.tree, extra=extra)
 
-    def checks(self, scripts: Sequence[ArrayScript]) -> list[Check]:
-        """Return the checks of everything that would be submitted."""
+    def checks(self, scripts: Sequence[ArrayScript]) -> Iterator[CheckResult]:
+        """Check everything that would be submitted."""
         partitions = cache(client.partitions)
-        return [
-            ("cells", self._check_plan),
-            ("site", lambda: check_site(self.site)),
-            ("storage", self._check_room),
-            *(
-                (CLUSTER, partial(limits.check, script, partitions=partitions))
-                for _, script in scripts
-            ),
-        ]
+        yield checked("cells", self._check_plan)
+        yield checked("site", lambda: check_site(self.site))
+        todo = {row.cell for row in self.todo}
+        room = study_room(self.plan, self.site.logs, todo=todo) if self.plan else None
+        yield room or passed("storage", "no checkpoints are forecast")
+        for _, script in scripts:
+            yield checked("cluster", partial(limits.check, script, partitions=partitions))
 
     def _check_plan(self) -> None:
         if self.plan and self.plan.fault:
             raise ConfigError(self.plan.fault)
-
-    def _check_room(self) -> None:
-        todo = {row.cell for row in self.todo}
-        result = study_room(self.plan, self.site.logs, todo=todo) if self.plan else None
-        if result and result.level == "fail":
-            raise Refused(f"{result.message}; fix: {result.fix}")
 
     def check_choice(self) -> None:
         """Raise `Refused` if only a person can choose: a folder, or a session for turns."""
@@ -167,10 +157,8 @@ class StudySubmission:
 
 
 def submit_study(request: StudyRequest) -> int:
-    """Queue the missing runs of a study, start them here, or print their scripts."""
+    """Queue the missing runs of a study, or start them here."""
     submission = study_submission(request)
-    if request.choices.how == "dry":
-        return _print(submission)
     if submission.plan:
         print("\n".join(submission.plan.remarks), file=sys.stderr)
     submission.check_choice()
@@ -178,7 +166,7 @@ def submit_study(request: StudyRequest) -> int:
         submission.print_result("study", submission.study.path)
         print("nothing to run: no run is missing or failed", file=sys.stderr)
         return 0
-    {"slurm": _queue, "local": _start}[request.choices.how](submission)
+    (_start if request.choices.how == "local" else _queue)(submission)
     return 0
 
 
@@ -259,25 +247,6 @@ def _partly_in(plan: Plan, logs: Path) -> str | None:
         f"{done} of these {len(plan.kept)} runs are done in {study.path}: "
         f"--into {shlex.quote(str(study.path))} runs the other {others}; --new runs all"
     )
-
-
-def _print(submission: StudySubmission) -> int:
-    """Print the scripts, the plan, the cost, and every reason to refuse it."""
-    scripts = submission.scripts()
-    plan = submission.plan
-    if submission.request.as_json:
-        print(json.dumps(to_json(plan) if plan else {}, indent=1))
-    else:
-        for _, script in scripts:
-            print(executor.sbatch_text(script))
-        if submission.settings.report:
-            print(executor.sbatch_text(submission.report_script(["JOB"] * len(scripts))))
-        if plan:
-            print(f"{text_table(table(plan))}\n")
-        print(submission.bill(scripts))
-    for line in plan.remarks if plan else ():
-        print(line, file=sys.stderr)
-    return report([*submission.checks(scripts), ("choice", submission.check_choice)])
 
 
 def _queue(submission: StudySubmission) -> None:

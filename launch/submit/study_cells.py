@@ -15,9 +15,9 @@ from configs.files import read_text
 from configs.load import merge, read_tree, resolve, to_tree
 from configs.progress import counted
 from configs.yaml12 import dump_yaml
+from launch.plan.study import Plan, PlannedRun, digest
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
-from launch.submit.plan import Plan, PlannedRun, digest
 from runs.attempt.pruning import is_wanted
 from runs.folder import RunFolder, is_run
 from runs.records import RecordWriter

@@ -2,7 +2,7 @@
 
 A study whose cells fail alike stops: the cause lies in what they share, such as the code. A crash
 of one cell, a NaN, a lost node or a lack of memory says nothing about another cell. The repeats
-that can change no verdict are skipped by `analysis decide`.
+that can change no verdict are skipped by `cells --decided`.
 """
 
 import re
@@ -15,7 +15,7 @@ from runs.state.reasons import reasons
 from runs.state.run_state import RunState
 from runs.study_folder import StudyFolder, study_of
 
-# The reason of a repeat that is skipped because it can change no verdict (`analysis decide`).
+# The reason of a repeat that is skipped because it can change no verdict (`cells --decided`).
 DECIDED = "decided"
 # The reasons of a lack of memory; earlier versions skipped cells that need more than one had.
 _MEMORY = ("oom", "host_oom")

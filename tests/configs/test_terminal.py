@@ -9,9 +9,9 @@ import pytest
 @pytest.mark.parametrize(
     "words",
     [
-        ["configs", "schema"],
+        ["runs", "show", "pretrain"],
         ["analysis", "runs", "docs/measurements/a-grid-small.tar.xz"],
-        ["launch", "submit", "configs/studies/a-grid-small.yaml", "--no-forecast", "--dry-run"],
+        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--no-forecast", "--script"],
     ],
     ids=lambda words: words[0],
 )

@@ -18,7 +18,7 @@ from configs.yaml12 import dump_yaml
 from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
-from tests.analysis.commands.test_gns import planted as plant_noise
+from tests.analysis.commands.test_noise import planted as plant_noise
 from tests.analysis.commands.test_profile import EVENTS
 from tests.analysis.foreign_logs import (
     mlflow_database,
@@ -59,6 +59,7 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
     plant_tunings(logs)
     plant_samples(folder / "output" / "my_lora" / "samples")
     plant_files(folder)
+    (folder / "rates.yaml").write_text("a40: 1.0\n")
     return folder
 
 

@@ -1,7 +1,6 @@
 """The commands of README and docs, line by line."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +9,7 @@ from pathlib import Path
 from runs.folder import ROOT
 
 PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
-PARTS = ("launch", "analysis", "configs", "train", "finetune")
+PARTS = ("launch", "analysis", "train", "finetune")
 # First lines of blocks that show something else: folders, YAML, formulas, keys.
 OTHER_BLOCKS = (
     "logs/digits-1120-093000-1a2b/",
@@ -43,10 +42,9 @@ class Block:
 @cache
 def part_of(name: str) -> str:
     """The part that a flat command of `ditbench` belongs to."""
-    listed = subprocess.run(
-        ["env/ditbench.sh", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\n\n")
-    (part,) = [one.partition(":")[0] for one in listed if re.search(rf"^  {name}  ", one, re.M)]
+    text = (ROOT / "env/ditbench.sh").read_text(encoding="utf-8")
+    cases = re.findall(r"^  ([a-z |]+)\)\s+part=([a-z]+)", text, re.M)
+    (part,) = [part for names, part in cases if name in names.split(" | ")]
     return part
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analysis
-from configs.__main__ import main as configs
 from finetune.__main__ import main as finetune
 from launch.__main__ import main as launch
 from runs.__main__ import main as runs
@@ -27,45 +26,41 @@ LAYOUTS, STUDY = "configs/studies/layouts.yaml", "configs/studies/digits-noise.y
 # Commands with placeholders, and concrete forms of them.
 CONCRETE = {
     "git clone URL ditbench && cd ditbench": [f"git clone -q {ROOT} ditbench && cd ditbench"],
-    "source env/activate.sh": ["source env/activate.sh && python -m configs schema"],
-    "python -m configs check configs/studies/NAME.yaml": [f"python -m configs check {LAYOUTS}"],
-    "python -m launch submit STUDY [key=v1,v2 ...] --dry-run [--json]": [
-        f"python -m launch submit {LAYOUTS} resources.gpu=a40 train.global_batch=64,128 --dry-run"
-        " --json"
+    "source env/activate.sh": ["source env/activate.sh && python -m runs show pretrain"],
+    "python -m launch check configs/studies/NAME.yaml": [f"python -m launch check {LAYOUTS}"],
+    "python -m launch check X... [key=value ...]": [
+        f"python -m launch check {LAYOUTS} logs/RUN logs/STUDY"
+    ],
+    "python -m launch plan X [key=value ...] [--test] [--rates FILE] [--script|--json]": [
+        "python -m launch plan logs/RUN --script"
+    ],
+    "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [
+        f"python -m launch plan {LAYOUTS} resources.gpu=a40 train.global_batch=64,128 --json"
     ],
     "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--all] [--json|--csv]": [
         "python -m launch status logs/RUN --once --json",
         "python -m launch status logs/STUDY --wait --csv",
         "python -m launch status logs",
     ],
-    "python -m launch preflight CONFIG|RUN|STUDY [key=value ...] [--site NAME] [--test]": [
-        "python -m launch preflight logs/RUN --site local"
-    ],
     "python -m launch why logs/RUN|JOB [--json]": ["python -m launch why logs/RUN --json"],
-    "python -m analysis gns logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
-        "python -m analysis gns logs/RUN --stages 10 --plot noise.png --json"
+    "python -m analysis noise logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
+        "python -m analysis noise logs/RUN --stages 10 --plot noise.png --json"
     ],
-    "python -m analysis render docs/studies/NAME.md": [
-        "python -m analysis render docs/studies/a.md"
+    "python -m tests.docs.render docs/studies/NAME.md": [
+        "python -m tests.docs.render docs/studies/a.md"
     ],
-    "python -m analysis site --check public": [
-        "python -m analysis site logs/RUN --out public",
-        "python -m analysis site --check public",
+    "python -m analysis report --site --check public": [
+        "python -m analysis report --site logs/RUN --out public",
+        "python -m analysis report --site --check public",
     ],
     # The page was rendered before.
-    "python -m analysis render --check docs/studies/a.md": [
-        "python -m analysis render docs/studies/a.md",
-        "python -m analysis render --check docs/studies/a.md",
-    ],
-    "python -m train forecast CONFIG... [key=value ...] [--gpu a40,a100] [--nodes N]"
-    " [--gpus-per-node M]": [
-        "python -m train forecast configs/pretrain/dit-s2.yaml configs/pretrain/dit-0.5b.yaml"
-        " train.global_batch=512 --gpu a40,a100 --nodes 1 --gpus-per-node 8"
+    "python -m tests.docs.render --check docs/studies/a.md": [
+        "python -m tests.docs.render docs/studies/a.md",
+        "python -m tests.docs.render --check docs/studies/a.md",
     ],
 }  # fmt: skip
 MAINS: dict[str, Callable[[list[str]], int]] = {
     "analysis": analysis,
-    "configs": configs,
     "runs": runs,
     "launch": launch,
     "train": train,
@@ -73,12 +68,15 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
 }
 # Commands whose answer is no, and the line that says why. Storage depends on the free space.
 NO = {
-    "python -m launch preflight --script my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
-    "python -m launch preflight configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
-    "python -m analysis decide logs/STUDY": r"\bundecided\b",
-    "python -m analysis decide logs/STUDY --skip": r"\bundecided\b",
+    "python -m launch check my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
+    "python -m launch plan configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
+    "python -m launch plan configs/pretrain/dit-s2.yaml train.global_batch=512 resources.gpu=a40": (
+        r"fail  data +data\.path"
+    ),
+    "python -m analysis cells --decided logs/STUDY": r"\bundecided\b",
+    "python -m analysis cells --decided logs/STUDY --skip": r"\bundecided\b",
 }
-NO_ROOM = r"fail  storage|refuse this: \d+ checkpoints"
+NO_ROOM = r'fail  storage|"level": "fail",\s+"topic": "storage"'
 # A Slurm that accepts everything and knows no job.
 SLURM = {
     "sinfo": r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""",
@@ -94,7 +92,9 @@ SUBMITTED = [
     command
     for command in commands()
     if matching(command, ON_A_CLUSTER | ELSEWHERE)
-    and re.search(r"^(?:sbatch|python(?! -m launch when)).* configs/(?!finetune/|encode/)", command)
+    and re.search(
+        r"^(?:sbatch|python(?! -m launch (?:plan|check))).* configs/(?!finetune/|encode/)", command
+    )
 ]
 Typing = Callable[[str], int]
 
@@ -156,9 +156,10 @@ def test_a_command_works_as_it_is_written(
 def test_what_needs_a_cluster_would_be_taken(
     command: str, typing: Typing, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The one-machine Slurm runs it in small; here the same config passes a dry run."""
+    """The one-machine Slurm runs it in small; here the same config is planned."""
     plain = re.sub(r"^sbatch (?:-\S+ )+jobs/\w+\.sbatch", "python -m launch submit", command)
-    code = typing(f"{plain.removesuffix(' --local')} --dry-run")
+    planned = plain.replace("launch submit", "launch plan").removesuffix(" --local")
+    code = typing(f"{planned} --script")
     output = "".join(capfd.readouterr())
     assert code == 0 or re.search(NO_ROOM, output), output
 

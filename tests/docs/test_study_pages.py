@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
-from analysis.commands.files.render import blocks
+from tests.docs.render import blocks, main
 
 PAGES = [Path("docs", "studies", f"{name}.md") for name in (*"abcde", "recipes")]
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -14,9 +13,7 @@ _NUMBER = re.compile(r"(?<![\w.,-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_a_page_is_what_its_commands_print(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "--check", str(page)]) == 0, (
-        "python -m analysis render docs/studies/*.md"
-    )
+    assert main(["--check", str(page)]) == 0, "python -m tests.docs.render docs/studies/*.md"
     left = [line for line in capsys.readouterr().err.splitlines() if "left as it is" in line]
     text = page.read_text()
     # A blank is one of what was not run, and the command that fills it stands on the page.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import COMMANDS as ANALYSIS
-from configs.__main__ import _parser as configs_parser
+from analysis.__main__ import VIEWS
 from finetune.__main__ import _COMMANDS as FINETUNE
 from launch.__main__ import parser as launch_parser
 from runs.folder import ROOT
@@ -27,14 +27,16 @@ def names(parser: argparse.ArgumentParser) -> list[str]:
     return list(actions.choices)
 
 
+# What `check` and `plan` call in a process of its own.
+INTERNAL = ("check-data", "forecast")
 PARTS = {
     "launch": names(launch_parser()),
     "analysis": list(ANALYSIS),
-    "configs": names(configs_parser()),
     "runs": ["show"],
-    "train": list(TRAIN),
-    "finetune": list(FINETUNE),
+    "train": [name for name in TRAIN if name not in INTERNAL],
+    "finetune": [name for name in FINETUNE if name not in INTERNAL],
 }
+FLAT = ("launch", "analysis", "runs")
 
 
 def typed(line: str, folder: Path, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -66,29 +68,34 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout(tmp_path_factory.mktemp("first clone") / "it")
 
 
-def sections() -> dict[str, str]:
-    """The help by part."""
+def listed() -> dict[str, str]:
+    """The commands of the help, with what is said of each."""
     shown = typed(f"{ENV}/ditbench.sh --help", ROOT)
     assert (shown.returncode, shown.stderr) == (0, "")
-    return {text.partition(":")[0].strip(): text for text in shown.stdout.split("\n\n")[1:]}
+    assert shown.stdout.count("\n") < 40
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    return dict(re.findall(r"^  (\w+)  +(.*)$", shown.stdout, re.M))
 
 
-def test_every_command_is_listed_under_its_part() -> None:
-    shown = sections()
-    assert shown.keys() == PARTS.keys()
-    for part, commands in PARTS.items():
-        listed = re.findall(r"^  (.*?)(?:  |:)", shown[part], re.M)
-        words = [word for row in listed for word in re.split(r"[ ,]+", row)]
-        assert sorted(set(words) - {part}) == sorted(commands)
+def test_the_help_lists_every_command_on_one_screen() -> None:
+    said = listed()
+    flat = [name for part in FLAT for name in PARTS[part]]
+    assert [*said] == [*sorted(flat, key=[*said].index), "train", "finetune"]
+    for part in ("train", "finetune"):
+        assert set(PARTS[part]) <= set(re.findall(r"(\w+)[,:]", said[part]))
+    views = {f"--{view}" for views in VIEWS.values() for view in views}
+    assert views <= set(re.findall(r"--[\w-]+", " ".join(said.values())))
+
+
+def test_there_are_at_most_thirty_commands() -> None:
+    assert sum(map(len, PARTS.values())) <= 30
 
 
 def test_every_command_is_reached(one: Path) -> None:
-    shown = sections()
     line, expected = "", []
     for part, commands in PARTS.items():
         for command in commands:
-            is_flat = re.search(rf"^  {command}  ", shown[part], re.M)
-            line += f"{'' if is_flat else part} {command} 'a b'\n"
+            line += f"{'' if part in FLAT else part} {command} 'a b'\n"
             expected.append(f"{one} local {one}/logs -m {part} {command} a b")
     done = typed(
         f"while read -r words; do eval .venv/bin/ditbench $words; done <<'E'\n{line}E", one
@@ -97,17 +104,34 @@ def test_every_command_is_reached(one: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("preflight x.yaml", "plan"), ("preflight --script x", "check"), ("launch when x", "plan"),
+        ("train forecast x", "plan"), ("finetune check-data x", "check"),
+        ("schema", "show pretrain"),
+        ("ablation x", "cells --ablation"), ("analysis decide x", "cells --decided"),
+        ("time-to-target x", "target"), ("cbs x", "target --critical-batch"), ("gns x", "noise"),
+        ("analysis site x", "report --site"), ("analysis figure loss x", "export --figure"),
+        ("train gns x", "train noise"),
+    ],
+)  # fmt: skip
+def test_an_old_name_is_answered_by_the_new_one(old: str, new: str, one: Path) -> None:
+    done = typed(f".venv/bin/ditbench {old}", one)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.endswith(f" is now: ditbench {new}\n")
+
+
 def test_every_hint_of_the_code_names_a_command() -> None:
     """A hint is read beside a shell or in the log of a job: both have `ditbench` on their PATH."""
-    shown = sections().values()
-    files = [file for part in PARTS for file in (ROOT / part).rglob("*.py")]
+    flat = [name for part in FLAT for name in PARTS[part]]
+    files = [file for part in ("configs", *PARTS) for file in (ROOT / part).rglob("*.py")]
     for file in [*files, ROOT / "runs/state/reasons.yaml", ROOT / "jobs/study.sh"]:
         text = file.read_text(encoding="utf-8")
         # Between words of prose it is the name of the project.
         hint = r"(?:^ *|[`'\"(:;] ?)ditbench ([a-z][\w-]*)(?: ([a-z][\w-]*))?"
         for word, second in re.findall(hint, text, re.M):
-            is_flat = any(re.search(rf"^  {word}  ", part, re.M) for part in shown)
-            known = is_flat or (word in PARTS and second in ("", *PARTS[word]))
+            known = word in flat or second in ("", *PARTS.get(word, ["COMMAND"]))
             assert known, f"{file}: ditbench {word} {second}"
 
 

@@ -12,7 +12,8 @@ import pytest
 from configs.checks.flux import missing
 from configs.errors import ConfigError
 from finetune.tiny_flux import make_tiny_flux
-from launch.submit.run import checks_of, run_request
+from launch.plan.checks import run_checks
+from launch.submit.run import run_request
 from runs.attempt.open import open_attempt
 from runs.folder import find_runs
 from tests.finetune.conftest import TINY, paths
@@ -189,14 +190,13 @@ def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
     assert missing(own / "model") == ["transformer/b.safetensors"]
 
 
-def test_preflight_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
+def test_plan_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
     one = run_request(TINY, paths(own), site_name=None, extra={})
-    check = dict(checks_of(one))["data"]
-    check()
+    assert next(run_checks(one, None)).level == "pass"
     shutil.rmtree(own / "model" / "text_encoder_2")
     lost = "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors"
-    with pytest.raises(ConfigError, match=lost):
-        check()
+    found = next(run_checks(one, None))
+    assert (found.level, lost in found.message) == ("fail", True)
 
 
 def test_inputs_are_checked_without_torch(own: Path) -> None:

@@ -98,7 +98,7 @@ def test_another_cluster_gives_other_values(strict: Cluster, tmp_path: Path) -> 
     assert "# requeue by default: no" in (clinic.root / "env/sites/strict.sh").read_text()
 
 
-def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_preflight(
+def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_plan(
     clinic: Clinic,
 ) -> None:
     file = clinic.root / "env" / "sites" / "mine.sh"
@@ -115,9 +115,9 @@ def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_preflight(
     if shutil.which("shellcheck"):
         assert subprocess.run(["shellcheck", file], check=False).returncode == 0
     words = ("configs/pretrain/digits.yaml", "resources.gpu=a100")
-    checked = clinic.launch("preflight", *words, "--site", "mine", check=False).stdout
+    checked = clinic.launch("plan", *words, "--site", "mine", check=False).stdout
     assert re.search(r"^pass +cluster +good$", checked, re.MULTILINE)
-    script = clinic.launch("submit", *words, "--site", "mine", "--dry-run").stdout
+    script = clinic.launch("plan", *words, "--site", "mine", "--script").stdout
     for flag in ("--partition=preempt", "--nodes=1", "--gpus-per-node=a100:1"):
         assert f"#SBATCH {flag}\n" in script
 

@@ -54,7 +54,7 @@ def lines_after_the_clone() -> list[str]:
 
 def test_the_lines_before_a_job_work_in_a_bare_shell(root: Path, cluster: Cluster) -> None:
     create, doctor, submit, *_ = lines_after_the_clone()
-    lines = (create, doctor, f"{submit} --dry-run")
+    lines = (create, doctor, f"{submit} --script".replace("submit", "plan"))
     done = typed(*lines, "ditbench status --once || true", root=root, cluster=cluster)
     written = f"written: {root}/env/sites/onemachine.sh, used on this host from now on"
     assert written in done.stdout

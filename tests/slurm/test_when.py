@@ -32,8 +32,8 @@ def test_when_of_a_study_asks_for_each_array_on_each_type(
     occupy_a40_for_90_minutes(cluster)
     config = "configs/pretrain/digits.yaml"
     words = ("train.global_batch=32,64", "resources.gpus_per_node=1,2", "repeats=3", "throttle=2")
-    found = checkout.launch("when", config, *words, "--json")
-    rows = json.loads(found.stdout)
+    found = checkout.launch("plan", config, *words, "--json")
+    rows = json.loads(found.stdout)["placements"]
     assert [row["shape"] for row in rows[::3]] == ["study on a100", "study on a40"]
     assert [row["at_once"] for row in rows if "at_once" in row] == [2, 2, 2, 2]
     for total, *arrays in (rows[:3], rows[3:]):
@@ -51,8 +51,8 @@ def test_when_and_hours_auto_ask_this_cluster(checkout: Checkout, cluster: Clust
     occupy_a40_for_90_minutes(cluster)
     config = "configs/pretrain/digits.yaml"
     steps = ("train.steps=100000", "checkpoint.every=100000")
-    found = checkout.launch("when", config, *steps, "--json")
-    rows = json.loads(found.stdout)
+    found = checkout.launch("plan", config, *steps, "--json")
+    rows = json.loads(found.stdout)["placements"]
     assert {row["shape"].partition(":")[0] for row in rows[:3]} == {"a100"}
     assert {row["shape"] for row in rows} >= {"a40:1x1", "a40:1x2", "a40:2x2", "a100:2x2"}
     assert abs(rows[0]["start"] - time.time()) < 60

@@ -1,7 +1,7 @@
 """Check a latent store or an image folder, and print each problem with its fix.
 
-    ditbench train check-data STORE [--vae FOLDER] [--fast]
-    ditbench train check-data IMAGES [--labels CSV] [--fast]
+    ditbench check STORE [--vae FOLDER] [--fast]
+    ditbench check IMAGES [--labels CSV] [--fast]
 
 Latents are checked by reading samples of them, not by trusting the store's index.
 """
@@ -18,7 +18,7 @@ from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read
 
 def main(arguments: list[str]) -> int:
     """Run the checks; return 0 if there is no problem, else 1."""
-    parser = command_parser("train check-data", __doc__)
+    parser = command_parser("check", __doc__)
     parser.add_argument("path", type=Path, help="latent store or image folder")
     parser.add_argument("--vae", type=Path, help="folder of the VAE, if it has moved")
     parser.add_argument("--labels", type=Path, help="csv of labels, for a flat image folder")

@@ -1,9 +1,10 @@
 """scikit-learn's handwritten digits: 1,797 real images of 8 x 8 that come with the package.
 
-ditbench train digits FOLDER    write them as PNG files, to try data.source=folder
+python -m train.data.digits FOLDER    write them as PNG files, to try data.source=folder
 """
 
 import argparse
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from configs.errors import ConfigError
+from configs.terminal import guarded
 from train.data.source import Source
 
 
@@ -33,7 +35,7 @@ class Digits(Source):
 def main(arguments: list[str]) -> int:
     """Write `FOLDER/<digit>/<index>.png`. Raise `ConfigError` if the folder is not empty."""
     parser = argparse.ArgumentParser(
-        prog="ditbench train digits",
+        prog="python -m train.data.digits",
         description="Write scikit-learn's 1,797 digits of 8 x 8 as PNG files, a folder per class.",
     )
     parser.add_argument("folder", type=Path, help="a new or empty folder")
@@ -68,3 +70,7 @@ def _read_table() -> NDArray[np.float64]:
     assert found.submodule_search_locations is not None
     package = Path(found.submodule_search_locations[0])
     return np.loadtxt(package / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(lambda: main(sys.argv[1:])))

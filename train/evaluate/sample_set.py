@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run", type=Path, help="a pretraining run, or a sampling run to resume")
     parser.add_argument("--num", type=int, help="number of images (default: 50000)")
     parser.add_argument("--out", type=Path, help="a new .npz file (default: in the run folder)")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="configs schema sample")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show sample")
     options = parser.parse_intermixed_args(arguments)
     changes = list(options.overrides)
     changes += [f"num={options.num}"] if options.num is not None else []

@@ -4,7 +4,7 @@ Prints the memory of one rank by kind, the largest micro batch that fits, and a 
 per second and seconds per step by a roofline model without communication.
 If a config does not fit, it prints the keys that would make it fit.
 
-Example: ditbench train forecast configs/pretrain/cifar10.yaml train.compile=true --gpu a40,a100
+`ditbench plan` asks it. Example: python -m train forecast configs/pretrain/cifar10.yaml --gpu a40
 """
 
 import argparse

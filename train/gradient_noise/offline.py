@@ -33,18 +33,18 @@ _COLUMNS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `ditbench train gns CHECKPOINTS [key=value ...]`."""
+    """Carry out `ditbench train noise CHECKPOINTS [key=value ...]`."""
     parser = argparse.ArgumentParser(
-        prog="ditbench train gns",
+        prog="ditbench train noise",
         description="Measure the gradient noise scale at saved checkpoints, as jobs/gns.sbatch "
-        "does; with or without torchrun. Example: ditbench train gns logs/RUN samples=50",
+        "does; with or without torchrun. Example: ditbench train noise logs/RUN samples=50",
     )
     parser.add_argument(
         "checkpoints",
         nargs="+",
         metavar="CHECKPOINTS",
         help="a pretraining run, some of its checkpoints/step-*, a config of published weights, "
-        "or a gns run to resume; then key=value (configs schema gns)",
+        "or a gns run to resume; then key=value (ditbench show gns)",
     )
     words = parser.parse_args(arguments).checkpoints
     changes = [word for word in words if "=" in word and not Path(word).exists()]

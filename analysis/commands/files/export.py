@@ -16,7 +16,7 @@ from configs.disk import replacing
 from configs.errors import Unreadable
 from configs.terminal import csv_cell
 
-EXAMPLE = "ditbench analysis export logs/layouts-1120 --to mlflow --follow"
+EXAMPLE = "ditbench export logs/layouts-1120 --to mlflow --follow"
 INTERVAL_S = 30.0
 
 

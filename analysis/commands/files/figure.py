@@ -1,4 +1,4 @@
-"""`figure`: a figure for a paper, as PDF or SVG, and the text of its caption beside it."""
+"""`export --figure`: a figure for a paper, as PDF or SVG, and the text of its caption beside it."""
 
 import argparse
 import re
@@ -20,7 +20,7 @@ from analysis.table import remark
 from configs.disk import replace_file
 from configs.errors import Unreadable
 
-EXAMPLE = "ditbench analysis figure cells logs/layouts-1120 --out cells.pdf --width 3.3in"
+EXAMPLE = "ditbench export --figure cells logs/layouts-1120 --out cells.pdf --width 3.3in"
 # As many colours are told apart.
 MOST_LINES = 8
 FILLED = "Filled: the same loss as the first within 1 %; open: different or undetermined."
@@ -133,7 +133,7 @@ def _arms(args: argparse.Namespace) -> tuple[list[RunLog], list[list[RunLog]]]:
     trained = [log for log in logs if (log.config or {}).get("kind") not in NO_TRAINING]
     if not trained:
         raise Unreadable(
-            f"{args.paths[0]}: no training has begun in it; of gradients: figure noise"
+            f"{args.paths[0]}: no training has begun in it; of gradients: --figure noise"
         )
     return trained, group_alike(trained, is_repeat)
 

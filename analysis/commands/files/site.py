@@ -1,4 +1,4 @@
-"""`site`: a static site of runs and studies that one explores, and its check."""
+"""`report --site`: a static site of runs and studies that one explores, and its check."""
 
 import argparse
 import os
@@ -10,8 +10,8 @@ from analysis.site.check import check
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
-EXAMPLE = """ditbench analysis site logs docs/measurements/a-grid-small.tar.xz --out public
-  ditbench analysis site --check public"""
+EXAMPLE = """ditbench report --site logs docs/measurements/a-grid-small.tar.xz --out public
+  ditbench report --site --check public"""
 
 
 def options(parser: argparse.ArgumentParser) -> None:

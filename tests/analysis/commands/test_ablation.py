@@ -1,4 +1,4 @@
-"""`ablation` finds planted effects and interactions from pairs, and doubts odd cells."""
+"""`cells --ablation` finds planted effects and interactions from pairs, and doubts odd cells."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def ablation(tmp_path, capsys):
             if name == failed:
                 event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
                 (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
-        code = main(["ablation", str(tmp_path), "--json", *flags])
+        code = main(["cells", "--ablation", str(tmp_path), "--json", *flags])
         output = capsys.readouterr()
         return code, json.loads(output.out), output.err
 

@@ -91,7 +91,7 @@ def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, caps
     config = tmp_path / "noise" / "config.yaml"
     config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
     assert main(["cells", str(tmp_path / "noise")]) == 2
-    assert "ditbench gns" in capsys.readouterr().err
+    assert "ditbench noise" in capsys.readouterr().err
 
 
 def test_cells_that_were_cancelled_while_they_waited_are_left_out(study, capsys):

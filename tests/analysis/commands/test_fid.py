@@ -111,14 +111,14 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
             tmp_path, number, number % 3, 16 + number % 3 / 10 if is_other else 20.0,
             "swiglu" if is_other else "gelu", **(facts if is_other else {}),
         )  # fmt: skip
-    assert main(["fid", str(tmp_path), "--json"]) == 0
+    assert main(["cells", "--fid", str(tmp_path), "--json"]) == 0
     output = capsys.readouterr()
     base, arm = json.loads(output.out)
     assert (base["seeds"], arm["seeds"], arm["images"]) == (3, 3, 128_000)
     assert base["fid_inf"] == pytest.approx(20, abs=0.5)
     assert arm["verdict"] == verdict
     assert "guidance was not tuned per arm" in output.err
-    assert main(["fid", str(tmp_path)]) == 0
+    assert main(["cells", "--fid", str(tmp_path)]) == 0
     assert verdict.split(":")[0] in capsys.readouterr().out
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
     section = (tmp_path / "report.html").read_text().partition("Quality of samples")[2]
@@ -129,5 +129,5 @@ def test_runs_without_an_unbiased_distance_are_misuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = generate_run(tmp_path / "a", SyntheticRun(intervals=20))
-    assert main(["fid", str(run)]) == 2
+    assert main(["cells", "--fid", str(run)]) == 2
     assert "no run records a FID without its bias" in capsys.readouterr().err

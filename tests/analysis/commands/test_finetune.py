@@ -105,13 +105,13 @@ def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
 def test_the_command_prints_the_tables_and_draws_the_samples(
     grid_of_runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["finetune", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
+    assert main(["runs", "--finetune", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
     runs, speedups = capsys.readouterr().out.strip().split("\n\n")
     assert runs.count("NVIDIA") == 4
     assert speedups.count("slower,") == 2
     with Image.open(tmp_path / "samples.png") as picture:
         assert picture.width > 3 * 160
-    assert main(["finetune", *grid_of_runs, "--json"]) == 0
+    assert main(["runs", "--finetune", *grid_of_runs, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
 
 
@@ -119,8 +119,8 @@ def test_the_command_says_that_nothing_was_fine_tuned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(generate_run(tmp_path / "run", SyntheticRun(intervals=20)))
-    assert main(["finetune", run]) == 1
-    assert main(["finetune", run, "--plot", str(tmp_path / "samples.png")]) == 2
+    assert main(["runs", "--finetune", run]) == 1
+    assert main(["runs", "--finetune", run, "--plot", str(tmp_path / "samples.png")]) == 2
     assert "no samples to draw" in capsys.readouterr().err
 
 
@@ -225,7 +225,7 @@ def test_the_report_leads_with_what_was_learned_and_what_all_runs_share(
     assert "0.15 ± 0.05" in first
     assert "Seconds by phase" in first
     assert "<b>150 steps against 300 steps</b>" in second
-    assert main(["finetune", *folders]) == 0
+    assert main(["runs", "--finetune", *folders]) == 0
     assert "0.3 ± 0.05" in capsys.readouterr().out
 
 

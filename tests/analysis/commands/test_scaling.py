@@ -1,4 +1,4 @@
-"""`scaling` tells strong from weak, and finds the planted serial fraction."""
+"""`cells --scaling` tells strong from weak, and finds the planted serial fraction."""
 
 import json
 
@@ -17,7 +17,7 @@ def scaling(tmp_path, capsys):
     def run(**truths: SyntheticRun):
         for name, truth in truths.items():
             generate_run(tmp_path / name, truth)
-        code = main(["scaling", str(tmp_path), "--json"])
+        code = main(["cells", "--scaling", str(tmp_path), "--json"])
         output = capsys.readouterr()
         return code, json.loads(output.out)["curves"], output.err
 

@@ -50,7 +50,7 @@ def test_facts_that_a_log_lacks_are_set_or_read_from_its_path(tmp_path, capsys):
         planted = synthetic_log(steps_per_s=0.5 * gpus**0.9, seed=gpus)
         (tmp_path / f"run-n{gpus}.log").write_bytes(write.dit(planted))
     facts = ["--set", r"gpus=n(\d+)", "--set", "batch=256"]
-    code, found, _ = rows_of(capsys, "scaling", str(tmp_path), *facts)
+    code, found, _ = rows_of(capsys, "cells", "--scaling", str(tmp_path), *facts)
     assert code == 0
     [curve] = found["curves"]
     assert [point["ranks"] for point in curve["points"]] == [1, 2, 4]

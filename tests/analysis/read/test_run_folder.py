@@ -15,23 +15,24 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = ["runs", "speed", "loss"]
-ALL = list(command_line.COMMANDS)
+VIEWS = [f"{name} --{view}" for name, views in command_line.VIEWS.items() for view in views]
+ALL = [*command_line.COMMANDS, *VIEWS]
 
 
 @pytest.mark.parametrize("command", ALL)
 def test_a_missing_path_is_misuse(command, tmp_path, capsys):
     more = {
-        "time-to-target": ["--target", "loss<=1"],
-        "cbs": ["--target", "loss<=1"],
+        "target": ["--target", "loss<=1"],
+        "target --critical-batch": ["--target", "loss<=1"],
         "archive": ["--out", str(tmp_path / "x.tar.xz")],
-        "site": ["--out", str(tmp_path / "site")],
-        "figure": ["--out", str(tmp_path / "x.pdf")],
+        "report --site": ["--out", str(tmp_path / "site")],
+        "export --figure": ["--out", str(tmp_path / "x.pdf")],
         "export": ["--to", "csv", "--out", str(tmp_path / "x.csv")],
     }
-    kind = ["loss"] if command == "figure" else []
-    assert main([command, *kind, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
+    words = [*command.split(), *(["loss"] if command == "export --figure" else [])]
+    assert main([*words, str(tmp_path / "nowhere"), *more.get(command, [])]) == 2
     output = capsys.readouterr()
-    assert output.err.startswith(f"analysis {command}: {tmp_path}/nowhere: no such file")
+    assert output.err.startswith(f"analysis {words[0]}: {tmp_path}/nowhere: no such file")
     assert output.err.count("\n") == 1
     assert output.out == ""
 
@@ -76,8 +77,8 @@ def test_facts_and_keys_of_odd_types_are_survived(odd, tmp_path, capsys):
             assert main([command, str(good), str(bad)]) in (0, 1, 2)
     for text in (f"kind: {json.dumps(odd)}", f"train: {json.dumps(odd)}"):
         (bad / "config.yaml").write_text(text)
-        for command in (*COMMANDS, "scaling", "cost", "ablation"):
-            assert main([command, str(good), str(bad)]) in (0, 1, 2)
+        for command in (*COMMANDS, "cells --scaling", "cost", "cells --ablation"):
+            assert main([*command.split(), str(good), str(bad)]) in (0, 1, 2)
 
 
 def test_runs_shows_a_damaged_run_beside_the_others(tmp_path, capsys):
@@ -151,8 +152,11 @@ def test_no_command_imports_torch_or_pandas(tmp_path):
 
 @pytest.mark.parametrize("command", ALL)
 def test_help_shows_an_example(command, capsys):
+    name, _, view = command.partition(" --")
     with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert re.search(rf"ditbench (analysis )?{command} (cells )?(logs|docs)", shown)
+    assert re.search(
+        rf"ditbench {command} (cells )?(logs|docs)|ditbench {name} logs\S* --{view}", shown
+    )

@@ -16,7 +16,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def public(runs):
     out = runs.parent / "public"
-    assert main(["site", str(runs), "--out", str(out)]) == 0
+    assert main(["report", "--site", str(runs), "--out", str(out)]) == 0
     return out
 
 

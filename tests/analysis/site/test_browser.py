@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 def site(tmp_path_factory):
     root = tmp_path_factory.mktemp("site")
     runs = example_runs(root / "runs")
-    assert main(["site", str(runs), "--out", str(root / "public")]) == 0
+    assert main(["report", "--site", str(runs), "--out", str(root / "public")]) == 0
     return root / "public"
 
 
@@ -171,7 +171,9 @@ def test_smoothing_is_named_and_the_axis_is_chosen(browser, site):
 def test_beyond_ten_colours_curves_are_broken(browser, tmp_path):
     for number in range(12):
         generate_run(tmp_path / "runs" / f"run{number}", SyntheticRun(seed=number, intervals=20))
-    assert main(["site", str(tmp_path / "runs"), "--out", str(tmp_path / "public")]) == 0
+    assert (
+        main(["report", "--site", str(tmp_path / "runs"), "--out", str(tmp_path / "public")]) == 0
+    )
     browser.open(tmp_path / "public" / "runs" / "index.html")
     browser.wait_for("!!document.querySelector('.u-over')")
     browser.run(

@@ -13,23 +13,23 @@ from tests.analysis.site.example import data_of
 
 
 def test_the_check_agrees_until_a_number_or_a_source_changes(site, capsys):
-    assert main(["site", "--check", str(site)]) == 0
+    assert main(["report", "--site", "--check", str(site)]) == 0
     assert "numbers agree with their sources" in capsys.readouterr().out
     page = site / "runs" / "one.html"
     before = page.read_text()
     loss = re.search(r'id="figures".*?<td class="n">1200</td>.*?>(0\.\d+)<', before, re.DOTALL)[1]
     page.write_text(before.replace(f">{loss}<", ">0.1234<", 1))
-    assert main(["site", "--check", str(site), "--json"]) == 1
+    assert main(["report", "--site", "--check", str(site), "--json"]) == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert row["of"].startswith("done 1200")
     assert (row["page"], row["here"], row["recomputed"]) == ("runs/one.html", "0.1234", loss)
     point = data_of(page)["curves"][0]["curves"]["loss"]["y"][5]
     page.write_text(before.replace(f",{point},", ",0.5,", 1))
-    assert main(["site", "--check", str(site), "--json"]) == 1
+    assert main(["report", "--site", "--check", str(site), "--json"]) == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["here"], row["recomputed"]) == ("0.5", str(point))
     page.unlink()
-    assert main(["site", "--check", str(site), "--json"]) == 1
+    assert main(["report", "--site", "--check", str(site), "--json"]) == 1
     assert {row["page"] for row in json.loads(capsys.readouterr().out)} == {"runs/one.html"}
 
 
@@ -38,7 +38,7 @@ def test_the_check_compares_scripts_and_images_and_names_foreign_pages(site, cap
     for name in changed:
         (site / name).write_bytes((site / name).read_bytes() + b" ")
     (site / "runs" / "notes.html").write_text("0.5")
-    assert main(["site", "--check", str(site), "--json"]) == 1
+    assert main(["report", "--site", "--check", str(site), "--json"]) == 1
     captured = capsys.readouterr()
     assert sorted(row["page"] for row in json.loads(captured.out)) == sorted(changed)
     assert captured.err.count("not a page of this site") == 1
@@ -62,12 +62,12 @@ def test_the_check_names_a_source_that_changed_and_what_that_changes(site, capsy
     record = json.loads(lines[last])
     lines[last] = json.dumps(record | {"loss": 2 * record["loss"]}) + "\n"
     metrics.write_text("".join(lines))
-    assert main(["site", "--check", str(site), "--csv"]) == 1
+    assert main(["report", "--site", "--check", str(site), "--csv"]) == 1
     captured = capsys.readouterr()
     assert "../runs/two/metrics.jsonl: not the file that the site was made from" in captured.err
     assert re.search(r"runs/two.html,\d+,done 1200", captured.out)
     shutil.rmtree(site.parent / "runs")
-    assert main(["site", "--check", str(site)]) == 2
+    assert main(["report", "--site", "--check", str(site)]) == 2
     assert "no such file or folder" in capsys.readouterr().err
 
 
@@ -79,5 +79,5 @@ def test_the_check_names_a_source_that_changed_and_what_that_changes(site, capsy
 def test_a_record_that_no_site_has_is_named(tmp_path, change, capsys):
     record = {"title": "x", "margin": 0.01, "paths": ["."]} | change
     (tmp_path / "site.json").write_text(json.dumps(record))
-    assert main(["site", "--check", str(tmp_path)]) == 2
+    assert main(["report", "--site", "--check", str(tmp_path)]) == 2
     assert f"{tmp_path}/site.json: not the record of a site" in capsys.readouterr().err

@@ -29,7 +29,14 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
     """In two processes, since an archive is unpacked into a folder of another name each time."""
     for name in ("a", "b"):
         out = tmp_path / name / "public"
-        command = [sys.executable, "-m", "analysis", "site", str(ROOT / "docs/measurements")]
+        command = [
+            sys.executable,
+            "-m",
+            "analysis",
+            "report",
+            "--site",
+            str(ROOT / "docs/measurements"),
+        ]
         command[-1] += "/c-train-small.tar.xz"
         subprocess.run([*command, "--out", str(out)], check=True, capture_output=True, cwd=ROOT)
     first, second = (
@@ -144,7 +151,7 @@ def test_a_verdict_names_its_lines_and_the_command_that_gives_it(public, monkeyp
 
 def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monkeypatch, capsys):
     out = tmp_path / "public"
-    assert main(["site", str(ARCHIVE), "--out", str(out)]) == 0
+    assert main(["report", "--site", str(ARCHIVE), "--out", str(out)]) == 0
     page = out / "recipes-small" / "index.html"
     monkeypatch.chdir(page.parent)
     for name, key in (("cells", "speedup"), ("effects", "percent"), ("quality", "ratio")):
@@ -181,16 +188,16 @@ def test_prices_give_costs_and_are_checked_too(runs, tmp_path, capsys):
     rates, out = tmp_path / "rates.yaml", tmp_path / "public"
     rates.write_text("A40: 2\nH100: 5\n")
     both = [str(runs / "one"), str(runs / "two")]
-    assert main(["site", *both, "--out", str(out), "--rates", str(rates)]) == 0
+    assert main(["report", "--site", *both, "--out", str(out), "--rates", str(rates)]) == 0
     figures = data_of(out / "index.html")["columns"]
     assert figures["money"] == [
         pytest.approx(hours * price)
         for hours, price in zip(figures["gpu_hours"], (5, 2), strict=True)
     ]
-    assert main(["site", "--check", str(out)]) == 0
+    assert main(["report", "--site", "--check", str(out)]) == 0
     rates.write_text("A40: 3\nH100: 5\n")
     capsys.readouterr()
-    assert main(["site", "--check", str(out)]) == 1
+    assert main(["report", "--site", "--check", str(out)]) == 1
     assert "rates.yaml: not the file" in capsys.readouterr().err
 
 
@@ -202,14 +209,14 @@ def test_claims_have_a_badge_and_the_command_that_judges_them(runs, tmp_path, ca
         f"- {{text: a ratio, quantity: speedup, runs: [{one}, {two}], value: 3.0}}\n"
         f"- {{text: nothing, quantity: loss, runs: [{none}], value: 3.0}}\n"
     )
-    assert main(["site", one, two, "--out", str(out), "--claims", str(claims)]) == 0
+    assert main(["report", "--site", one, two, "--out", str(out), "--claims", str(claims)]) == 0
     source = (out / "index.html").read_text()
     for kind, verdict in (("good", "agrees"), ("bad", "disagrees"), ("open", "undecidable")):
         assert f'<span class="badge {kind}">{verdict}</span>' in source
     assert "ditbench audit ../claims.yaml" in source
     claims.write_text(claims.read_text().replace("3.0", "1.25", 1))
     capsys.readouterr()
-    assert main(["site", "--check", str(out), "--csv"]) == 1
+    assert main(["report", "--site", "--check", str(out), "--csv"]) == 1
     captured = capsys.readouterr()
     assert "claims.yaml: not the file" in captured.err
     assert "1.25" in captured.out
@@ -217,11 +224,11 @@ def test_claims_have_a_badge_and_the_command_that_judges_them(runs, tmp_path, ca
 
 def test_a_folder_of_other_files_is_not_written_into(runs, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
-    assert main(["site", str(runs), "--out", str(tmp_path)]) == 2
+    assert main(["report", "--site", str(runs), "--out", str(tmp_path)]) == 2
     assert "holds something else than a site" in capsys.readouterr().err
-    assert main(["site", str(runs)]) == 2
+    assert main(["report", "--site", str(runs)]) == 2
     assert "--out is missing" in capsys.readouterr().err
-    assert main(["site", "--check", str(tmp_path)]) == 2
+    assert main(["report", "--site", "--check", str(tmp_path)]) == 2
     assert "not the record of a site" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -229,7 +236,7 @@ def test_a_folder_of_other_files_is_not_written_into(runs, tmp_path, capsys):
 def test_the_page_of_a_run_that_is_gone_goes_too(site):
     shutil.rmtree(site.parent / "runs" / "two")
     (site / "runs" / "notes.html").write_text("mine")
-    assert main(["site", str(site.parent / "runs"), "--out", str(site)]) == 0
+    assert main(["report", "--site", str(site.parent / "runs"), "--out", str(site)]) == 0
     assert not (site / "runs" / "two.html").exists()
     assert (site / "runs" / "notes.html").read_text() == "mine"
 
@@ -242,7 +249,7 @@ def test_the_values_to_sort_by_follow_the_heads(runs, tmp_path):
         "".join(f"{json.dumps({n: v for n, v in r.items() if n != 'loss'})}\n" for r in records)
     )
     out = tmp_path / "public"
-    assert main(["site", str(first), str(runs / "one"), "--out", str(out)]) == 0
+    assert main(["report", "--site", str(first), str(runs / "one"), "--out", str(out)]) == 0
     source = (out / "index.html").read_text().partition('id="runs"')[2].partition("</thead>")[0]
     heads = re.findall(r"<th [^>]*>([^<]*)<", source)
     columns = data_of(out / "index.html")["columns"]
@@ -262,7 +269,7 @@ def test_remarks_name_sources_as_the_record_does_and_a_config_stays(tmp_path):
     (broken / "config.yaml").write_text("[")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write("no record\n")
-    assert main(["site", str(source), "--out", str(out)]) == 1
+    assert main(["report", "--site", str(source), "--out", str(out)]) == 1
     index = (out / "index.html").read_text()
     assert "../logs/broken/config.yaml" in index
     assert str(tmp_path) not in index
@@ -278,14 +285,14 @@ def test_a_diverged_run_is_shown_with_its_infinite_loss(tmp_path):
     text[last] = re.sub(r'"loss": [\d.]+', '"loss": Infinity', text[last])
     (folder / "metrics.jsonl").write_text("\n".join(text) + "\n")
     out = tmp_path / "public"
-    assert main(["site", str(tmp_path / "logs"), "--out", str(out)]) == 0
+    assert main(["report", "--site", str(tmp_path / "logs"), "--out", str(out)]) == 0
     data = data_of(out / "index.html")["columns"]
     assert data["step"] == [200]
     assert len(data_of(out / "logs" / "run.html")["curves"][0]["curves"]["loss"]["y"]) == 19
 
 
 def test_studies_of_an_archive_have_bands_and_pages(tmp_path):
-    assert main(["site", str(ARCHIVE), "--out", str(tmp_path / "public")]) == 0
+    assert main(["report", "--site", str(ARCHIVE), "--out", str(tmp_path / "public")]) == 0
     page = tmp_path / "public" / "recipes-small" / "index.html"
     means = [one for one in data_of(page)["curves"] if "of" in one]
     assert len(means) == 8
@@ -311,7 +318,16 @@ def test_two_hundred_runs_take_seconds_and_less_than_ten_megabytes(tmp_path):
     for number in range(1, 200):
         shutil.copytree(first, tmp_path / "logs" / f"run{number}")
     out = tmp_path / "public"
-    command = [sys.executable, "-m", "analysis", "site", str(tmp_path / "logs"), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "analysis",
+        "report",
+        "--site",
+        str(tmp_path / "logs"),
+        "--out",
+        str(out),
+    ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -74,7 +74,7 @@ class PlantedStudy:
 
 
 def decide(study: StudyFolder, capsys, *flags: str) -> tuple[int, dict[tuple[str, str], dict], str]:
-    code = main(["decide", str(study.path), "--json", *flags])
+    code = main(["cells", "--decided", str(study.path), "--json", *flags])
     output = capsys.readouterr()
     rows = json.loads(output.out)
     return code, {(row["cell"], row["quantity"]): row for row in rows}, output.err
@@ -178,7 +178,7 @@ def test_a_running_repeat_of_a_settled_cell_is_asked_to_stop(tmp_path, capsys):
 def test_only_a_study_with_repeats_can_be_decided(tmp_path, capsys):
     with pytest.raises(ConfigError, match="stop: decided needs at least 3 repeats"):
         resolve_study({"base": "x.yaml", "stop": "decided", "repeats": 2}, source="s.yaml")
-    assert main(["decide", str(tmp_path)]) == 2
+    assert main(["cells", "--decided", str(tmp_path)]) == 2
     assert "one folder of a study" in capsys.readouterr().err
 
 

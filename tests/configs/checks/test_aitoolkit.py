@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from configs.__main__ import main
 from configs.checks.aitoolkit import REPLACED, check_aitoolkit, known_keys, taken, unlike_native
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
@@ -15,6 +14,7 @@ from configs.load import resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.config import Workspace, toolkit_config
+from launch.__main__ import main
 from tests.finetune.aitoolkit_runs import make_toolkit
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.__main__ import main
 from configs.errors import ConfigError
 from configs.grid.cells import LONGEST_NAME, cell_names, repeat_name
 from configs.grid.study_file import Grid, is_study, load_grid
 from configs.yaml12 import dump_yaml
+from launch.__main__ import main
 from runs.__main__ import main as runs
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

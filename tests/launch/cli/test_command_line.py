@@ -23,16 +23,21 @@ def test_these_are_all_its_flags() -> None:
         if isinstance(action, argparse._SubParsersAction)
     )
     assert {name: flags(command) for name, command in commands.items()} == {
-        "submit": [
-            "--dry-run", "--force", "--help", "--into", "--json", "--local", "--new",
-            "--no-forecast", "--partition", "--shell", "--site", "--yes", "-h",
+        "check": [
+            "--fast", "--help", "--labels", "--resolution", "--sheet", "--trigger", "--vae", "-h",
         ],
-        "when": ["--all", "--csv", "--help", "--json", "--partition", "--rates", "--site", "-h"],
+        "plan": [
+            "--all", "--help", "--into", "--json", "--new", "--no-forecast", "--partition",
+            "--rates", "--script", "--site", "--test", "-h",
+        ],
+        "submit": [
+            "--force", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
+            "--shell", "--site", "--yes", "-h",
+        ],
         "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],
-        "preflight": ["--help", "--script", "--site", "--test", "-h"],
         "doctor": [
             "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
             "-h",
@@ -44,16 +49,19 @@ def test_these_are_all_its_flags() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "submit c.yaml a=1 b=2 --dry-run -- --hold",
-        "submit --dry-run c.yaml a=1 b=2 -- --hold",
-        "submit c.yaml --dry-run a=1 b=2 -- --hold",
-        "submit c.yaml a=1 --dry-run b=2 -- --hold",
+        "submit c.yaml a=1 b=2 --local -- --hold",
+        "submit --local c.yaml a=1 b=2 -- --hold",
+        "submit c.yaml --local a=1 b=2 -- --hold",
+        "plan c.yaml a=1 --script b=2 -- --hold",
     ],
 )
 def test_overrides_may_stand_on_both_sides_of_a_flag(line: str) -> None:
     options = parse(line.split())
     assert (options.source, options.overrides) == (Path("c.yaml"), ["a=1", "b=2"])
-    assert (options.how, options.flags) == ("dry", ["--hold"])
+    assert (getattr(options, "local", options.command == "plan"), options.flags) == (
+        True,
+        ["--hold"],
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_the_site_that_is_asked_for_is_named_even_if_another_was_activated(
 ) -> None:
     monkeypatch.setenv("ACTIVATED", str(ROOT))
     monkeypatch.setenv("ACTIVATED_SITE", before)
-    assert main(["submit", DIGITS, "--site", "generic", "--dry-run"]) == 0
+    assert main(["plan", DIGITS, "--site", "generic", "--script"]) == 0
     shown = capsys.readouterr()
     assert shown.err.startswith("site: generic (env/sites/generic.sh)\n")
     assert "SITE=generic" in shown.out
@@ -47,7 +47,7 @@ def test_any_python_lints_a_script(tmp_path: Path) -> None:
             [sys.executable, "-S", "-m", "launch", *words], cwd=ROOT, capture_output=True,
             text=True, check=False,
         )
-        for words in (["preflight", "--script", str(script)], ["status"])
+        for words in (["check", str(script)], ["status"])
     )  # fmt: skip
     assert linted.returncode == 1, linted.stderr
     assert f"{script}:" in linted.stdout
@@ -59,5 +59,5 @@ def test_a_missing_site_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SITE", "nowhere")
-    assert main(["submit", DIGITS, "--dry-run"]) == 2
+    assert main(["plan", DIGITS, "--script"]) == 2
     assert capsys.readouterr().err.count("no such file") == 1

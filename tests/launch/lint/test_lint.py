@@ -118,7 +118,7 @@ def test_our_own_jobs_have_no_warnings(name: str, monkeypatch: pytest.MonkeyPatc
 def test_findings_are_printed_line_by_line_with_their_fix(launch: Launch, tmp_path: Path) -> None:
     script = tmp_path / "my.sbatch"
     script.write_text(ONE_NODE.replace("cd ", "export MASTER_PORT=29500\ncd "))
-    code, out, err = launch("preflight", "--script", script)
+    code, out, err = launch("check", script)
     assert (code, err) == (1, "1 warning, 0 remarks\n")
     first, second = out.splitlines()
     assert first.startswith(f"{script}:11: warning: fixed port: ")
@@ -167,11 +167,11 @@ def test_a_script_without_srun_has_the_cpus_of_all_its_tasks(
 def test_a_remark_is_not_a_failure(launch: Launch, tmp_path: Path) -> None:
     script = tmp_path / "my.sbatch"
     script.write_text(ONE_NODE.replace(" --mem=32G", ""))
-    assert launch("preflight", "--script", script)[0] == 0
+    assert launch("check", script)[0] == 0
 
 
 def test_a_missing_script_is_misuse(launch: Launch, tmp_path: Path) -> None:
-    code, _, err = launch("preflight", "--script", tmp_path / "none.sbatch")
+    code, _, err = launch("check", tmp_path / "none.sbatch")
     assert code == 2
     assert "none.sbatch: cannot be read: No such file or directory" in err
 

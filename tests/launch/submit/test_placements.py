@@ -1,6 +1,6 @@
 """The placements of a run: the layout that fits on each, or the reason for which none does."""
 
-from launch.submit.placements import placements
+from launch.plan.placements import placements
 from launch.submit.run import run_request
 from tests.launch.conftest import DIGITS
 
@@ -20,9 +20,9 @@ def test_a_placement_that_cannot_train_the_run_says_why(site) -> None:
     request = run_request(DIGITS, [], site_name=None, extra={})
     (place,) = placements(request, ["a40:1x3"], site_name=None)
     assert place.refusal is not None
-    assert place.refusal.startswith("a40:1x3: train.global_batch 64 does not divide over 3 data")
+    assert place.refusal.startswith("train.global_batch 64 does not divide over 3 data")
     words = ["model.width=65536", "model.heads=64"]
     request = run_request(DIGITS, words, site_name=None, extra={})
     (place,) = placements(request, ["a40:1x1"], site_name=None)
     assert place.refusal is not None
-    assert place.refusal.startswith("a40:1x1: does not fit: not even one image fits")
+    assert place.refusal.startswith("does not fit: not even one image fits")

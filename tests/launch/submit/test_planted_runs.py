@@ -51,7 +51,7 @@ def test_only_a_study_whose_cells_hold_its_configs_is_continued(study: Path, lau
     for text in ("kind: command\nrun: evil\n", before.replace("steps: 10", "steps: 11"), "x: ["):
         assert text != before
         file.write_text(text)
-        out, err = launch("submit", study, "--dry-run")[1:]
+        out, err = launch("plan", study, "--script")[1:]
         assert f"passes over {folder.path}: " in err
         assert str(folder.path) not in out
 

@@ -22,12 +22,12 @@ def test_a_dry_run_shows_the_script_and_then_every_refusal(
 ) -> None:
     command("sbatch", "echo 'Requested node configuration is not available' >&2; exit 1")
     words = (*MISSING, *values, "resources.gpu=a400", "resources.hours=100")
-    code, out, err = launch("submit", DIGITS, *words, "--dry-run")
+    code, out, err = launch("plan", DIGITS, *words, "--script")
     assert (code, out.startswith("#!/bin/bash\n")) == (1, True)
     assert "/nope: no such folder" in err
     assert "partition gpu allows 48:00:00, not 100:00:00: lower resources.hours" in err
-    code, _, err = launch("submit", DIGITS, *MISSING, *values, "resources.gpu=a400", "--dry-run")
-    assert (code, err.count("submit would refuse this")) == (1, 2)
+    code, _, err = launch("plan", DIGITS, *MISSING, *values, "resources.gpu=a400", "--script")
+    assert (code, err.count("fail  ")) == (1, 2)
     assert "Requested node configuration" in err
     assert not site.exists()
 

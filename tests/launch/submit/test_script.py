@@ -1,4 +1,4 @@
-"""The whole batch script: what `--dry-run` prints is what is submitted."""
+"""The whole batch script: what `plan --script` prints is what is submitted."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def test_the_script_and_the_sbatch_command_match_the_golden_text(
     name: str, launch, tmp_path: Path
 ) -> None:
     words, flags = CASES[name]
-    code, out, err = launch("submit", DIGITS, *words.split(), "--dry-run", "--", *flags.split())
+    code, out, err = launch("plan", DIGITS, *words.split(), "--script", "--", *flags.split())
     assert (code, err) == (0, "")
     golden = GOLDEN / f"{name}.sbatch"
     if os.environ.get("GOLDEN") == "write":
@@ -65,7 +65,7 @@ def test_the_script_and_the_sbatch_command_match_the_golden_text(
 
 
 def test_a_dry_run_writes_nothing(launch, tmp_path: Path) -> None:
-    launch("submit", DIGITS, "--dry-run")
+    launch("plan", DIGITS, "--script")
     assert [path.name for path in tmp_path.iterdir()] == ["commands"]
 
 
@@ -74,9 +74,9 @@ def test_a_dry_run_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_p
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    code, out, err = launch("submit", DIGITS, "--dry-run")
+    code, out, err = launch("plan", DIGITS, "--script")
     assert (code, out.startswith("#!/bin/bash\n")) == (0, True)
-    assert err == "the cluster is not asked: sinfo not found\n"
+    assert err == "warn  cluster       Slurm not found\n"
 
 
 def executed(text: str, folder: Path) -> list[str]:
@@ -105,7 +105,7 @@ def test_no_name_reaches_a_shell_unquoted(
     (tmp_path / name / "venv").symlink_to(sys.prefix)
     config = tmp_path / name / f"{name}.yaml"
     config.write_text("{}\n")
-    _, out, _ = launch("submit", config, "--dry-run")
+    _, out, _ = launch("plan", config, "--script")
     run = tmp_path / name / "logs" / f"{name}-1120-093000-1a2b"
     shell, script, source = executed(out, tmp_path)
     assert (shell, source) == ("bash", str(run))
@@ -118,9 +118,9 @@ def test_no_name_reaches_a_shell_unquoted(
 
 
 def test_a_newline_in_a_value_stays_in_its_word(launch, tmp_path: Path) -> None:
-    launch("submit", DIGITS, "--dry-run")
+    launch("plan", DIGITS, "--script")
     question = 'question="a\n#SBATCH --uid=0\n$(touch hacked)"'
-    code, out, _ = launch("submit", DIGITS, question, "--dry-run")
+    code, out, _ = launch("plan", DIGITS, question, "--script")
     assert code == 0
     assert "\n#SBATCH --uid" not in out
     assert len(executed(out, tmp_path)) == 3
@@ -132,7 +132,7 @@ def test_a_folder_that_slurm_cannot_take_is_refused(
     name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / name))
-    code, out, err = launch("submit", DIGITS, "--dry-run")
+    code, out, err = launch("plan", DIGITS, "--script")
     assert (code, out) == (2, "")
     assert "without backslashes and control characters" in err
 
@@ -143,7 +143,7 @@ def test_a_config_whose_name_is_invalid_for_a_job_is_refused(
 ) -> None:
     config = tmp_path / f"{name}.yaml"
     config.write_text("{}\n")
-    code, out, err = launch("submit", config, "--dry-run")
+    code, out, err = launch("plan", config, "--script")
     assert (code, out) == (2, "")
     assert "rename the YAML file" in err
 
@@ -152,7 +152,7 @@ def test_a_secret_in_the_environment_is_not_in_the_script(
     launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "canary-4711")
-    assert "canary" not in launch("submit", DIGITS, "--dry-run")[1]
+    assert "canary" not in launch("plan", DIGITS, "--script")[1]
 
 
 @pytest.mark.parametrize(

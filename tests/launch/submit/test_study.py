@@ -21,7 +21,7 @@ def test_the_scripts_of_a_study_match_the_golden_text(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launch.submit.study.new_id", lambda: "1120-093000-1a2b")
-    code, out, _ = launch("submit", study, "--dry-run", "--", "--account=lab_1", "--exclusive")
+    code, out, _ = launch("plan", study, "--script", "--", "--account=lab_1", "--exclusive")
     assert code == 0
     golden = GOLDEN / "study.txt"
     if os.environ.get("GOLDEN") == "write":

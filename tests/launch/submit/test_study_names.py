@@ -16,10 +16,10 @@ from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.schema import Study
 from configs.yaml12 import dump_yaml
+from launch.plan.study import make_plan, shape_of
 from launch.slurm import executor
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import parse_flags
-from launch.submit.plan import make_plan, shape_of
 from launch.submit.script import Array, array_script, report_script
 from launch.submit.site import Site
 from runs.snapshot import Tree
@@ -141,7 +141,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     assert code == 0, err
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert json.loads(launch("submit", "--dry-run", "--json", "--no-forecast", source)[1])["arrays"]
+    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["arrays"]
     assert executed((tmp_path / "script").read_text(), tmp_path)[-1] == str(folder.path)
     assert not list(tmp_path.rglob("hacked"))
 

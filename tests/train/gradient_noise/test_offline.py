@@ -56,7 +56,7 @@ def recorded(folder: RunFolder) -> list[dict]:
 def measured(run: RunFolder, logs: Path) -> RunFolder:
     """A measurement of two of the checkpoints, on one rank."""
     chosen = [str(run.checkpoints / f"step-{step:09d}") for step in (4, 2)]
-    assert main(["gns", *chosen, *FEW]) == 0
+    assert main(["noise", *chosen, *FEW]) == 0
     return newest_run(logs)
 
 
@@ -77,7 +77,7 @@ def test_every_checkpoint_bin_and_repetition_is_a_sample_and_a_row(measured: Run
 
 
 def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> None:
-    assert analyse(["gns", str(measured.path), "--json"]) == 1  # three samples are too few
+    assert analyse(["noise", str(measured.path), "--json"]) == 1  # three samples are too few
     found = json.loads(capsys.readouterr().out)
     assert [stage["step"] for stage in found["steps"]] == [2, 4]
     assert [len(stage["bins"]) for stage in found["steps"]] == [2, 2]
@@ -171,7 +171,7 @@ def test_published_weights_are_measured_from_their_config(tmp_path: Path, logs: 
     save_file(build_network(config).state_dict(), tmp_path / "weights.safetensors")
     tree = merge(to_tree(config), {"model.init_from": str(tmp_path / "weights.safetensors")})
     (tmp_path / "published.yaml").write_text(dump_yaml(tree))
-    assert main(["gns", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
+    assert main(["noise", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
     found = newest_run(logs)
     assert found.name.startswith("published-")
     assert [(one["checkpoint"], one["weight"]) for one in recorded(found)] == [(0, 1.0)] * 2

@@ -1,4 +1,4 @@
-"""Checks of a latent store: quick ones before a training run, all of them in `train check-data`.
+"""Checks of a latent store: quick ones before a training run, all of them in `ditbench check`.
 
 Each function returns a list of problems, one line each with its fix; an empty list is a pass.
 The latents are checked by reading samples of them, not by trusting the index.

@@ -19,11 +19,11 @@ MEASURED = Path("docs/measurements")
 
 @pytest.fixture
 def figure(tmp_path, capsys):
-    """The exit code, the file, its caption and the remarks of `figure`."""
+    """The exit code, the file, its caption and the remarks of `export --figure`."""
 
     def draw(kind: str, source: Path, *flags: str, name: str = "f.pdf"):
         out = tmp_path / name
-        code = main(["figure", kind, str(source), "--out", str(out), *flags])
+        code = main(["export", "--figure", kind, str(source), "--out", str(out), *flags])
         output = capsys.readouterr()
         return code, out, output.out, output.err
 
@@ -68,7 +68,17 @@ def test_the_same_runs_give_the_same_bytes_in_any_process(tmp_path):
         seen = set()
         for seed in ("1", "2"):
             out = tmp_path / f"{seed}.{form}"
-            command = [sys.executable, "-m", "analysis", "figure", "loss", logs, "--out", out]
+            command = [
+                sys.executable,
+                "-m",
+                "analysis",
+                "export",
+                "--figure",
+                "loss",
+                logs,
+                "--out",
+                out,
+            ]
             subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, check=True)
             seen.add(out.read_bytes())
         assert len(seen) == 1
@@ -175,6 +185,6 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(figure, tmp_path):
 @pytest.mark.parametrize("flags", ["f.png", "f.pdf --width 8", "f.pdf --width 1in"])
 def test_a_bad_file_or_width_names_what_is_expected(flags, capsys):
     with pytest.raises(SystemExit):
-        main(["figure", "cells", "logs", "--out", *flags.split()])
+        main(["export", "--figure", "cells", "logs", "--out", *flags.split()])
     err = capsys.readouterr().err
     assert "neither in .pdf nor in .svg" in err or "2 to 20 inches: 3.3in, 84mm" in err

@@ -1,0 +1,39 @@
+"""`cells --decided`: what a study has settled so far, by intervals that hold at any time."""
+
+import argparse
+from pathlib import Path
+
+from analysis.read.find import read_logs
+from analysis.study.decision import contrast_row, decide, end_settled, spent
+from analysis.table import put, remark, with_intervals
+from configs.errors import Unreadable
+from runs.study_folder import StudyFolder, is_study_folder
+
+EXAMPLE = "ditbench cells logs/layouts-1120 --decided"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the switch that ends what is settled."""
+    parser.add_argument(
+        "--skip",
+        action="store_true",
+        help="end the waiting and running repeats that can change no verdict",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a row per cell and quantity; return 1 while one of them is undecided."""
+    [path, *others] = map(Path, args.paths)
+    if not path.exists():
+        raise Unreadable(f"{path}: no such file or folder")
+    if others or not is_study_folder(path):
+        raise Unreadable(f"{args.paths[-1]}: --decided takes one folder of a study")
+    study, logs = StudyFolder(path), read_logs([str(path)])
+    found = decide(study, logs)
+    rows = [contrast_row(one) for one in found.contrasts]
+    put(rows if args.json or args.csv else [with_intervals(row) for row in rows], args, json=rows)
+    args.rows = rows
+    remark([spent(found, logs)])
+    if args.skip:
+        remark(end_settled(study, found))
+    return 0 if len(found.settled) == len(found.cells) else 1

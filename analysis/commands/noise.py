@@ -1,0 +1,66 @@
+"""`noise`: the gradient noise scale of runs, over training and by bins of t."""
+
+import argparse
+
+from analysis.commands import plot_file, writing
+from analysis.gradient_noise.stages import read_noise
+from analysis.gradient_noise.table import (
+    by_step,
+    noise_by_stage,
+    noise_remarks,
+    noise_rows,
+    run_dict,
+)
+from analysis.read.find import places
+from analysis.stats.noise_scale import DETERMINED
+from analysis.table import put, remark
+from configs.errors import Unreadable
+
+EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the number of stages, the scope and the plot."""
+    parser.add_argument(
+        "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
+    )
+    parser.add_argument(
+        "--by-step", action="store_true", help="print one column of B_simple per step"
+    )
+    parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
+    parser.add_argument(
+        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png or .svg"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the scales; return 1 if none is determined."""
+    runs = [run for place in places(args.paths) for run in place.ours]
+    if not runs:
+        raise Unreadable(f"{args.paths[0]}: no run in it")
+    logs = [read_noise(run, stages=args.stages) for run in runs]
+    found = [(log, noise_by_stage(log)) for log in logs]
+    trees = [run_dict(log, stages) for log, stages in found]
+    table = [row for log, stages in found for row in noise_rows(log, stages)]
+    if args.scope:
+        table = [row for row in table if row["scope"] == args.scope]
+    put(
+        by_step(table) if args.by_step else table, args, json=trees[0] if len(trees) == 1 else trees
+    )
+    for log, stages in found:
+        remark(noise_remarks(log, stages))
+    if args.plot:
+        # matplotlib takes half a second to import.
+        from analysis.gradient_noise.plot import noise_figure
+        from analysis.plot import save
+
+        with writing(args.plot):
+            save(noise_figure([(log.name, stages) for log, stages in found]), args.plot)
+    return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

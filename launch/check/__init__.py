@@ -1,0 +1,1 @@
+"""Check offline that what a user has is sound: `ditbench check`."""

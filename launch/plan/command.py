@@ -1,0 +1,100 @@
+"""`ditbench plan`: print whether it runs and fits, where, when, for how much, and the script."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from configs.errors import ConfigError
+from configs.table import Row, json_text, output_width, text_table
+from launch.plan.outlook import readable
+from launch.plan.result import CheckResult
+from launch.plan.subject import RunPlan, StudyPlan
+from launch.slurm.client import Refused
+
+_MOST_ROWS = 12
+_Subject = RunPlan | StudyPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """The flags of `plan`: ask a node by a job, prices, and what is printed."""
+
+    test: bool = False
+    rates: Path | None = None
+    whole: bool = False
+    script: bool = False
+    as_json: bool = False
+
+
+def plan(subject: _Subject, options: PlanOptions) -> int:
+    """Print the plan of a run or a study; return 1 if a check fails."""
+    if options.script:
+        print("\n".join(subject.scripts()))
+        told = [one for one in subject.checks() if one.level == "fail" or one.error or one.remarks]
+        for line in map(str, told):
+            print(line, file=sys.stderr)
+        return _code(told)
+    if options.as_json:
+        return _print_json(subject, options)
+    print("checks")
+    results = list(_shown(subject.checks(), subject.slow_checks(test=options.test)))
+    if rows := subject.rows():
+        left = len(rows) - _MOST_ROWS
+        _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
+        if left > 0 and not options.whole:
+            print(f"and {left} more; --all shows them")
+    rows, advice = _outlook(subject, options)
+    if rows:
+        _print_table("where, when, for how much", [*map(readable, rows)], options)
+    print(f"\n{subject.bill()}", flush=True)
+    print(advice, file=sys.stderr)
+    print("\nwhat is submitted")
+    print("\n".join(subject.scripts()))
+    return _code(results)
+
+
+def _shown(*results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    """Print results as they come, and then how many of which level."""
+    counts = {"pass": 0, "warn": 0, "fail": 0}
+    for result in (one for part in results for one in part):
+        line = str(result)
+        if sys.stdout.isatty():
+            indent = " " * 20
+            line = fill(line, output_width(), subsequent_indent=indent, break_on_hyphens=False)
+        print(line, flush=True)
+        counts[result.level] += 1
+        yield result
+    print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)
+
+
+def _print_table(title: str, rows: list[Row], options: PlanOptions) -> None:
+    print(f"\n{title}\n{text_table(rows, whole=options.whole)}", flush=True)
+
+
+def _outlook(subject: _Subject, options: PlanOptions) -> tuple[list[Row], str]:
+    try:
+        return subject.outlook(options.rates)
+    except (ConfigError, Refused) as error:
+        return [], f"where and when are unknown: {error}"
+
+
+def _print_json(subject: _Subject, options: PlanOptions) -> int:
+    results = [*subject.checks(), *subject.slow_checks(test=options.test)]
+    rows, advice = _outlook(subject, options)
+    keys = ("level", "topic", "message", "fix")
+    plain: dict[str, Any] = {
+        "checks": [{key: getattr(one, key) for key in keys} for one in results],
+        **subject.to_json(),
+        "placements": rows,
+        "scripts": subject.scripts(),
+    }
+    print(json_text(plain), flush=True)
+    print(advice, file=sys.stderr)
+    return _code(results)
+
+
+def _code(results: Iterable[CheckResult]) -> int:
+    return int(any(one.level == "fail" for one in results))

@@ -1,0 +1,99 @@
+"""Check by forecast that a run fits into the memory of its GPU and of its nodes."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Finetune, Pretrain
+from configs.table import Row
+from launch.plan import forecast
+from launch.plan.forecast import ForecastAnswer
+from launch.plan.result import GIB, CheckResult, failure, passed, warning
+from launch.plan.storage import checkpoint_bytes
+from launch.submit.script import RunRequest
+from runs.folder import is_run
+
+# The host memory of a rank with the libraries of CUDA, and of its data workers. Assumed.
+_PROCESS = 3 * GIB
+
+
+def forecast_of(request: RunRequest) -> ForecastAnswer:
+    """Return the forecast of the run."""
+    if not isinstance(request.config, Pretrain | Finetune):
+        return ForecastAnswer(remark=f"kind {request.config.kind}")
+    return forecast.ask([request.query])[0]
+
+
+def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Check that the run fits into the memory of its GPU."""
+    if request.config.resources.gpus_per_node == 0:
+        yield passed("gpu memory", "no GPU is requested")
+        return
+    if not forecast.gpus:
+        yield warning("gpu memory", f"unknown: {forecast.remark}")
+        return
+    too_large = forecast.too_large()
+    if too_large:
+        reason, _, fix = too_large.partition("; would fit: ")
+        yield failure("gpu memory", f"does not fit: {reason}", fix)
+        return
+    fits = [name for name, gpu in forecast.gpus.items() if gpu["fits"]]
+    too_small = {name: gpu for name, gpu in forecast.gpus.items() if not gpu["fits"]}
+    if not too_small:
+        name, gpu = next(iter(forecast.gpus.items()))
+        total, capacity = gpu["gib"]["total"], gpu["capacity_gib"]
+        yield passed("gpu memory", f"{total:.1f} of {capacity:.0f} GiB of {name}, by forecast")
+        return
+    _, gpu = next(iter(too_small.items()))
+    message = f"does not fit on {', '.join(too_small)}: {gpu['reason']}"
+    other = f"set resources.gpu to one of {', '.join(fits)}, or " if fits else ""
+    yield warning("gpu memory", message, f"{other}{gpu['fix']}")
+
+
+def fit_row(name: str, gpu: dict[str, Any]) -> Row:
+    """Return the row of a type of GPU: the memory of a rank, its micro batch, the step."""
+    step = gpu.get("step_s", {})
+    return {
+        "GPU": name,
+        "GiB": f"{gpu['gib']['total']:.1f}",
+        "of": f"{gpu['capacity_gib']:.0f}",
+        "micro batch": gpu["micro_batch"],
+        "at most": gpu.get("max_micro_batch"),
+        "s/step": step and f"{step['value']:.2g}",
+        "90 %": step and f"{step['low']:.2g} to {step['high']:.2g}",
+        "hours": gpu.get("hours"),
+        "by": step.get("source"),
+        "fits": "yes" if gpu["fits"] else f"{gpu['reason']}; would fit: {gpu['fix']}",
+    }
+
+
+def hours(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Warn if the steps and samples of a LoRA take longer than the hours that are asked for."""
+    asked = request.config.resources.hours
+    known = {name: gpu["hours"] for name, gpu in forecast.gpus.items() if "hours" in gpu}
+    for name, need in known.items():
+        message = f"about {need:.2g} of {asked:g} hours on {name}, by forecast"
+        fix = f"resources.hours={math.ceil(1.5 * need)}"
+        yield passed("time", message) if need < asked else warning("time", message, fix)
+
+
+def host_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Check that a node holds what its ranks read at the start or stage for a save."""
+    config, resources = request.config, request.config.resources
+    ranks = resources.gpus_per_node
+    if not isinstance(config, Pretrain) or not ranks or forecast.parameters is None:
+        return
+    source, held = config.model.init_from, 0.0
+    # Of a run each rank reads its part, of other weights all.
+    if source and not is_run(Path(source)):
+        held = 4.0 * forecast.parameters * ranks
+    if config.checkpoint.asynchronous:
+        held = max(held, checkpoint_bytes(config, forecast.parameters) / resources.nodes)
+    need, requested = math.ceil((held + ranks * _PROCESS) / GIB), resources.memory_gb
+    message = f"{requested or 'the default'} of {need} GiB, {ranks} processes of 3 GiB assumed"
+    if requested is None or requested >= need:
+        yield passed("host memory", message)
+    else:
+        level = failure if requested * GIB < held else warning
+        yield level("host memory", message, f"resources.memory_gb={need}")

@@ -1,0 +1,220 @@
+"""Plan a study: its runs in order, their resource shapes, and the cells that do not fit."""
+
+import hashlib
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.checks.batch import check_ranks
+from configs.errors import ConfigError
+from configs.grid.cells import Cell, repeat_name
+from configs.grid.study_file import Grid
+from configs.load import to_tree
+from configs.schema import Finetune, Pretrain, Run, Study
+from configs.schema.training import Resources
+from configs.table import Row
+from launch.plan import forecast
+from launch.plan.forecast import ForecastAnswer
+from launch.slurm.flags import fits_a_directive
+from launch.submit.script import overrides_from
+from runs.checks.paths import check_paths
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One repeat of a cell and its place in the order; `dropped` says why it will not run."""
+
+    name: str
+    cell: Cell
+    repeat: int
+    order: int
+    shape: str
+    dropped: str | None
+
+    @property
+    def gpu_hours(self) -> float:
+        """The most that the run can cost."""
+        return self.cell.config.resources.gpu_hours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A study and its runs in order, with remarks for the user.
+
+    `fault` says why the first faulty cell could not start: its batch, or a missing input.
+    `forecasts` are the known ones, by cell.
+    """
+
+    grid: Grid
+    runs: list[PlannedRun]
+    remarks: list[str]
+    fault: str | None
+    forecasts: dict[str, ForecastAnswer]
+
+    @property
+    def kept(self) -> list[PlannedRun]:
+        """The runs that are not dropped."""
+        return [run for run in self.runs if run.dropped is None]
+
+    @property
+    def gpu_hours(self) -> float:
+        """The most that the kept runs can cost."""
+        return sum(run.gpu_hours for run in self.kept)
+
+    def shapes(self) -> dict[str, int]:
+        """Return the number of kept runs per shape; each shape becomes an array."""
+        return dict(Counter(run.shape for run in self.kept))
+
+
+def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
+    """Plan the runs of a grid."""
+    if not fits_a_directive(grid.name):
+        raise ConfigError(f"{grid.name!r}: invalid as a job name; rename the YAML file")
+    remarks = [_repeats(grid.study)]
+    forecasts = _forecasts(grid) if with_forecast else {}
+    runs = [
+        PlannedRun(
+            name=repeat_name(cell.name, repeat),
+            cell=cell,
+            repeat=repeat,
+            order=order,
+            shape=shape_of(cell.config.resources),
+            dropped=forecasts[cell.name].too_large() if cell.name in forecasts else None,
+        )
+        for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
+    ]
+    if with_forecast:
+        remarks += _without_forecast(grid, forecasts)
+    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
+
+
+def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
+    """Return the forecast of each cell that can have one, by name."""
+    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain | Finetune))
+    cells = [cell for cell in kinds if cell.config.resources.gpus_per_node > 0]
+    answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
+    return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}
+
+
+def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
+    failed = [answer.remark for answer in forecasts.values() if answer.remark]
+    unknown = len(grid.cells) - len(forecasts) + len(failed)
+    remarks = [f"no memory forecast for {unknown} cells; kept"] if unknown else []
+    gpus = [list(answer.gpus.values())[:1] for answer in forecasts.values()]
+    if hours := sum(gpu.get("hours", 0.0) for found in gpus for gpu in found):
+        hours *= grid.study.repeats
+        remarks.append(f"about {hours:.2g} hours of steps and samples on all runs, by forecast")
+    return remarks + [f"no forecast: {remark}" for remark in failed[:1]]
+
+
+def overrides_of(cell: Cell) -> list[str]:
+    """Return the `key=value` overrides that make the cell from its base."""
+    return overrides_from(cell.changes)
+
+
+def _fault(grid: Grid) -> str | None:
+    """Return the first error of a cell that its config alone does not show."""
+    for cell in grid.cells:
+        try:
+            check_ranks(cell.config, world=cell.config.resources.world)
+            check_paths(cell.config)
+        except ConfigError as error:
+            return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
+    return None
+
+
+def _repeats(study: Study) -> str:
+    seeds = study.axes.get("seed")
+    order = f"in passes over all cells, each shuffled by order_seed {study.order_seed}"
+    if study.interleave:
+        return f"turns of {study.interleave} steps, with --local: rates are compared round by round"
+    if seeds:
+        return f"repeats: by seed ({len(seeds)}), {order}"
+    if study.repeats == 1:
+        return (
+            "one run per cell: the variation from run to run is not measured; set repeats (how "
+            "many show 2 %: ditbench cells EARLIER --difference 0.02)"
+        )
+    few = "; intervals of 2 are very wide: set repeats=3 or more" if study.repeats == 2 else ""
+    return f"{study.repeats} repeats with the same seed: they show machine noise only{few}"
+
+
+def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
+    """Return (repeat, cell) pairs in shuffled passes over all cells; each seed is a pass too."""
+    passes: dict[tuple[int, str], list[Cell]] = {}
+    for repeat in range(1, study.repeats + 1):
+        for cell in cells:
+            passes.setdefault((repeat, json.dumps(cell.levels.get("seed"))), []).append(cell)
+    ordered = []
+    for key in sorted(passes, key=lambda key: key[0]):
+        random.Random(f"{study.order_seed} {key}").shuffle(passes[key])
+        ordered += [(key[0], cell) for cell in passes[key]]
+    return ordered
+
+
+def shape_of(resources: Resources) -> str:
+    """Return a name for the resources; runs with the same name can share an array."""
+    kind = resources.gpu or "any"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,23}", kind):
+        kind = f"gpu-{hashlib.sha256(kind.encode()).hexdigest()[:6]}"
+    memory = f"-{resources.memory_gb}gb" if resources.memory_gb else ""
+    size = f"{resources.nodes}x{resources.gpus_per_node}-{kind}"
+    return f"{size}-{resources.hours!r}h-{resources.cpus_per_gpu}cpu{memory}"
+
+
+def digest(config: Run) -> str:
+    """Return a hash of the whole config, which identifies a cell."""
+    # A name changes nothing that a cell does.
+    tree = {key: value for key, value in to_tree(config).items() if key != "name"}
+    text = json.dumps(tree, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def table(plan: Plan) -> list[Row]:
+    """Return a row per cell, with its levels and the most that one of its runs can cost."""
+    first = {run.name: run for run in plan.runs if run.repeat == 1}
+    return [
+        {
+            "cell": run.name,
+            **{axis: _level_text(level) for axis, level in run.cell.levels.items()},
+            "shape": run.shape,
+            "runs": plan.grid.study.repeats,
+            "gpu_hours": run.gpu_hours,
+            "dropped": run.dropped,
+        }
+        for run in (first[cell.name] for cell in plan.grid.cells)
+    ]
+
+
+def _level_text(level: Any) -> str:
+    return level if isinstance(level, str) else json.dumps(level)
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as JSON data."""
+    study = to_tree(plan.grid.study)
+    return {
+        "study": study,
+        "cells": [
+            {
+                "order": run.order,
+                "cell": run.name,
+                "repeat": run.repeat,
+                "levels": run.cell.levels,
+                "shape": run.shape,
+                "gpu_hours": run.gpu_hours,
+                "dropped": run.dropped,
+            }
+            for run in plan.runs
+        ],
+        "arrays": plan.shapes(),
+        "gpu_hours": plan.gpu_hours,
+        "order_seed": plan.grid.study.order_seed,
+        "remarks": plan.remarks,
+        "fault": plan.fault,
+    }

@@ -1,0 +1,292 @@
+"""`noise` tells the noise of runs whose gradients are known, by stages and bins, and what saves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.gradient_noise.stages import BinnedSums
+from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
+from analysis.stats.noise_scale import GramSums
+from runs.folder import RunFolder
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+D, K, B = 8, 4, 16
+WEIGHTS = np.array([0.5, 0.3, 0.2])
+# Of each bin: how far its mean gradient is from 0 in every coordinate, and its noise.
+MEANS, SPREADS = np.array([0.5, 0.4, 0.3]), np.array([1.0, 2.0, 4.0])
+G = float(WEIGHTS @ MEANS)
+G2 = D * G**2
+NOISES = D * SPREADS**2
+S = float(WEIGHTS @ (NOISES + D * (MEANS - G) ** 2))
+
+
+def images(rng: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bins [*shape] and gradients [*shape, D] of images."""
+    bins = rng.choice(3, p=WEIGHTS, size=shape)
+    noise = rng.standard_normal((*shape, D))
+    return bins, MEANS[bins][..., None] + SPREADS[bins][..., None] * noise
+
+
+def noise_record(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the record of one training step."""
+    bins, each = images(rng, K, B)
+    means = each.mean(axis=1)
+    flat, kinds = each.reshape(-1, D), bins.ravel()
+    parts: dict[str, list[float]] = {"products": [], "pairs": [], "squares": [], "counts": []}
+    for k in range(3):
+        some = flat[kinds == k]
+        squares = float((some**2).sum())
+        parts["products"].append(float((some.sum(0) ** 2).sum()) - squares)
+        parts["pairs"].append(len(some) * (len(some) - 1))
+        parts["squares"].append(squares)
+        parts["counts"].append(len(some))
+    total = float((flat.sum(0) ** 2).sum() - (flat**2).sum())
+    return {
+        "k": K, "b": B, "steps": 1,
+        "small": float((means**2).sum(1).mean()), "big": float((means.mean(0) ** 2).sum()),
+        "bins": {"weights": WEIGHTS.tolist(), **parts},
+        "adaln": {"products": total, "pairs": len(flat) * (len(flat) - 1)},
+    }  # fmt: skip
+
+
+def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
+    """Return the record of a measurement of the whole model by bins."""
+    names = ("small", "big", "products", "pairs", "squares", "counts")
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    for k in (0, 1, 2, None):
+        _, each = images(rng, repeats, K, B)
+        if k is not None:
+            each = MEANS[k] + SPREADS[k] * rng.standard_normal((repeats, K, B, D))
+        means, squares = each.mean(axis=2), (each**2).sum((1, 2, 3))
+        rows["small"].append((means**2).sum(2).mean(1).tolist())
+        rows["big"].append((means.mean(1) ** 2).sum(1).tolist())
+        rows["products"].append(((each.sum(2) ** 2).sum((1, 2)) - squares).tolist())
+        rows["pairs"].append([K * B * (B - 1)] * repeats)
+        rows["squares"].append(squares.tolist())
+        rows["counts"].append([K * B] * repeats)
+    everything = {name: row.pop() for name, row in rows.items()}
+    return {"k": K, "b": B, "weights": WEIGHTS.tolist(), **rows, "all": everything}
+
+
+def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
+    """A run of known gradients."""
+    rng = np.random.default_rng(seed)
+    run = generate_run(folder, SyntheticRun(intervals=steps, every=1))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if "loss" in line:
+            line["gns"] = noise_record(rng)
+    extra = [{"step": steps, "images": 1, "gns_whole": whole(rng, 400)}, *more]
+    lines += [{"time": 1.8e9, "attempt": 1} | one for one in extra]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted(tmp_path_factory.mktemp("logs") / "known", steps=1000)
+
+
+def run_gns(capsys, *words: object) -> tuple[int, Any, str]:
+    code = main(["noise", *map(str, words), "--json"])
+    output = capsys.readouterr()
+    return code, json.loads(output.out) if output.out else None, output.err
+
+
+def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
+    code, found, err = run_gns(capsys, run, "--stages", 1)
+    assert code == 0
+    assert found["run"] == "known"
+    [stage] = found["steps"]
+    assert stage["step"] == 1000
+    assert stage["verdict"] == "determined"
+    assert stage["g2"] == pytest.approx(G2, rel=0.03)
+    assert stage["s"] == pytest.approx(S, rel=0.03)
+    assert stage["b_simple"] == pytest.approx(S / G2, rel=0.05)
+    assert stage["low"] < stage["b_simple"] < stage["high"]
+    assert [(one["t_low"], one["t_high"]) for one in stage["bins"]] == [
+        (k / 3, (k + 1) / 3) for k in range(3)
+    ]
+    for k, one in enumerate(stage["bins"]):
+        assert one["scope"] == "adaln"
+        assert one["s"] == pytest.approx(NOISES[k], rel=0.03)
+        assert one["whole"]["s"] == pytest.approx(NOISES[k], rel=0.05)
+    assert stage["bins"][0]["adaln_over_whole"] == pytest.approx(1, rel=0.1)
+    assert "times the whole model's" in err
+
+
+def test_the_variance_reduction_is_that_of_the_planted_bins(run, capsys):
+    _, found, err = run_gns(capsys, run, "--stages", 1)
+    for saved in found["steps"][0]["variance_reduction"]:
+        seconds = NOISES + D * MEANS**2
+        q = WEIGHTS * np.sqrt(NOISES) / (WEIGHTS @ np.sqrt(NOISES))
+        by_variance = (float(WEIGHTS**2 / q @ seconds) - G2) / S
+        assert saved["bin_shares"] == pytest.approx(q.tolist(), rel=0.05)
+        assert saved["variance"] == pytest.approx(by_variance, rel=0.03)
+        assert saved["variance_low"] <= saved["variance"] <= saved["variance_high"]
+        assert saved["stratified"] == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
+        gain = float(WEIGHTS @ NOISES) / float(WEIGHTS @ np.sqrt(NOISES)) ** 2
+        assert saved["gain"] == pytest.approx(gain, rel=0.03)
+    assert "objective.bin_shares=[" in err
+
+
+def test_fault_scales_are_normalised_to_a_sum(run, capsys):
+    """Study C's "critical batch sizes" were its scales divided so as to add up to 50,000."""
+    _, found, _ = run_gns(capsys, run, "--stages", 1)
+    bins = found["steps"][0]["bins"]
+    for one in bins:
+        assert one["b_simple"] == pytest.approx(one["s"] / one["g2"])
+    for k, one in enumerate(bins[:2]):
+        assert one["b_simple"] == pytest.approx(NOISES[k] / (D * MEANS[k] ** 2), rel=0.1)
+
+
+def test_training_is_told_apart_by_stages(run, capsys):
+    _, found, _ = run_gns(capsys, run)
+    assert [stage["step"] for stage in found["steps"]] == list(range(100, 1001, 100))
+    assert all(stage["samples"] == 100 for stage in found["steps"])
+
+
+def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
+    other = planted(tmp_path / "other", steps=20, seed=1)
+    code, found, _ = run_gns(capsys, run, other, "--stages", 2)
+    assert [one["run"] for one in found] == ["known", "other"]
+    assert main(["noise", str(run), "--csv", "--stages", "1"]) == code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
+    assert len(lines) == 1 + 1 + 3 + 3 + 3
+
+
+def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
+    code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
+    [stage] = found["steps"]
+    assert stage["verdict"] == "undetermined"
+    assert "b_simple" not in stage
+    assert "low" not in stage
+    assert "undetermined in 1 of 1 stages" in err
+    assert code == 0  # for the bins by the whole model have 400 samples
+
+
+def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
+    run = planted(tmp_path / "resumed", steps=40)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line.get("step", 0) > 30 and "gns" in line:
+            line["gns"] |= {"k": 2, "b": 32}
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    _, found, _ = run_gns(capsys, run, "--stages", 1)
+    assert [stage["step"] for stage in found["steps"]] == [30, 40]
+
+
+BAD = [None, 5, "x", [[1]], {"k": 1, "b": 16}, {"k": 4, "b": 16, "steps": 0}, {"k": True}]
+
+
+def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
+    odd = tuple(
+        {"step": 900 + n, "images": 1, "loss": 1.0, "gns": bad} for n, bad in enumerate(BAD)
+    )
+    wrong = {"step": 950, "images": 1, "gns_whole": {"k": 4, "b": 2, "weights": [1.0], "small": 3}}
+    run = planted(tmp_path / "odd", steps=30, more=(*odd, wrong))
+    code, found, err = run_gns(capsys, run)
+    assert code == 0
+    assert f"{len(BAD) + 1} malformed records of gradient noise" in err
+    assert found["steps"][-1]["step"] == 30
+
+
+def test_a_run_without_noise_is_misuse(tmp_path, capsys):
+    code, _, err = run_gns(capsys, generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
+    assert code == 2
+    assert "gns.enabled=true" in err
+
+
+def measured(folder: Path) -> Path:
+    """A run that measured two checkpoints, 40 samples of all t and of every bin."""
+    rng = np.random.default_rng(0)
+    samples = []
+    for checkpoint in (100, 300):
+        for k in (None, 0, 1, 2):
+            for _ in range(40):
+                _, each = images(rng, K, B)
+                if k is not None:
+                    each = MEANS[k] + SPREADS[k] * rng.standard_normal((K, B, D))
+                means = each.mean(axis=1)
+                told_here = {
+                    "checkpoint": checkpoint, "k": K, "b": B,
+                    "weight": 1.0 if k is None else float(WEIGHTS[k]),
+                    "small": float((means**2).sum(1).mean()),
+                    "big": float((means.mean(0) ** 2).sum()), "seconds": 0.1,
+                }  # fmt: skip
+                told_here |= {} if k is None else {"bin": k}
+                samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": told_here})
+    run = generate_run(folder, SyntheticRun(intervals=1))
+    lines = [json.dumps({"time": 1.8e9, "attempt": 1} | sample) for sample in samples]
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    return run
+
+
+def test_checkpoints_are_stages(tmp_path, capsys):
+    code, found, _ = run_gns(capsys, measured(tmp_path / "checkpoints"))
+    assert code == 0
+    assert [stage["step"] for stage in found["steps"]] == [100, 300]
+    for stage in found["steps"]:
+        assert stage["samples"] == 40
+        assert [one["scope"] for one in stage["bins"]] == ["whole"] * 3
+        assert stage["bins"][2]["s"] == pytest.approx(NOISES[2], rel=0.3)
+
+
+def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
+    run = measured(tmp_path / "checkpoints")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
+    assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert '<section id="noise">' in page
+    assert page.count("determined</td>") == 8
+    assert '<section id="speed">' not in page
+
+
+@pytest.mark.parametrize("name", ["noise.png", "noise.svg"])
+def test_plots_are_drawn_and_the_same_bytes_again(run, tmp_path, capsys, name):
+    files = [tmp_path / f"{n}-{name}" for n in range(2)]
+    for file in files:
+        assert main(["noise", str(run), "--plot", str(file)]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert files[0].stat().st_size > 10_000
+    capsys.readouterr()
+
+
+def test_a_bin_with_little_noise_is_still_drawn():
+    n = 50
+    bins = tuple(
+        GramSums.of(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
+             np.random.default_rng(0).standard_normal(n), counts=np.ones(n))
+        for s in (1e-6, 5.0)
+    )  # fmt: skip
+    halves = np.array([0.5, 0.5])
+    found = predict_variance(BinnedSums(scope="adaln", weights=halves, bins=bins, total=bins[0]))
+    assert (0.5 / found.bin_shares).max() <= MAX_WEIGHT * 1.2
+
+
+def test_a_bin_without_samples_predicts_nothing():
+    empty = GramSums.of(
+        products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0)
+    )
+    full = GramSums.of(
+        products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20)
+    )
+    for bins in ((full, empty), (empty, empty)):
+        binned = BinnedSums(scope="whole", weights=np.array([0.5, 0.5]), bins=bins, total=full)
+        assert predict_variance(binned) is None
+
+
+def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
+    copy = planted(tmp_path / "stratified", steps=30)
+    config = copy / "config.yaml"
+    config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
+    assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
+    _, found, err = run_gns(capsys, copy)
+    assert found["steps"][0]["variance_reduction"] == []
+    assert "timesteps are stratified" in err

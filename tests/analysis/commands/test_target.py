@@ -1,0 +1,250 @@
+"""`target` finds when a target was reached, and splits that time into its factors."""
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.measure.time_to_target import parse_target
+from analysis.stats.critical_batch import fit_critical_batch
+from configs.errors import Unreadable
+from tests.analysis import foreign_logs as write
+from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
+
+E_MIN, B_CRIT = 20_000, 200
+UNDETERMINED = "undetermined: one seed, or a target that was missed or met at once"
+
+
+def truth(
+    batch: int, *, seed: int = 0, target: float = 0.25, images=None, scatter=0.01, **changes
+) -> SyntheticRun:
+    """A run that reaches the target after E_MIN (1 + B / B_CRIT) images, but for its seed."""
+    planted = images or E_MIN * (1 + batch / B_CRIT)
+    needed = planted * np.exp(scatter * np.random.default_rng(seed).normal())
+
+    def loss(step):
+        return target * (needed / (step * batch)) ** 0.3
+
+    lasting = {"intervals": int(2.5 * planted / batch / 2), "every": 2}
+    fixed = {"global_batch": batch, "loss": loss, "loss_noise": 0.001, "seed": seed}
+    return SyntheticRun(**fixed | lasting | changes)
+
+
+@pytest.fixture
+def quality(tmp_path, capsys):
+    """Plants runs by name; the exit code and answer of `quality --json`, and the remarks."""
+
+    def run(*runs: SyntheticRun, target: str = "loss<=0.25", within: str = ""):
+        for number, one in enumerate(runs):
+            generate_run(tmp_path / within / f"run{number}", one)
+        code = main(["target", str(tmp_path / within), "--target", target, "--json"])
+        output = capsys.readouterr()
+        return code, json.loads(output.out), output.err
+
+    return run
+
+
+def test_the_samples_to_the_target_are_those_planted(quality):
+    code, found, _ = quality(truth(64, cv=1e-9))
+    [group] = found["groups"]
+    assert code == 0
+    assert group["samples_to_target"] == pytest.approx(E_MIN * (1 + 64 / B_CRIT), rel=0.03)
+    assert group["images_per_s"] == pytest.approx(256, rel=0.01)
+    expected = (group["samples_to_target"] / 256 + 20) / 60
+    assert group["minutes"] == pytest.approx(expected, rel=0.01)
+
+
+def test_a_run_that_goes_on_after_a_pause_is_measured(quality, tmp_path, capsys):
+    _, whole, _ = quality(truth(64, cv=1e-9))
+    file = tmp_path / "run0" / "metrics.jsonl"
+    *lines, _ = file.read_text().splitlines()
+    early = json.loads(lines[20])
+    lines.insert(21, json.dumps(early | {"event": "paused"}))
+    file.write_text("\n".join([*lines, ""]))
+    assert main(["target", str(tmp_path), "--target", "loss<=0.25", "--json"]) == 0
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert group["minutes"] == pytest.approx(whole["groups"][0]["minutes"], rel=1e-3)
+
+
+def test_the_runs_of_a_batch_are_a_group(quality):
+    _, found, _ = quality(*(truth(batch, seed=s) for batch in (64, 128) for s in range(3)))
+    assert [group["runs"] for group in found["groups"]] == [3, 3]
+
+
+def test_a_speedup_is_the_product_of_its_parts(quality):
+    _, found, _ = quality(truth(64), truth(256, ranks=4, steps_per_s=3))
+    group = found["groups"][1]
+    parts = ("throughput_gain", "statistical_efficiency", "availability_gain")
+    assert group["speedup"] == pytest.approx(np.prod([group[part] for part in parts]))
+    assert group["throughput_gain"] == pytest.approx(3, rel=0.02)
+    assert group["statistical_efficiency"] == pytest.approx(
+        (1 + 64 / 200) / (1 + 256 / 200), rel=0.05
+    )
+
+
+def test_a_target_that_is_never_reached_is_said_and_exits_1(quality):
+    code, found, err = quality(truth(64), target="loss<=0.001")
+    assert code == 1
+    assert found["groups"][0]["missed"] == 1
+    assert "run0: never reached loss<=0.001" in err
+
+
+def test_an_evaluation_is_a_target(tmp_path, capsys):
+    run = generate_run(tmp_path / "a", SyntheticRun(intervals=20))
+    with (run / "metrics.jsonl").open("a") as file:
+        for step, accuracy in ((50, 0.5), (100, 0.75), (150, 0.8)):
+            record = {"time": START + step, "attempt": 1, "step": step, "images": step * 64}
+            file.write(json.dumps(record | {"eval_accuracy": accuracy}) + "\n")
+    main(["target", str(run), "--target", "eval_accuracy>=0.7", "--json"])
+    assert json.loads(capsys.readouterr().out)["groups"][0]["samples_to_target"] == pytest.approx(
+        6400
+    )
+
+
+def test_mlperf_runs_are_timed_from_their_run_start(tmp_path, capsys):
+    def entry(ms, key, value, **metadata):
+        return ":::MLLOG " + json.dumps(
+            {"time_ms": 1_700_000_000_000 + ms, "key": key, "value": value, "metadata": metadata}
+        )
+
+    for seed in range(5):
+        lines = [
+            entry(0, "global_batch_size", 512),
+            entry(1000, "run_start", None),
+            entry(1000, "tracked_stats", {"train_loss": 1.9}, step=1, samples_count=512),
+            entry(61_000 + seed, "eval_accuracy", 0.65, samples_count=5120),
+            entry(121_000 + seed, "eval_accuracy", 0.71, samples_count=10_240),
+            entry(122_000, "run_stop", None, status="success"),
+        ]
+        (tmp_path / f"result_{seed}.txt").write_text("\n".join(lines))
+    assert main(["target", str(tmp_path), "--target", "eval_accuracy>=0.7", "--json"]) == 0
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert group["global_batch"] == 512
+    assert group["runs"] == 5
+    assert group["minutes"] == pytest.approx(2, abs=1e-3)
+    assert group["samples_to_target"] == pytest.approx(10_240)
+
+
+def recipe(*, seeds=(0, 1, 2), faster=1.0, efficiency=1.0, name="gelu", scatter=0.01):
+    """Runs of a recipe that needs 20,000 / efficiency images at 256 x faster images/s."""
+    return [
+        truth(
+            64, intervals=700, seed=seed, images=20_000 / efficiency, scatter=scatter,
+            steps_per_s=4 * faster, setup_s=0.0, data=0.0, cv=1e-3,
+            overrides=(f"model.mlp={name}",),
+        )
+        for seed in seeds
+    ]  # fmt: skip
+
+
+def test_a_throughput_that_is_lost_in_efficiency_is_no_faster_to_the_target(quality):
+    runs = recipe() + recipe(faster=1.3, efficiency=1 / 1.3, name="swiglu")
+    _, found, _ = quality(*runs)
+    base, group = found["groups"]
+    assert "verdict" not in base
+    assert group["verdict"] == "no faster to the target"
+    assert group["runs"] == 3
+    for name, planted in (
+        ("throughput_gain", 1.3), ("statistical_efficiency", 1 / 1.3), ("speedup", 1),
+        ("availability_gain", 1),
+    ):  # fmt: skip
+        assert group[f"{name}_low"] <= planted <= group[f"{name}_high"]
+        assert group[f"{name}_high"] / group[f"{name}_low"] < 1.15
+
+
+def test_a_recipe_that_is_faster_or_slower_is_called_so(quality):
+    for number, (faster, word) in enumerate(((1.5, "faster"), (0.7, "slower"))):
+        _, found, _ = quality(*recipe(), *recipe(faster=faster, name="swiglu"), within=str(number))
+        assert found["groups"][1]["verdict"] == f"{word} to the target"
+
+
+def test_a_lucky_seed_among_three_is_not_called_better(quality):
+    lucky = recipe(seeds=(0, 1), name="swiglu") + recipe(seeds=(2,), name="swiglu", efficiency=1.5)
+    _, found, _ = quality(*recipe(), *lucky)
+    assert found["groups"][1]["speedup"] > 1.1
+    assert found["groups"][1]["verdict"] == "undetermined"
+
+
+def test_one_seed_has_no_interval_and_a_group_with_a_missed_run_no_verdict(quality):
+    _, found, _ = quality(*recipe(), *recipe(seeds=(0,), faster=2, name="swiglu"))
+    group = found["groups"][1]
+    assert group["verdict"] == UNDETERMINED
+    assert group["speedup"] == pytest.approx(2, rel=0.05)
+    assert "speedup_low" not in group
+    missing = recipe(seeds=(0, 1), faster=2, name="swiglu") + recipe(
+        seeds=(2,), faster=2, name="swiglu", efficiency=0.1
+    )
+    _, found, _ = quality(*recipe(), *missing, within="missing")
+    assert found["groups"][1]["verdict"] == UNDETERMINED
+
+
+def test_an_evaluation_after_the_end_counts_at_the_time_of_its_step(tmp_path, capsys):
+    run = generate_run(tmp_path / "a", SyntheticRun(intervals=20, cv=1e-9))
+    with (run / "metrics.jsonl").open("a") as file:
+        record = {"time": START + 90_000, "attempt": 1, "step": 100, "images": 6400, "fid": 20.0}
+        file.write(json.dumps(record) + "\n")
+    main(["target", str(run), "--target", "fid<=20", "--json"])
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert group["minutes"] == pytest.approx((20 + 100 / 4) / 60, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", ["loss", "loss<0.2", "<=1", "loss<=x", "loss<=e", ""])
+def test_a_target_that_is_none_is_misuse(text, tmp_path, capsys):
+    run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
+    assert main(["target", run, "--target", text]) == 2
+    with pytest.raises(Unreadable, match="expected NAME<=VALUE"):
+        parse_target(text)
+
+
+def test_a_metric_that_is_not_recorded_is_misuse(tmp_path, capsys):
+    run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
+    assert main(["target", run, "--target", "fid<=10"]) == 2
+    assert "records no fid" in capsys.readouterr().err
+
+
+def test_the_mlperf_flux_reference_has_its_critical_batch_size():
+    means = {512: 7.235, 1024: 8.493, 2048: 10.355, 4096: 15.349}
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(20)
+    noise = (noise - noise.mean()) / noise.std()
+    samples = {batch: mean * 1e6 * (1 + 0.03 * noise) for batch, mean in means.items()}
+    found = fit_critical_batch(samples).b_crit
+    assert found.value == pytest.approx(2711, rel=0.03)
+    assert found.low < 2711 < found.high
+    assert found.high - found.low < 300
+
+
+def coverage(cases: int) -> float:
+    rng = np.random.default_rng(1)
+
+    def covers() -> bool:
+        samples = {
+            b: E_MIN * (1 + b / B_CRIT) * (1 + 0.03 * rng.standard_normal(6))
+            for b in (50, 100, 200, 400, 800)
+        }
+        found = fit_critical_batch(samples).b_crit
+        return found.low <= B_CRIT <= found.high
+
+    return float(np.mean([covers() for _ in range(cases)]))
+
+
+def test_the_interval_of_the_critical_batch_covers_it_in_a_small_draw():
+    assert coverage(60) >= 0.85
+
+
+@pytest.mark.long
+def test_the_interval_of_the_critical_batch_covers_it():
+    assert 0.9 <= coverage(1000) <= 0.98
+
+
+def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
+    run = generate_run(tmp_path / "a", SyntheticRun())
+    (tmp_path / "b.csv").write_bytes(write.lightning(write.synthetic_log()))
+    assert (
+        main(["target", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]) == 0
+    )
+    planted = capsys.readouterr()
+    assert [group["runs"] for group in json.loads(planted.out)["groups"]] == [1]
+    assert "left out: " in planted.err
+    assert "b.csv: records no time or no images beside its loss" in planted.err

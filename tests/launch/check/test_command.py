@@ -1,0 +1,144 @@
+"""`check` looks what X is, and says whether it is sound."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+
+from configs.load import load, to_tree
+from launch.__main__ import main
+from launch.check.kinds import kind_of
+from runs.folder import ROOT, make_run
+from runs.records import RecordWriter
+from tests.launch.conftest import DIGITS
+from tests.launch.study_sandbox import submitted
+
+LINE = '{"time": 1.0, "attempt": 1, "event": "saved", "step": 5}'
+Launch = Callable[..., tuple[int, str, str]]
+
+
+def images(folder: Path, *names: str) -> Path:
+    """Save an image of its own under each name."""
+    for number, name in enumerate(names):
+        pixels = np.random.default_rng(number).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / name)
+    return folder
+
+
+def test_each_x_is_taken_for_what_it_is(launch: Launch, site: Path, tmp_path: Path) -> None:
+    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
+    writer = RecordWriter(run.path, attempt=1)
+    writer.event("started")
+    writer.close()
+    lora = tmp_path / "a.safetensors"
+    halves = {"x.lora_A.weight": np.zeros((4, 8)), "x.lora_B.weight": np.zeros((16, 4))}
+    save_file(halves, lora)
+    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml", run.path, lora)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"{DIGITS}: config of kind pretrain: good",
+        f"{ROOT}/configs/studies/layouts.yaml: study of 48 cells: good",
+        f"{run.path}: run of kind pretrain, 0 attempts, 1 record: good",
+        f"{lora}: LoRA of 1 layer, rank 4, F64: good",
+    ]
+    # A run is found by its name, too.
+    assert launch("check", run.name)[1].startswith(f"{run.path}: run of kind pretrain")
+
+
+def test_a_damaged_run_and_lora_have_problems(launch: Launch, site: Path, tmp_path: Path) -> None:
+    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
+    run.metrics_file.write_text(f"{LINE}\nnonsense\n{LINE}\n")
+    assert launch("check", run.path)[:2] == (
+        1,
+        f"{run.path}: metrics.jsonl:2: not a record; it is skipped\n"
+        f"{run.path}: run of kind pretrain, 0 attempts, 2 records\n",
+    )
+    lora = tmp_path / "a.safetensors"
+    save_file({"x.lora_A.weight": np.zeros((4, 8)), "y.lora_down.weight": np.zeros((4, 8)),
+               "y.lora_up.weight": np.zeros((16, 3))}, lora)  # fmt: skip
+    code, out, _ = launch("check", lora)
+    assert code == 1
+    assert "x: one of its two matrices is missing" in out
+    assert "y: its matrices (4, 8) and (16, 3) share no rank" in out
+    save_file({"weight": np.zeros(3)}, lora)
+    assert launch("check", lora)[::2] == (2, f"{lora}: 1 tensor, none of a LoRA\n")
+    lora.write_bytes(b"x")
+    assert "not a safetensors file" in launch("check", lora)[2]
+
+
+def test_the_folder_of_a_study_is_checked_run_by_run(
+    launch: Launch, command: Callable[[str, str], Path]
+) -> None:
+    command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
+    command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
+    command("srun", "exit 0")
+    command("squeue", "exit 0")
+    study = submitted(launch, DIGITS, "seed=1,2", "resources.gpu=a40")
+    code, out, err = launch("check", study.path)
+    assert (code, out) == (0, f"{study.path}: folder of a study, 2 runs: good\n"), err
+    (study.cell(study.rows()[0].cell) / "config.yaml").write_text("kind: [")
+    code, out, _ = launch("check", study.path)
+    assert (code, f"{study.rows()[0].cell}: " in out) == (1, True)
+
+
+def test_images_and_latents_go_to_the_part_that_reads_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    captioned = images(tmp_path / "subject", *(f"{n}.png" for n in range(6)))
+    for number in range(6):
+        (captioned / f"{number}.txt").write_text(f"[trigger], number {number}")
+    sheet = tmp_path / "sheet.png"
+    assert main(["check", str(captioned), "--resolution", "64", "--sheet", str(sheet)]) == 0
+    assert "6 images, 0 faults" in capfd.readouterr().err
+    assert sheet.stat().st_size > 0
+    (captioned / "3.txt").unlink()
+    assert main(["check", str(captioned), "--resolution", "64"]) == 1
+    assert "3.png: " in capfd.readouterr().out
+    classes = images(tmp_path / "classes", "cat/1.png", "cat/2.png", "dog/3.png")
+    assert main(["check", str(classes), "--fast"]) == 0
+    assert f"{classes}: no problems found" in capfd.readouterr().out
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "encoding.json").write_text("{}")
+    assert main(["check", str(store)]) == 1
+    assert "not a finished latent store" in capfd.readouterr().out
+
+
+def test_what_is_unknown_and_a_flag_of_another_kind_are_misuse(
+    launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    for name in ("notes.txt", "empty"):
+        code, out, err = launch("check", tmp_path / name)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "not recognised; check takes a config or a study (.yaml), a batch script" in err
+    code, _, err = launch("check", DIGITS, "--fast")
+    assert (code, err) == (2, f"--fast: does not apply to {DIGITS}, a config\n")
+    # The others are checked all the same.
+    code, out, _ = launch("check", tmp_path / "notes.txt", DIGITS)
+    assert (code, out) == (2, f"{DIGITS}: config of kind pretrain: good\n")
+    assert "no run and study" not in launch("check", "no-such-name")[2]
+
+
+def test_a_script_is_known_by_its_name_or_its_first_bytes(tmp_path: Path) -> None:
+    for name, text in (("a.sbatch", ""), ("b", "#!/bin/sh\n"), ("c.txt", "x\n#SBATCH -n 1\n")):
+        (tmp_path / name).write_text(text)
+        assert kind_of(tmp_path / name) == "batch script"
+
+
+def test_no_torch_is_imported_for_a_config() -> None:
+    code = (
+        "import sys; from launch.__main__ import main\n"
+        f"main(['check', {str(DIGITS)!r}]); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("\nFalse\n")

@@ -1,0 +1,44 @@
+"""A cluster that accepts every request, and configs to check on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch.plan import machine
+from launch.plan.forecast import ForecastAnswer
+from launch.plan.result import CheckResult
+from launch.submit.run import run_request
+from launch.submit.script import RunRequest
+from tests.launch.conftest import DIGITS
+
+Command = Callable[[str, str], Path]
+
+SBATCH = "[[ $* == --test-only ]] && exit 0; exit 1"
+SINFO = "echo 'gpu*|2-00:00:00|1-infinite'"
+SMALL = ForecastAnswer(parameters=1_000_000, gpus={})
+
+
+@pytest.fixture
+def slurm(command: Command) -> None:
+    """A cluster with one partition that accepts every request."""
+    command("sbatch", SBATCH)
+    command("sinfo", SINFO)
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import torch, which takes seconds, only in the tests about it."""
+    if "torch" not in request.node.name:
+        script = machine._TORCH.replace("sys, torch; print(torch.__version__", "sys; print('2.0'")
+        assert script != machine._TORCH
+        monkeypatch.setattr(machine, "_TORCH", script)
+
+
+def subject(*overrides: str, source: Path = DIGITS) -> RunRequest:
+    return run_request(source, list(overrides), site_name=None, extra={})
+
+
+def only(lines: list[CheckResult]) -> CheckResult:
+    (line,) = lines
+    return line

@@ -1,0 +1,76 @@
+"""GPU memory is forecast, and host memory must hold what ranks read or stage."""
+
+import pytest
+
+from launch.plan import memory, storage
+from launch.plan.forecast import ForecastAnswer
+from tests.launch.plan.conftest import only, subject
+
+FITS = {"fits": True, "gib": {"total": 3.0}, "capacity_gib": 44.7}
+TIGHT = {
+    "fits": False, "reason": "takes 47 GiB of 45", "fix": "train.micro_batch=8",
+    "gib": {"peak": 46.0}, "capacity_gib": 45.0,
+}  # fmt: skip
+LARGE = TIGHT | {"gib": {"peak": 90.0}}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "level", "fix"),
+    [
+        ({"a40": FITS}, "pass", ""),
+        ({"a40": LARGE}, "fail", "train.micro_batch=8"),
+        ({"a40": TIGHT}, "warn", "train.micro_batch=8"),
+        ({"a40": TIGHT, "h100": FITS}, "warn", "set resources.gpu to one of h100, or"),
+        ({}, "warn", ""),
+    ],
+)
+def test_the_memory_of_the_gpu_is_forecast(
+    gpus: dict[str, dict[str, object]], level: str, fix: str
+) -> None:
+    line = only(
+        [
+            *memory.gpu_memory(
+                subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
+            )
+        ]
+    )
+    assert line.level == level
+    assert line.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("keys", "level", "need"),
+    [
+        ([], "pass", 24),
+        (["resources.memory_gb=16"], "warn", 24),
+        (["checkpoint.asynchronous=true", "resources.memory_gb=128"], "fail", 24 + 16 * 10),
+        (["checkpoint.asynchronous=true", "resources.nodes=2", "resources.memory_gb=104"], "pass",
+         24 + 8 * 10),
+        (["model.init_from=LICENSE", "resources.memory_gb=400"], "pass", 24 + 8 * 4 * 10),
+    ],
+)  # fmt: skip
+def test_host_memory_is_refused_if_it_cannot_hold_what_ranks_read_or_stage(
+    keys: list[str], level: str, need: int
+) -> None:
+    request = subject("resources.gpus_per_node=8", *keys)
+    answer = ForecastAnswer(parameters=10 * 2**30)
+    line = only([*memory.host_memory(request, answer)])
+    assert line.level == level
+    assert f"of {need} GiB" in line.message
+    assert level == "pass" or line.fix.startswith(f"resources.memory_gb={need}")
+
+
+def test_a_failed_forecast_is_a_warning() -> None:
+    forecast = memory.forecast_of(subject("resources.gpu=abacus"))
+    assert forecast.parameters is None
+    assert "abacus" in forecast.remark
+    line = only([*storage.room(subject(), forecast)])
+    assert (line.level, "unknown" in line.message) == ("warn", True)
+
+
+@pytest.mark.parametrize(("need", "level"), [(0.4, "pass"), (1.4, "warn")])
+def test_hours_that_are_too_few_by_forecast_are_a_warning(need: float, level: str) -> None:
+    request = subject("resources.hours=1.0")
+    line = only([*memory.hours(request, ForecastAnswer(gpus={"a40": FITS | {"hours": need}}))])
+    assert (line.level, line.fix) == (level, "" if level == "pass" else "resources.hours=3")
+    assert not [*memory.hours(request, ForecastAnswer(gpus={"a40": FITS}))]
