@@ -74,7 +74,7 @@ def _is_open(status: os.stat_result, groups: frozenset[int] = frozenset()) -> bo
 
 def trusted() -> tuple[frozenset[int], frozenset[int]]:
     """Return the ids of the users and groups in `TRUSTED`, such as the owner of a lab's storage."""
-    users, groups = set(), set()
+    users, groups = set[int](), set[int]()
     for name in os.environ.get("TRUSTED", "").split():
         known = len(users) + len(groups)
         with suppress(KeyError):
