@@ -63,7 +63,7 @@ train: pretraining
 
 finetune: Flux LoRA
   finetune check-data  check a folder of captioned images
-  finetune lora      merge, extract, convert and compare LoRA files
+  finetune lora      merge, convert and compare LoRA files
   finetune tiny      make a tiny Flux to try with
 END
 }

@@ -2,7 +2,7 @@
 
 Other commands (`ditbench finetune COMMAND --help`):
   check-data FOLDER    check a folder of captioned images
-  lora COMMAND         merge, extract, convert and compare LoRA files
+  lora COMMAND         merge, convert and compare LoRA files
   tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b

@@ -1,6 +1,5 @@
-"""LoRA files keep what they do: merged, extracted, and in the keys of other programs."""
+"""LoRA files keep what they do: merged, and in the keys of other programs."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -102,21 +101,6 @@ def test_a_merged_model_computes_what_the_lora_beside_it_does(
     assert not torch.allclose(found, base, atol=1e-4)
     pipeline = FluxPipeline.from_pretrained(merged, local_files_only=True)
     assert pipeline.text_encoder_2 is not None
-
-
-def test_the_extracted_difference_is_the_lora_that_was_merged(
-    trained: RunFolder, flux: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, merged, out = trained_file(trained), tmp_path / "merged", tmp_path / "out.safetensors"
-    main(["merge", str(flux / "model"), str(file), str(merged)])
-    assert main(["extract", str(flux / "model"), str(merged), str(out), "--rank", "8"]) == 0
-    assert "17 layers; 100.0% of the difference" in capsys.readouterr().out
-    rows = compare(file, out)
-    assert rows[0]["cosine"] == pytest.approx(1, abs=1e-4)
-    assert rows[0]["norm"] == pytest.approx(rows[0]["norm_other"], rel=1e-3)
-    shutil.copytree(flux / "model", tmp_path / "same")
-    with pytest.raises(ConfigError, match="there is nothing to extract"):
-        main(["extract", str(flux / "model"), str(tmp_path / "same"), str(tmp_path / "x")])
 
 
 def test_norms_and_cosines_are_those_of_the_whole_matrices(
