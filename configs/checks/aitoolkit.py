@@ -221,15 +221,26 @@ def engine_of(config: Finetune, *, world: int, before: str | None = None) -> str
 
 
 def check_engine(config: Finetune, *, world: int, before: str | None = None) -> None:
-    """Raise `ConfigError` if the engine would ignore keys under `aitoolkit`, or lose ranks."""
+    """Raise `ConfigError` if the engine would ignore keys of the other, or lose ranks."""
     if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
-    elif config.aitoolkit:
+    elif key := _native_lacks(config):
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
+        if config.engine != "auto" or before:
+            cause = "in this run"
         raise ConfigError(
-            "aitoolkit: only ai-toolkit has these keys, and engine=auto takes the native engine "
-            f"{cause}; set engine=aitoolkit, or remove them"
+            f"{key}: only ai-toolkit has it, and engine={config.engine} takes the native engine "
+            f"{cause}; set engine=aitoolkit in a new run, or remove it"
         )
+
+
+def _native_lacks(config: Finetune) -> str | None:
+    """Return a key whose value only ai-toolkit honours."""
+    lacking = {
+        "aitoolkit": bool(config.aitoolkit),
+        "train.timesteps weighted": config.train.timesteps == "weighted",
+    }
+    return next((key for key, is_so in lacking.items() if is_so), None)
 
 
 def _lacks(config: Finetune) -> str | None:

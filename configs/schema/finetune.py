@@ -193,8 +193,8 @@ class LoraTraining(KeyGroup):
     timesteps: Literal["sigmoid", "linear", "shift", "weighted"] = key(
         "sigmoid",
         "distribution of t: the sigmoid of a normal; uniform (linear); uniform and shifted "
-        "towards noise by image size, as in sampling (shift); or uniform, with a loss that is "
-        "weighted by t as in ai-toolkit (weighted)",
+        "towards noise by image size, as in sampling (shift); or uniform, with a loss that "
+        "ai-toolkit weights by t (weighted, engine aitoolkit only)",
         "loss",
     )
     shift: float | None = key(
@@ -221,8 +221,6 @@ class LoraTraining(KeyGroup):
     def _times_fit(self) -> "LoraTraining":
         if self.timesteps != "sigmoid" and (self.logit_mean, self.logit_std) != (0, 1):
             raise ValueError("train.logit_mean, logit_std: only train.timesteps sigmoid has them")
-        if self.timesteps == "weighted" and self.shift is not None:
-            raise ValueError("train.shift: train.timesteps weighted has none; set it to null")
         return self
 
 
@@ -281,7 +279,7 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._lora(), self._passthrough(), self._optimizer()):
+        for refusal in (self._model(), self._lora(), self._optimizer()):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -299,11 +297,6 @@ class Finetune(Run):
                 f"lora.kind {self.lora.kind} needs the weights of the base themselves: set "
                 "flux.quantise to none"
             )
-        return None
-
-    def _passthrough(self) -> str | None:
-        if self.aitoolkit and self.engine == "embedded":
-            return "aitoolkit: only ai-toolkit has these keys; remove them, or set engine=aitoolkit"
         return None
 
     def _optimizer(self) -> str | None:

@@ -14,7 +14,7 @@ from configs.schema.prompts import Prompt
 from finetune.native.assistant import training_adapters, without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
 from finetune.native.lora import LEARNED, active
-from finetune.native.loss import LatentBatch, losses, time_weights
+from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
@@ -88,7 +88,6 @@ class FixedNoiseLoss:
         for index in range(self._ranks.rank, len(self._pairs), self._ranks.world):
             for batch in self._batches(*self._pairs[index]):
                 loss = losses(self._transformer, batch)
-                loss *= time_weights(batch.t, self._config.train.timesteps)
                 found[index] += loss[0] / self._config.validation.strata
         return sum_over_ranks(found)
 

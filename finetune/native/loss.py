@@ -8,7 +8,6 @@ from torch import Tensor
 
 # The guidance that dev gets in training: 1 is the plain conditional prediction.
 _GUIDANCE = 1.0
-_WEIGHTS = (0.959, 0.424, -0.086, -0.122, -0.161, -0.028, -0.046, -0.017, 0.0, -0.011, 0.005)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +65,6 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     if batch.weight is not None:
         errors = errors * _pack(batch.weight.expand(-1, channels, -1, -1))
     return errors.flatten(1).mean(dim=1)
-
-
-def time_weights(t: Tensor, timesteps: str) -> Tensor:
-    """Return the weight of the loss at each time `t`, `[B]`: 1, unless `timesteps` is `weighted`.
-
-    A fit of ai-toolkit's table, of 1000 weights that it measured, by Chebyshev polynomials: within
-    0.031 everywhere, 0.0055 in the mean square. Their mean over t is 1.
-    """
-    if timesteps != "weighted":
-        return torch.ones_like(t)
-    orders = torch.arange(len(_WEIGHTS), device=t.device) * torch.acos(2 * t - 1)[:, None]
-    return orders.cos() @ torch.tensor(_WEIGHTS, device=t.device)
 
 
 def _pack(latent: Tensor) -> Tensor:

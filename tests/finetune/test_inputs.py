@@ -103,7 +103,7 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("lora.rank_pattern={to_k2: 4}", "'to_k2' is the end of no name among the layers"),
         ("lora.alpha_pattern={to_k: 0}", "lora.alpha_pattern.to_k: expected greater than 0"),
         ("train={timesteps: shift, logit_mean: 0.5}", "only train.timesteps sigmoid has them"),
-        ("train={timesteps: weighted, shift: 2.0}", "train.timesteps weighted has none"),
+        ("train.timesteps=weighted", "train.timesteps weighted: only ai-toolkit has it"),
         ("sample.prompts=[{prompt: a, sead: 1}]", "unknown key sample.prompts.0.Prompt.sead"),
         ("sample.prompts=[{prompt: a, width: 40}]", "sample.prompts: width 40 is not a multiple"),
         ("lora={kind: lokr, dropout: 0.1}", "lokr has no A whose inputs to drop"),

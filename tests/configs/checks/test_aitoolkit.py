@@ -103,6 +103,25 @@ def test_check_refuses_keys_that_auto_would_ignore(
     assert "did you mean aitoolkit.train.noise_offset?" in capsys.readouterr().err
 
 
+NATIVE_LACKS: list[tuple[str, dict[str, Any]]] = [
+    ("train.timesteps weighted", {"train": {"timesteps": "weighted"}}),
+]
+
+
+@pytest.mark.parametrize(("key", "asked"), NATIVE_LACKS)
+def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
+    key: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = rf"{key}: only ai-toolkit has it, .* set engine=aitoolkit in a new run"
+    with pytest.raises(ConfigError, match=told):
+        check_ranks(config({}, **asked), world=1)
+    check_ranks(config({}, engine="aitoolkit", **asked), world=1)
+    monkeypatch.setenv("AI_TOOLKIT", "/kit")
+    check_ranks(config({}, **asked), world=1)
+    with pytest.raises(ConfigError, match=told):  # a run that the native engine began
+        check_ranks(config({}, **asked), world=1, engine="embedded")
+
+
 def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
     for name in ("one.png", "two.bmp"):
         (tmp_path / name).touch()

@@ -23,7 +23,7 @@ from configs.schema.finetune import LoraTraining
 from finetune.native.cache import Cache, CaptionedImage, PromptText
 from finetune.native.data import Batches, BatchOrder
 from finetune.native.encoders import mask_weights
-from finetune.native.loss import LatentBatch, losses, time_weights
+from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
 from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
 
@@ -166,19 +166,6 @@ def test_times_have_the_configured_densities() -> None:
     assert flow_time(0.5, normal, tokens=1) == pytest.approx(1 / (1 + math.exp(-0.5)))
     one_above = flow_time(NormalDist().cdf(1), normal, tokens=1)
     assert one_above == pytest.approx(1 / (1 + math.exp(-2.5)))
-
-
-def test_weighted_times_have_the_weights_of_ai_toolkit() -> None:
-    """Ten of the 1000 weights of its table, whose entry i is that of t = 1 - 0.999 i / 999."""
-    expected = {0: 0.906, 50: 1.375, 100: 1.507, 200: 1.441, 300: 1.264, 450: 1.0, 600: 0.805,
-                800: 0.716, 900: 0.716, 950: 0.582}  # fmt: skip
-    t = torch.tensor([1 - index / 1000 for index in expected])
-    found = time_weights(t, "weighted")
-    assert (found - torch.tensor(list(expected.values()))).abs().max() < 0.035
-    assert time_weights(torch.linspace(0, 1, 1001), "weighted").mean().item() == pytest.approx(
-        1, abs=0.002
-    )
-    assert (time_weights(t, "sigmoid") == 1).all()
 
 
 @pytest.mark.parametrize(
