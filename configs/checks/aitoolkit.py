@@ -238,6 +238,8 @@ def _native_lacks(config: Finetune) -> str | None:
     """Return a key whose value only ai-toolkit honours."""
     lacking = {
         "aitoolkit": bool(config.aitoolkit),
+        "data.masks": config.data.masks is not None,
+        "data.regularisation": config.data.regularisation is not None,
         "train.timesteps weighted": config.train.timesteps == "weighted",
     }
     return next((key for key, is_so in lacking.items() if is_so), None)

@@ -70,12 +70,16 @@ class CaptionedImages(KeyGroup):
     flip: bool = key(False, "mirror half of the examples left to right", "loss")
     masks: str | None = key(
         None,
-        "folder of an image NAME.png for each training image: the loss is weighted by its grey",
+        "folder of an image NAME.png for each training image: the loss is weighted by its grey "
+        "(engine aitoolkit only)",
         "loss",
         path="folder",
     )
     regularisation: str | None = key(
-        None, "folder of captioned images that every other step trains on", "loss", path="folder"
+        None,
+        "folder of captioned images that every other step trains on (engine aitoolkit only)",
+        "loss",
+        path="folder",
     )
     regularisation_weight: float = key(
         1.0, "weight of the loss on regularisation images", "loss", gt=0

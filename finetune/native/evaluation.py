@@ -12,7 +12,7 @@ from scipy import stats
 from configs.schema import Finetune
 from configs.schema.prompts import Prompt
 from finetune.native.assistant import training_adapters, without_assistant
-from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
+from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import LEARNED, active
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
@@ -96,10 +96,6 @@ class FixedNoiseLoss:
         latent, prompt, pooled = self._cache.load_some(
             self._images[image], latent_name(self._size), "prompt", "pooled"
         )
-        weight = None
-        if self._images[image].mask:
-            (mask,) = self._cache.load_some(self._images[image], mask_name(self._size))
-            weight = mask[None, None]
         noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
         times, strata = self._config.train, self._config.validation.strata
         tokens = latent.shape[1] * latent.shape[2] // 4
@@ -111,7 +107,6 @@ class FixedNoiseLoss:
                 t=torch.tensor([t], dtype=torch.float32),
                 prompt=prompt[None],
                 pooled=pooled[None],
-                weight=weight,
             ).to(self._ranks.device)
 
 

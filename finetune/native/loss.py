@@ -12,17 +12,13 @@ _GUIDANCE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class LatentBatch:
-    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`.
-
-    `weight` `[B, 1, h, w]` multiplies the squared errors; None: they all count 1.
-    """
+    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`."""
 
     latent: Tensor
     noise: Tensor
     t: Tensor
     prompt: Tensor
     pooled: Tensor
-    weight: Tensor | None = None
 
     def to(self, device: torch.device) -> "LatentBatch":
         """Return the batch on a device, without waiting for it to arrive there."""
@@ -31,8 +27,7 @@ class LatentBatch:
             is_copied = device.type == "cuda" and tensor.device.type == "cpu"
             return (tensor.pin_memory() if is_copied else tensor).to(device, non_blocking=True)
 
-        present = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
-        return LatentBatch(**{name: moved(tensor) for name, tensor in present.items()})
+        return LatentBatch(**{name: moved(tensor) for name, tensor in vars(self).items()})
 
 
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
@@ -62,8 +57,6 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     target = _pack(batch.noise - batch.latent)
     assert channels * 4 == target.shape[2]
     errors = (predicted.float() - target).square()
-    if batch.weight is not None:
-        errors = errors * _pack(batch.weight.expand(-1, channels, -1, -1))
     return errors.flatten(1).mean(dim=1)
 
 

@@ -138,7 +138,7 @@ def test_dropout_is_the_same_on_any_number_of_ranks(flux: Path, plain: RunFolder
     assert one != other
     config = plain.config()
     assert isinstance(config, Finetune)
-    cache, inputs = Mock(), Mock(training=[Mock()], regularisation=[])
+    cache, inputs = Mock(), Mock(training=[Mock()])
     cache.shape.return_value = (16, 4, 4)
     ranks = [
         Batches(cache, inputs, config, layout=divide(config, world=world), rank=rank)
