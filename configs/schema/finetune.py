@@ -117,10 +117,10 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
-    kind: Literal["lora", "dora", "lokr"] = key(
+    kind: Literal["lora", "lokr"] = key(
         "lora",
-        "lora: B A; dora: B A, and the norm of each row of the sum (Liu et al. 2024); lokr: a "
-        "Kronecker product of a small matrix and B A (Yeh et al. 2024)",
+        "lora: B A; lokr: a Kronecker product of a small matrix and B A (Yeh et al. 2024), engine "
+        "aitoolkit only",
         "loss clock",
     )
     rank: int = key(16, "rank of each update", "loss clock", ge=1)
@@ -283,7 +283,7 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._lora(), self._optimizer()):
+        for refusal in (self._model(), self._optimizer()):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -293,14 +293,6 @@ class Finetune(Run):
             return "flux.folder must name a model folder in diffusers layout"
         if self.flux.assistant_lora and self.flux.variant == "dev":
             return "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
-        return None
-
-    def _lora(self) -> str | None:
-        if self.lora.kind != "lora" and self.flux.quantise != "none":
-            return (
-                f"lora.kind {self.lora.kind} needs the weights of the base themselves: set "
-                "flux.quantise to none"
-            )
         return None
 
     def _optimizer(self) -> str | None:

@@ -1,8 +1,8 @@
 """The assistant LoRA: added to the weights of the base model, and taken out again for samples.
 
 Beside the learned LoRA it would cost a sixth of every step. Subtracting it would not give the same
-bits, so its matrices are read again from the model's files. The weights of an 8-bit base, or under
-DoRA, are not changed: there the assistant stays an adapter, and is switched on and off.
+bits, so its matrices are read again from the model's files. The weights of an 8-bit base are not
+changed: there the assistant stays an adapter, and is switched on and off.
 """
 
 from collections.abc import Iterator
@@ -49,9 +49,7 @@ def without_assistant(transformer: FluxTransformer2DModel, config: Finetune) -> 
 
 
 def _is_beside(config: Finetune) -> bool:
-    # DoRA would normalise the changed weights.
-    is_fixed = config.flux.quantise != "none" or config.lora.kind == "dora"
-    return config.flux.assistant_lora is not None and is_fixed
+    return config.flux.assistant_lora is not None and config.flux.quantise != "none"
 
 
 def _assisted(transformer: FluxTransformer2DModel) -> dict[str, Any]:

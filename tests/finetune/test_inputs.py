@@ -107,7 +107,6 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("sample.prompts=[{prompt: a, sead: 1}]", "unknown key sample.prompts.0.Prompt.sead"),
         ("sample.prompts=[{prompt: a, width: 40}]", "sample.prompts: width 40 is not a multiple"),
         ("lora={kind: lokr, dropout: 0.1}", "lokr has no A whose inputs to drop"),
-        ("lora.kind=dora flux.quantise=int8", "lora.kind dora needs the weights of the base"),
         ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
     ],

@@ -2,7 +2,7 @@
 
 It shares the command and the GPUs of pretraining. The sizes are those of the model's own config, or
 of FLUX.1 if its folder is not here. What a token costs was counted by `benchmarks/lora_step.py`,
-with which tests compare it. DoRA, LoKr and patterns of ranks count as a LoRA of `lora.rank`.
+with which tests compare it. Patterns of ranks count as a LoRA of `lora.rank`.
 """
 
 import json

@@ -106,6 +106,7 @@ def test_check_refuses_keys_that_auto_would_ignore(
 NATIVE_LACKS: list[tuple[str, dict[str, Any]]] = [
     ("data.masks", {"data": {"folder": "/d", "masks": "/m"}}),
     ("data.regularisation", {"data": {"folder": "/d", "regularisation": "/r"}}),
+    ("lora.kind lokr", {"lora": {"kind": "lokr"}}),
     ("train.timesteps weighted", {"train": {"timesteps": "weighted"}}),
 ]
 
@@ -143,7 +144,6 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"lora": {"kind": "dora"}}, "lora.kind dora: no other program reads"),
         ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
         ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
         ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),
