@@ -86,7 +86,7 @@ def merge(model: Path, lora: Path, out: Path, *, scale: float) -> None:
     check_flux(model, variant=None)
     first, *_ = read_safetensors_header(weight_files(model / "transformer")[0]).tensors.values()
     cpu = torch.device("cpu")
-    transformer = load_transformer(model, _DTYPES[first.dtype], device=cpu, quantise="none")
+    transformer = load_transformer(model, _DTYPES[first.dtype], device=cpu)
     load_lora(transformer, lora, scale=scale)
     transformer.fuse_lora(safe_fusing=True)
     transformer.unload_lora()

@@ -240,6 +240,7 @@ def _native_lacks(config: Finetune) -> str | None:
         "aitoolkit": bool(config.aitoolkit),
         "data.masks": config.data.masks is not None,
         "data.regularisation": config.data.regularisation is not None,
+        "flux.quantise": config.flux.quantise != "none",
         "lora.kind lokr": config.lora.kind == "lokr",
         "train.timesteps weighted": config.train.timesteps == "weighted",
     }

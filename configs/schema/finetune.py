@@ -49,7 +49,7 @@ class Flux(KeyGroup):
         le=512,
     )
     quantise: Literal["none", "int8", "float8"] = key(
-        "none", "quantisation of the base weights to 8 bits", "loss clock"
+        "none", "quantisation of the base weights to 8 bits (engine aitoolkit only)", "loss clock"
     )
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from configs.schema import Finetune
 from configs.schema.prompts import Prompt
-from finetune.native.assistant import training_adapters, without_assistant
+from finetune.native.assistant import without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import LEARNED, active
 from finetune.native.loss import LatentBatch, losses
@@ -66,10 +66,8 @@ class FixedNoiseLoss:
 
     def evaluate(self) -> LossReduction:
         """Compare the loss with the LoRA to that without it. Collective."""
-        adapters = training_adapters(self._config)
         if self._zero is None:
-            without = tuple(name for name in adapters if name != LEARNED)
-            with active(self._transformer, *without, after=adapters):
+            with active(self._transformer, after=(LEARNED,)):
                 self._zero = self._losses()
         losses = self._losses()
         gains = (self._zero - losses).tolist()

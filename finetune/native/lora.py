@@ -31,8 +31,8 @@ from train.engine.metrics import log
 
 LEARNED, ASSISTANT = "learned", "assistant"
 
-# Both are intended: nothing is merged into quantised weights, and the assistant is a second
-# adapter.
+# Both are intended: nothing is merged into quantised weights, which only draw images, and the
+# assistant is a second adapter.
 _EXPECTED_WARNINGS = (
     "TorchaoLoraLinear was instantiated",
     "Already found a `peft_config` attribute",

@@ -106,6 +106,7 @@ def test_check_refuses_keys_that_auto_would_ignore(
 NATIVE_LACKS: list[tuple[str, dict[str, Any]]] = [
     ("data.masks", {"data": {"folder": "/d", "masks": "/m"}}),
     ("data.regularisation", {"data": {"folder": "/d", "regularisation": "/r"}}),
+    ("flux.quantise", {"flux": {"folder": "/m", "quantise": "int8"}}),
     ("lora.kind lokr", {"lora": {"kind": "lokr"}}),
     ("train.timesteps weighted", {"train": {"timesteps": "weighted"}}),
 ]
