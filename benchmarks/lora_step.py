@@ -1,6 +1,6 @@
 """The memory, FLOPs and memory traffic of one LoRA step of a FLUX.1 of true size, without a GPU.
 
-    python -m benchmarks.lora_step [--size 512] [--images 4] [--quantise float8] [--assistant 64]
+    python -m benchmarks.lora_step [--size 512] [--images 4] [--assistant 64]
 
 Runs the native engine's own code on tensors without data: loss, backward pass, clipping, AdamW. The
 memory is that of every live storage. The time is a roofline: an operation takes the longer of its
@@ -31,7 +31,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from configs.schema.finetune import Lora, LoraOptimizer
-from finetune.native.base_model import quantise_blocks
 from finetune.native.lora import (
     ASSISTANT,
     LEARNED,
@@ -60,7 +59,6 @@ class Setting:
 
     size: int = 512
     images: int = 1
-    quantise: str = "none"
     checkpointing: bool = True
     rank: int = 16
     assistant: int = 0
@@ -168,7 +166,6 @@ def _transformer(setting: Setting) -> FluxTransformer2DModel:
     )
     torch.set_default_dtype(torch.float32)
     transformer.requires_grad_(False).eval()
-    quantise_blocks(transformer, CPU, quantise=setting.quantise)
     gc.collect()
     if setting.checkpointing:
         transformer.enable_gradient_checkpointing()

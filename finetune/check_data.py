@@ -161,7 +161,7 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: _Seen) -> Pro
     try:
         opened = open_image(pair.image)
         image = ImageOps.exif_transpose(opened)
-        dataset.check_mask(pair, data)
+        dataset.check_mask(pair)
     except ConfigError as error:
         yield "fault", _own_words(error)
         return

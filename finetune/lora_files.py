@@ -1,19 +1,16 @@
-"""Work on LoRA files of Flux: merge, extract, convert and compare them, by peft and diffusers.
+"""Work on LoRA files of Flux: merge, convert and compare them, by peft and diffusers.
 
 ditbench finetune lora merge MODEL LORA OUT        write a model with the LoRA in its weights
-ditbench finetune lora extract BASE TUNED OUT      write the difference of models as a LoRA
 ditbench finetune lora convert LORA OUT --to KEYS  write other keys
 ditbench finetune lora compare LORA LORA           show norms by layer, and cosines
 """
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from diffusers import FluxPipeline
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -54,23 +51,20 @@ _DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 
 
 def main(arguments: list[str]) -> int:
-    """Run `ditbench finetune lora merge|extract|convert|compare`."""
+    """Run `ditbench finetune lora merge|convert|compare`."""
     parser = command_parser("finetune lora", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     merging = commands.add_parser("merge", help="add a LoRA to the weights of a model folder")
-    extracting = commands.add_parser("extract", help="write the difference of two models")
     converting = commands.add_parser("convert", help="write a LoRA in other keys")
     comparing = commands.add_parser("compare", help="compare two LoRAs layer by layer")
     for command, names in (
         (merging, ("model", "lora", "out")),
-        (extracting, ("base", "tuned", "out")),
         (converting, ("lora", "out")),
         (comparing, ("one", "other")),
     ):
         for name in names:
             command.add_argument(name, type=Path)
     merging.add_argument("--scale", type=float, default=1.0, help="factor of the LoRA")
-    extracting.add_argument("--rank", type=int, default=16, help="rank of the LoRA")
     converting.add_argument("--to", choices=("diffusers", *_PREFIXES), required=True)
     comparing.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
@@ -80,8 +74,6 @@ def main(arguments: list[str]) -> int:
     with torch.no_grad():
         if options.command == "merge":
             merge(options.model, options.lora, options.out, scale=options.scale)
-        elif options.command == "extract":
-            extract(options.base, options.tuned, options.out, rank=options.rank)
         elif options.command == "convert":
             convert(options.lora, options.out, to=options.to)
         else:
@@ -94,53 +86,12 @@ def merge(model: Path, lora: Path, out: Path, *, scale: float) -> None:
     check_flux(model, variant=None)
     first, *_ = read_safetensors_header(weight_files(model / "transformer")[0]).tensors.values()
     cpu = torch.device("cpu")
-    transformer = load_transformer(model, _DTYPES[first.dtype], device=cpu, quantise="none")
+    transformer = load_transformer(model, _DTYPES[first.dtype], device=cpu)
     load_lora(transformer, lora, scale=scale)
     transformer.fuse_lora(safe_fusing=True)
     transformer.unload_lora()
     shutil.copytree(model, out, ignore=shutil.ignore_patterns("transformer"))
     transformer.save_pretrained(out / "transformer")
-
-
-def extract(base: Path, tuned: Path, out: Path, *, rank: int) -> None:
-    """Write the LoRA of `rank` that is nearest to the difference of two models' matrices.
-
-    Print the share of the difference that it has, in norm; biases and norms are left out.
-    """
-    for folder in (base, tuned):
-        check_flux(folder, variant=None)
-    before = dict(_matrices(base))
-    updates: Updates = {}
-    lost = whole = 0.0
-    torch.manual_seed(0)
-    for name, file in _matrices(tuned):
-        difference = _tensor(file, name).double() - _tensor(before[name], name).double()
-        if not difference.any():
-            continue
-        most = min(difference.shape)
-        u, s, v = torch.svd_lowrank(difference, q=min(rank + 8, most), niter=4)
-        root = s[:rank].sqrt()
-        a, b = root[:, None] * v[:, :rank].T, u[:, :rank] * root
-        lost += float((difference - b @ a).square().sum())
-        whole += float(difference.square().sum())
-        updates[name.removesuffix(".weight")] = (a.float(), b.float())
-    if not updates:
-        raise ConfigError(f"{tuned}: its matrices are those of {base}; there is nothing to extract")
-    _save(_diffusers_keys(updates), out, metadata={})
-    print(f"{len(updates)} layers; {1 - (lost / whole) ** 0.5:.1%} of the difference")
-
-
-def _matrices(folder: Path) -> Iterator[tuple[str, Path]]:
-    for file in weight_files(folder / "transformer"):
-        for name, tensor in read_safetensors_header(file).tensors.items():
-            if len(tensor.shape) == 2:
-                yield name, file
-
-
-def _tensor(file: Path, name: str) -> Tensor:
-    with safe_open(str(file), framework="pt") as tensors:
-        found: Tensor = tensors.get_tensor(name)
-    return found
 
 
 def convert(lora: Path, out: Path, *, to: str) -> None:

@@ -221,15 +221,30 @@ def engine_of(config: Finetune, *, world: int, before: str | None = None) -> str
 
 
 def check_engine(config: Finetune, *, world: int, before: str | None = None) -> None:
-    """Raise `ConfigError` if the engine would ignore keys under `aitoolkit`, or lose ranks."""
+    """Raise `ConfigError` if the engine would ignore keys of the other, or lose ranks."""
     if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
-    elif config.aitoolkit:
+    elif key := _native_lacks(config):
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
+        if config.engine != "auto" or before:
+            cause = "in this run"
         raise ConfigError(
-            "aitoolkit: only ai-toolkit has these keys, and engine=auto takes the native engine "
-            f"{cause}; set engine=aitoolkit, or remove them"
+            f"{key}: only ai-toolkit has it, and engine={config.engine} takes the native engine "
+            f"{cause}; set engine=aitoolkit in a new run, or remove it"
         )
+
+
+def _native_lacks(config: Finetune) -> str | None:
+    """Return a key whose value only ai-toolkit honours."""
+    lacking = {
+        "aitoolkit": bool(config.aitoolkit),
+        "data.masks": config.data.masks is not None,
+        "data.regularisation": config.data.regularisation is not None,
+        "flux.quantise": config.flux.quantise != "none",
+        "lora.kind lokr": config.lora.kind == "lokr",
+        "train.timesteps weighted": config.train.timesteps == "weighted",
+    }
+    return next((key for key, is_so in lacking.items() if is_so), None)
 
 
 def _lacks(config: Finetune) -> str | None:
@@ -241,7 +256,6 @@ def _lacks(config: Finetune) -> str | None:
     is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
     lacking = {
         "train.shift, logit_mean, logit_std: ai-toolkit does not have them": is_shifted,
-        "lora.kind dora: no other program reads the files of ai-toolkit's": lora.kind == "dora",
         "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
         "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all": has_patterns,
         "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,

@@ -19,7 +19,6 @@ from configs.checks.captions import fill_trigger, open_image, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.schema import Finetune
-from configs.schema.finetune import CaptionedImages
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,7 +27,6 @@ CAPTIONS = (".txt", ".caption")
 TABLES = ("metadata.jsonl", "metadata.csv")
 # A mask may differ by this much from the shape of its image: sizes are rounded.
 _SAME_SHAPE = 0.02
-_LATENT_PX = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,14 +189,25 @@ def check_dataset(config: Finetune) -> None:
                 )
             fill_trigger(each.text(), config.data.trigger)
             open_image(each.image)
-            check_mask(each, config.data)
+            check_mask(each)
 
 
-def check_mask(pair: CaptionedFile, data: CaptionedImages) -> None:
+def check_mask(pair: CaptionedFile) -> None:
     """Raise `ConfigError` if an image should have a mask, and has none that can be used."""
-    for size in data.resolutions:
-        if pair.mask:
-            fitted_mask(pair.mask, pair.image, resolution=size, bucket=data.bucket)
+    from PIL import ImageOps
+
+    if pair.mask is None:
+        return
+    if not pair.mask.is_file():
+        raise ConfigError(f"{pair.mask}: no such mask; draw it, white where {pair.name} counts")
+    mask, image = (ImageOps.exif_transpose(open_image(file)) for file in (pair.mask, pair.image))
+    if abs(mask.width * image.height / (mask.height * image.width) - 1) > _SAME_SHAPE:
+        raise ConfigError(
+            f"{pair.mask}: {mask.width} x {mask.height} px, another shape than its image of "
+            f"{image.width} x {image.height}; draw it over the image"
+        )
+    if not mask.convert("L").getbbox():
+        raise ConfigError(f"{pair.mask}: black, so that its image would not count; remove both")
 
 
 def caption_problem(pair: CaptionedFile, image: Path) -> str | None:
@@ -238,27 +247,3 @@ def fitted_image(file: Path, *, resolution: int, bucket: int) -> "Image":
     image = ImageOps.exif_transpose(open_image(file)).convert("RGB")
     size = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
     return ImageOps.fit(image, size, Image.Resampling.LANCZOS)
-
-
-def fitted_mask(file: Path, of: Path, *, resolution: int, bucket: int) -> "Image":
-    """Return the mask of the image `of`, cropped like it, with a grey pixel for each latent.
-
-    Raise `ConfigError` if it is missing, black, or of another shape.
-    """
-    from PIL import Image, ImageOps
-
-    if not file.is_file():
-        raise ConfigError(f"{file}: no such mask; draw it, white where {of.name} counts")
-    mask = ImageOps.exif_transpose(open_image(file)).convert("L")
-    image = ImageOps.exif_transpose(open_image(of))
-    if abs(mask.width * image.height / (mask.height * image.width) - 1) > _SAME_SHAPE:
-        raise ConfigError(
-            f"{file}: {mask.width} x {mask.height} px, another shape than its image of "
-            f"{image.width} x {image.height}; draw it over the image"
-        )
-    across, down = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
-    fitted = ImageOps.fit(mask.resize(image.size), (across, down))
-    latent = fitted.resize((across // _LATENT_PX, down // _LATENT_PX), Image.Resampling.BOX)
-    if not latent.getbbox():
-        raise ConfigError(f"{file}: black, so that its image would not count; remove both")
-    return latent

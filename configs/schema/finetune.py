@@ -49,7 +49,7 @@ class Flux(KeyGroup):
         le=512,
     )
     quantise: Literal["none", "int8", "float8"] = key(
-        "none", "quantisation of the base weights to 8 bits", "loss clock"
+        "none", "quantisation of the base weights to 8 bits (engine aitoolkit only)", "loss clock"
     )
 
 
@@ -70,12 +70,16 @@ class CaptionedImages(KeyGroup):
     flip: bool = key(False, "mirror half of the examples left to right", "loss")
     masks: str | None = key(
         None,
-        "folder of an image NAME.png for each training image: the loss is weighted by its grey",
+        "folder of an image NAME.png for each training image: the loss is weighted by its grey "
+        "(engine aitoolkit only)",
         "loss",
         path="folder",
     )
     regularisation: str | None = key(
-        None, "folder of captioned images that every other step trains on", "loss", path="folder"
+        None,
+        "folder of captioned images that every other step trains on (engine aitoolkit only)",
+        "loss",
+        path="folder",
     )
     regularisation_weight: float = key(
         1.0, "weight of the loss on regularisation images", "loss", gt=0
@@ -113,10 +117,10 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
-    kind: Literal["lora", "dora", "lokr"] = key(
+    kind: Literal["lora", "lokr"] = key(
         "lora",
-        "lora: B A; dora: B A, and the norm of each row of the sum (Liu et al. 2024); lokr: a "
-        "Kronecker product of a small matrix and B A (Yeh et al. 2024)",
+        "lora: B A; lokr: a Kronecker product of a small matrix and B A (Yeh et al. 2024), engine "
+        "aitoolkit only",
         "loss clock",
     )
     rank: int = key(16, "rank of each update", "loss clock", ge=1)
@@ -193,8 +197,8 @@ class LoraTraining(KeyGroup):
     timesteps: Literal["sigmoid", "linear", "shift", "weighted"] = key(
         "sigmoid",
         "distribution of t: the sigmoid of a normal; uniform (linear); uniform and shifted "
-        "towards noise by image size, as in sampling (shift); or uniform, with a loss that is "
-        "weighted by t as in ai-toolkit (weighted)",
+        "towards noise by image size, as in sampling (shift); or uniform, with a loss that "
+        "ai-toolkit weights by t (weighted, engine aitoolkit only)",
         "loss",
     )
     shift: float | None = key(
@@ -221,8 +225,6 @@ class LoraTraining(KeyGroup):
     def _times_fit(self) -> "LoraTraining":
         if self.timesteps != "sigmoid" and (self.logit_mean, self.logit_std) != (0, 1):
             raise ValueError("train.logit_mean, logit_std: only train.timesteps sigmoid has them")
-        if self.timesteps == "weighted" and self.shift is not None:
-            raise ValueError("train.shift: train.timesteps weighted has none; set it to null")
         return self
 
 
@@ -281,7 +283,7 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._lora(), self._passthrough(), self._optimizer()):
+        for refusal in (self._model(), self._optimizer()):
             if refusal:
                 raise ValueError(refusal)
         return self
@@ -291,19 +293,6 @@ class Finetune(Run):
             return "flux.folder must name a model folder in diffusers layout"
         if self.flux.assistant_lora and self.flux.variant == "dev":
             return "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
-        return None
-
-    def _lora(self) -> str | None:
-        if self.lora.kind != "lora" and self.flux.quantise != "none":
-            return (
-                f"lora.kind {self.lora.kind} needs the weights of the base themselves: set "
-                "flux.quantise to none"
-            )
-        return None
-
-    def _passthrough(self) -> str | None:
-        if self.aitoolkit and self.engine == "embedded":
-            return "aitoolkit: only ai-toolkit has these keys; remove them, or set engine=aitoolkit"
         return None
 
     def _optimizer(self) -> str | None:

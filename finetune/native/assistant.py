@@ -1,8 +1,7 @@
 """The assistant LoRA: added to the weights of the base model, and taken out again for samples.
 
 Beside the learned LoRA it would cost a sixth of every step. Subtracting it would not give the same
-bits, so its matrices are read again from the model's files. The weights of an 8-bit base, or under
-DoRA, are not changed: there the assistant stays an adapter, and is switched on and off.
+bits, so its matrices are read again from the model's files.
 """
 
 from collections.abc import Iterator
@@ -17,41 +16,28 @@ from safetensors import safe_open
 
 from configs.checks.flux import weight_files
 from configs.schema import Finetune
-from finetune.native.lora import ASSISTANT, LEARNED, activate, active, add_assistant
-
-
-def training_adapters(config: Finetune) -> tuple[str, ...]:
-    """Return the adapters that are active in training."""
-    return (LEARNED, ASSISTANT) if _is_beside(config) else (LEARNED,)
+from finetune.native.lora import ASSISTANT, LEARNED, activate, add_assistant
 
 
 def prepare_adapters(transformer: FluxTransformer2DModel, config: Finetune) -> None:
-    """Add the assistant of a config, if it has one, and activate the adapters of training."""
+    """Merge the assistant of a config, if it has one, and activate the learned LoRA."""
     if config.flux.assistant_lora:
         add_assistant(transformer, Path(config.flux.assistant_lora))
-        if not _is_beside(config):
-            _merge(transformer)
-    activate(transformer, *training_adapters(config))
+        _merge(transformer)
+    activate(transformer, LEARNED)
 
 
 @contextmanager
 def without_assistant(transformer: FluxTransformer2DModel, config: Finetune) -> Iterator[None]:
-    """Leave only the learned LoRA inside the `with` block, with the base model's own weights."""
-    if _is_beside(config) or not config.flux.assistant_lora:
-        with active(transformer, LEARNED, after=training_adapters(config)):
-            yield
+    """Give the base model its own weights inside the `with` block."""
+    if not config.flux.assistant_lora:
+        yield
         return
     _restore(transformer, Path(str(config.flux.folder)))
     try:
         yield
     finally:
         _merge(transformer)
-
-
-def _is_beside(config: Finetune) -> bool:
-    # DoRA would normalise the changed weights.
-    is_fixed = config.flux.quantise != "none" or config.lora.kind == "dora"
-    return config.flux.assistant_lora is not None and is_fixed
 
 
 def _assisted(transformer: FluxTransformer2DModel) -> dict[str, Any]:

@@ -37,10 +37,9 @@ class PromptText:
 
 @dataclass(frozen=True)
 class CaptionedImage(PromptText):
-    """An image, its caption and its mask."""
+    """An image and its caption."""
 
     image: Path
-    mask: Path | None = None
 
 
 NO_CAPTION = PromptText("")
@@ -49,8 +48,7 @@ NO_CAPTION = PromptText("")
 class CacheInputs:
     """Everything that a run caches: images with captions, sample prompts, the empty caption.
 
-    `images` holds each training image once; `training` and `regularisation` hold an image as
-    often as an epoch does.
+    `images` holds each training image once; `training` holds an image as often as an epoch does.
     """
 
     def __init__(self, config: Finetune) -> None:
@@ -59,18 +57,17 @@ class CacheInputs:
         self.prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
         self.training = _repeated(found.training, trigger)
         self.images = list(dict.fromkeys(self.training))
-        self.regularisation = _repeated(found.regularisation, trigger)
         self.held_out = list(dict.fromkeys(_repeated(found.held_out, trigger)))
 
     def all(self) -> list[PromptText]:
         """Return all inputs; each gets an embedding, and each image gets its latents too."""
-        images = [*self.images, *self.regularisation, *self.held_out]
-        return [*images, NO_CAPTION, *(PromptText(each.prompt) for each in self.prompts)]
+        prompts = (PromptText(each.prompt) for each in self.prompts)
+        return [*self.images, *self.held_out, NO_CAPTION, *prompts]
 
 
 def _repeated(files: Iterable[CaptionedFile], trigger: str | None) -> list[CaptionedImage]:
     return [
-        CaptionedImage(fill_trigger(file.text(), trigger), file.image, file.mask)
+        CaptionedImage(fill_trigger(file.text(), trigger), file.image)
         for file in files
         for _ in range(file.repeats)
     ]
@@ -89,8 +86,6 @@ class Cache:
             key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
                 key["image"] = hashlib.sha256(read_bytes(text.image)).hexdigest()
-                if text.mask:
-                    key["mask"] = hashlib.sha256(read_bytes(text.mask)).hexdigest()
             encoded = json.dumps(key, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
         files = [folder / f"{self._names[text]}.safetensors" for folder in self._folders]
@@ -151,8 +146,3 @@ class Cache:
 def latent_name(resolution: int, *, flipped: bool = False) -> str:
     """Return the tensor name of the latent of an image, or its mirror image, at a resolution."""
     return f"latent.{resolution}" + (".flipped" if flipped else "")
-
-
-def mask_name(resolution: int) -> str:
-    """Return the tensor name of an image's loss weights at a resolution."""
-    return f"mask.{resolution}"

@@ -9,7 +9,7 @@ import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, PromptText, latent_name, mask_name
+from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, PromptText, latent_name
 from finetune.native.loss import LatentBatch
 from finetune.native.rng import ImageRandomness, dropout_seed, epoch_order, image_randomness
 
@@ -63,48 +63,35 @@ class Batches:
         self._cache, self._config, self._device = cache, config, device
         self._held: dict[tuple[PromptText, tuple[str, ...]], list[torch.Tensor]] = {}
         self._held_bytes = 0
-        both = (inputs.training, inputs.regularisation)
         sizes = config.data.resolutions
-        self._items = [(each, size) for images in both for size in sizes for each in images]
-        self._trained = len(inputs.training) * len(sizes)
+        self._items = [(each, size) for size in sizes for each in inputs.training]
         self._shapes = [cache.shape(image, latent_name(size)) for image, size in self._items]
         self._micro_batch = layout.micro_batch
         self._first = rank * layout.micro_batch * layout.accumulation
         shapes = [(height, width) for _, height, width in self._shapes]
-        self._order, self._regular_order = (
-            BatchOrder(each, seed=config.seed, global_batch=config.train.global_batch)
-            for each in (shapes[: self._trained], shapes[self._trained :])
-        )
+        batch = config.train.global_batch
+        self._order = BatchOrder(shapes, seed=config.seed, global_batch=batch)
 
     def microbatch(self, step: int, index: int) -> LatentBatch:
         """Return microbatch `index` (from 0) of this rank in a step (from 1)."""
         begin = self._first + index * self._micro_batch
-        items = self._global_batch(step)[begin : begin + self._micro_batch]
+        items = self._order.batch(step)[begin : begin + self._micro_batch]
         number = (step - 1) * self._config.train.global_batch + begin
         draws = [self._randomness(number + place, item) for place, item in enumerate(items)]
         loaded = [self._load(item, draw) for item, draw in zip(items, draws, strict=True)]
-        latents, prompts, pooled, *weight = (torch.stack(p) for p in zip(*loaded, strict=True))
+        latents, prompts, pooled = (torch.stack(p) for p in zip(*loaded, strict=True))
         return LatentBatch(
             latent=latents,
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
             t=torch.tensor([draw.t for draw in draws], dtype=torch.float32),
             prompt=prompts,
             pooled=pooled,
-            weight=weight[0] if weight else None,
         )
 
     def dropout_seed(self, step: int, index: int) -> int:
         """Return the seed of the dropout in microbatch `index` (from 0) of a step (from 1)."""
         before = (step - 1) * self._config.train.global_batch + self._first
         return dropout_seed(self._config.seed, before + index * self._micro_batch)
-
-    def _global_batch(self, step: int) -> list[int]:
-        """Return the items of a step; if there is regularisation, it has the even steps."""
-        if self._trained == len(self._items):
-            return self._order.batch(step)
-        if step % 2:
-            return self._order.batch(step // 2 + 1)
-        return [self._trained + item for item in self._regular_order.batch(step // 2)]
 
     def _randomness(self, number: int, item: int) -> ImageRandomness:
         return image_randomness(
@@ -116,19 +103,12 @@ class Batches:
         )
 
     def _load(self, item: int, draw: ImageRandomness) -> list[torch.Tensor]:
-        """Return latent, prompt, pooled and, if the item's errors do not all count 1, weights."""
+        """Return the latent, prompt and pooled embedding of an item."""
         image, size = self._items[item]
         flipped = self._config.data.flip and draw.flip
         (latent,) = self._read(image, latent_name(size, flipped=flipped))
         text = NO_CAPTION if draw.drop_caption else image
-        loaded = [latent, *self._read(text, "prompt", "pooled")]
-        weight = self._config.data.regularisation_weight
-        if image.mask:
-            (mask,) = self._read(image, mask_name(size))
-            loaded.append(mask[None].flip(-1) if flipped else mask[None])
-        elif item >= self._trained and weight != 1:
-            loaded.append(torch.full_like(latent[:1], weight))
-        return loaded
+        return [latent, *self._read(text, "prompt", "pooled")]
 
     def _read(self, text: PromptText, *names: str) -> list[torch.Tensor]:
         """Return the named tensors of a text, which stay on the device if there is room."""

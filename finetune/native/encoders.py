@@ -12,18 +12,11 @@ from diffusers import AutoencoderKL, FluxPipeline
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from configs.checks.dataset import fitted_image, fitted_mask
+from configs.checks.dataset import fitted_image
 from configs.schema import Finetune
 from configs.schema.finetune import CaptionedImages
 from finetune.native.base_model import DTYPES
-from finetune.native.cache import (
-    Cache,
-    CacheInputs,
-    CaptionedImage,
-    PromptText,
-    latent_name,
-    mask_name,
-)
+from finetune.native.cache import Cache, CacheInputs, CaptionedImage, PromptText, latent_name
 from runs.study_folder import study_of
 from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
@@ -69,12 +62,6 @@ def encode(vae: AutoencoderKL, image: Tensor) -> Tensor:
 def pixels(image: Image.Image) -> Tensor:
     """Return an image as `[3, H, W]` in -1..1."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 127.5 - 1
-
-
-def mask_weights(mask: Image.Image) -> Tensor:
-    """Return the weights of the loss `[h, w]` that a grey mask stands for; their mean is 1."""
-    grey = torch.from_numpy(np.array(mask, dtype=np.float32))
-    return grey / grey.mean()
 
 
 def fill_cache(
@@ -145,12 +132,9 @@ def _latents(
 def _latents_of(
     image: CaptionedImage, vae: AutoencoderKL, data: CaptionedImages
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of an image at each resolution by name: latent, mirrored latent, mask."""
+    """Yield the tensors of an image at each resolution by name: latent and mirrored latent."""
     for size in data.resolutions:
         fitted = fitted_image(image.image, resolution=size, bucket=data.bucket)
         yield latent_name(size), encode(vae, pixels(fitted))
         if data.flip:
             yield latent_name(size, flipped=True), encode(vae, pixels(ImageOps.mirror(fitted)))
-        if image.mask:
-            mask = fitted_mask(image.mask, image.image, resolution=size, bucket=data.bucket)
-            yield mask_name(size), mask_weights(mask)

@@ -11,10 +11,10 @@ from scipy import stats
 
 from configs.schema import Finetune
 from configs.schema.prompts import Prompt
-from finetune.native.assistant import training_adapters, without_assistant
-from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name, mask_name
+from finetune.native.assistant import without_assistant
+from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import LEARNED, active
-from finetune.native.loss import LatentBatch, losses, time_weights
+from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
@@ -66,10 +66,8 @@ class FixedNoiseLoss:
 
     def evaluate(self) -> LossReduction:
         """Compare the loss with the LoRA to that without it. Collective."""
-        adapters = training_adapters(self._config)
         if self._zero is None:
-            without = tuple(name for name in adapters if name != LEARNED)
-            with active(self._transformer, *without, after=adapters):
+            with active(self._transformer, after=(LEARNED,)):
                 self._zero = self._losses()
         losses = self._losses()
         gains = (self._zero - losses).tolist()
@@ -88,7 +86,6 @@ class FixedNoiseLoss:
         for index in range(self._ranks.rank, len(self._pairs), self._ranks.world):
             for batch in self._batches(*self._pairs[index]):
                 loss = losses(self._transformer, batch)
-                loss *= time_weights(batch.t, self._config.train.timesteps)
                 found[index] += loss[0] / self._config.validation.strata
         return sum_over_ranks(found)
 
@@ -97,10 +94,6 @@ class FixedNoiseLoss:
         latent, prompt, pooled = self._cache.load_some(
             self._images[image], latent_name(self._size), "prompt", "pooled"
         )
-        weight = None
-        if self._images[image].mask:
-            (mask,) = self._cache.load_some(self._images[image], mask_name(self._size))
-            weight = mask[None, None]
         noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
         times, strata = self._config.train, self._config.validation.strata
         tokens = latent.shape[1] * latent.shape[2] // 4
@@ -112,7 +105,6 @@ class FixedNoiseLoss:
                 t=torch.tensor([t], dtype=torch.float32),
                 prompt=prompt[None],
                 pooled=pooled[None],
-                weight=weight,
             ).to(self._ranks.device)
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from diffusers import FluxPipeline, FluxTransformer2DModel
 from diffusers.loaders.lora_conversion_utils import _bake_lokr_alpha_
-from peft import LoKrConfig, LoraConfig, PeftConfig
+from peft import LoraConfig
 from peft.tuners.lora import Linear
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -31,12 +31,8 @@ from train.engine.metrics import log
 
 LEARNED, ASSISTANT = "learned", "assistant"
 
-# The parts of an update that begin at random and at zero, and the part that its scale multiplies.
-_RANDOM = {"lora_A", "lokr_w1", "lokr_w2_a"}
-_ZERO = {"lora_B", "lokr_w2", "lokr_w2_b"}
-_SCALED = {"lora_B", "lokr_w1"}
-# Both are intended: nothing is merged into quantised weights, and the assistant is a second
-# adapter.
+# Both are intended: nothing is merged into quantised weights, which only draw images, and the
+# assistant is a second adapter.
 _EXPECTED_WARNINGS = (
     "TorchaoLoraLinear was instantiated",
     "Already found a `peft_config` attribute",
@@ -86,7 +82,7 @@ class LoraWeights(nn.Module):
         for encoded, parameter in self.named_parameters():
             name = encoded.replace("/", ".")
             layer, part = _layer_and_part(name)
-            factor = self._scales[layer] if part in _SCALED else 1.0
+            factor = self._scales[layer] if part == "lora_B" else 1.0
             tensor = (parameter.detach() * factor).cpu().contiguous()
             tensors[f"transformer.{name}"] = tensor
         return tensors
@@ -100,19 +96,18 @@ class LoraWeights(nn.Module):
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Draw by the seed alone, or set to zero, the same on any machine; DoRA's norms stay."""
+        """Draw A by the seed alone, the same on any machine, and set B to zero."""
         for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
             _, part = _layer_and_part(name.replace("/", "."))
-            if part in _RANDOM:
+            if part == "lora_A":
                 rows, columns = parameter.shape
                 parameter.copy_(torch.from_numpy(initial_lora_a(seed, number, (rows, columns))))
-            elif part in _ZERO:
+            else:
                 parameter.zero_()
 
 
 def _name_in_file(name: str) -> str:
-    whole = ".".join(part for part in name.split(".") if part != LEARNED)
-    return whole.replace("magnitude_vector.weight", "magnitude_vector")
+    return ".".join(part for part in name.split(".") if part != LEARNED)
 
 
 def _layer_and_part(name: str) -> tuple[str, str]:
@@ -121,19 +116,16 @@ def _layer_and_part(name: str) -> tuple[str, str]:
     return layer, part
 
 
-def adapter_config(config: Lora, layers: list[str]) -> PeftConfig:
+def adapter_config(config: Lora, layers: list[str]) -> LoraConfig:
     """Return peft's config of an update of exactly the named `layers`."""
-    alpha = config.alpha if config.alpha is not None else config.rank
-    settings: dict[str, Any] = {
-        "r": config.rank,
-        "target_modules": "|".join(map(re.escape, layers)),
-        "rank_pattern": config.rank_pattern,
-        "alpha_pattern": config.alphas(),
-    }
-    if config.kind == "lokr":
-        return LoKrConfig(alpha=alpha, **settings)
-    is_dora = config.kind == "dora"
-    return LoraConfig(lora_alpha=alpha, lora_dropout=config.dropout, use_dora=is_dora, **settings)
+    return LoraConfig(
+        r=config.rank,
+        lora_alpha=config.alpha if config.alpha is not None else config.rank,
+        target_modules="|".join(map(re.escape, layers)),
+        rank_pattern=config.rank_pattern,
+        alpha_pattern=config.alphas(),
+        lora_dropout=config.dropout,
+    )
 
 
 def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int) -> LoraWeights:

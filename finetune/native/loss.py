@@ -8,22 +8,17 @@ from torch import Tensor
 
 # The guidance that dev gets in training: 1 is the plain conditional prediction.
 _GUIDANCE = 1.0
-_WEIGHTS = (0.959, 0.424, -0.086, -0.122, -0.161, -0.028, -0.046, -0.017, 0.0, -0.011, 0.005)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentBatch:
-    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`.
-
-    `weight` `[B, 1, h, w]` multiplies the squared errors; None: they all count 1.
-    """
+    """`latent` and `noise` `[B, 16, h, w]`, `t` `[B]`, `prompt` `[B, L, D]`, `pooled` `[B, P]`."""
 
     latent: Tensor
     noise: Tensor
     t: Tensor
     prompt: Tensor
     pooled: Tensor
-    weight: Tensor | None = None
 
     def to(self, device: torch.device) -> "LatentBatch":
         """Return the batch on a device, without waiting for it to arrive there."""
@@ -32,8 +27,7 @@ class LatentBatch:
             is_copied = device.type == "cuda" and tensor.device.type == "cpu"
             return (tensor.pin_memory() if is_copied else tensor).to(device, non_blocking=True)
 
-        present = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
-        return LatentBatch(**{name: moved(tensor) for name, tensor in present.items()})
+        return LatentBatch(**{name: moved(tensor) for name, tensor in vars(self).items()})
 
 
 def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
@@ -63,21 +57,7 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     target = _pack(batch.noise - batch.latent)
     assert channels * 4 == target.shape[2]
     errors = (predicted.float() - target).square()
-    if batch.weight is not None:
-        errors = errors * _pack(batch.weight.expand(-1, channels, -1, -1))
     return errors.flatten(1).mean(dim=1)
-
-
-def time_weights(t: Tensor, timesteps: str) -> Tensor:
-    """Return the weight of the loss at each time `t`, `[B]`: 1, unless `timesteps` is `weighted`.
-
-    A fit of ai-toolkit's table, of 1000 weights that it measured, by Chebyshev polynomials: within
-    0.031 everywhere, 0.0055 in the mean square. Their mean over t is 1.
-    """
-    if timesteps != "weighted":
-        return torch.ones_like(t)
-    orders = torch.arange(len(_WEIGHTS), device=t.device) * torch.acos(2 * t - 1)[:, None]
-    return orders.cos() @ torch.tensor(_WEIGHTS, device=t.device)
 
 
 def _pack(latent: Tensor) -> Tensor:

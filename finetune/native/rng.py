@@ -53,8 +53,8 @@ def image_randomness(
 def flow_time(u: float, times: LoraTraining, *, tokens: int) -> float:
     """Return the `u`-quantile of a density of times over 0..1.
 
-    `sigmoid`: the sigmoid of a normal (Esser et al. 2024). `linear`, `weighted`: uniform. `shift`:
-    uniform, shifted by the number of image tokens as Flux shifts its sampling times.
+    `sigmoid`: the sigmoid of a normal (Esser et al. 2024). `linear`: uniform. `shift`: uniform,
+    shifted by the number of image tokens as Flux shifts its sampling times.
     """
     t, shift = u, times.shift or 1.0
     if times.timesteps == "sigmoid":

@@ -12,7 +12,7 @@ from configs.checks.compute_node import check_compiler
 from configs.schema import Finetune
 from configs.schema.training import Profile
 from finetune.native.assistant import prepare_adapters
-from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer, quantise_blocks
+from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
 from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
@@ -32,7 +32,7 @@ from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
 from train.engine.profiler import ProfileWindow
 
-PURPOSES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval")
+PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +66,13 @@ def _run(attempt: Attempt[Finetune]) -> None:
 
 
 def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
-    """Fill the cache, load and quantise the model, each on its own clock. Collective."""
+    """Fill the cache and load the model, each on its own clock. Collective."""
     config, device = attempt.config, attempt.ranks.device
     assert config.flux.folder is not None
     folder, precision = Path(config.flux.folder), config.train.precision
     inputs = CacheInputs(config)
     cache = fill_cache(attempt, inputs, clocks, model=folder)
-    transformer = load_transformer(
-        folder, DTYPES[precision], device=device, quantise=config.flux.quantise
-    )
-    clocks.lap("load")
-    quantise_blocks(transformer, device, quantise=config.flux.quantise)
-    clocks.lap("load" if config.flux.quantise == "none" else "quantise", drain=True)
+    transformer = load_transformer(folder, DTYPES[precision], device=device)
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
     weights = add_learned(transformer, config.lora, seed=config.seed)
@@ -158,7 +153,7 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
         "base_parameters": sum(parameter.numel() for parameter in base),
         "dtypes": {
             "parameters": "float32",
-            "base": compute if config.flux.quantise == "none" else config.flux.quantise,
+            "base": compute,
             "gradients": "float32",
             "optimizer": "uint8" if config.optimizer.kind == "adamw8bit" else "float32",
             "reduction": "float32",

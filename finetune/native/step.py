@@ -11,7 +11,7 @@ from configs.schema import Finetune
 from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
-from finetune.native.loss import losses, time_weights
+from finetune.native.loss import losses
 from finetune.native.optimizer import set_rate
 from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
@@ -73,7 +73,7 @@ class LoraStep:
         batch = batch.to(device)
         if config.lora.dropout:
             torch.manual_seed(self.batches.dropout_seed(step, index))
-        per_image = losses(self.transformer, batch) * time_weights(batch.t, config.train.timesteps)
+        per_image = losses(self.transformer, batch)
         context.watchdog.progress()
         # Gradients are summed over ranks, so each image counts 1/global_batch.
         (per_image.sum() / config.train.global_batch).backward()

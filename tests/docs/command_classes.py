@@ -122,10 +122,6 @@ ELSEWHERE = {
         "tests/finetune/test_lora_files.py::"
         "test_a_merged_model_computes_what_the_lora_beside_it_does"
     ),
-    r"python -m finetune lora extract .+": (
-        "tests/finetune/test_lora_files.py::"
-        "test_the_extracted_difference_is_the_lora_that_was_merged"
-    ),
     r"python -m finetune lora convert .+": (
         "tests/finetune/test_lora_files.py::"
         "test_a_converted_file_loads_by_diffusers_to_the_same_updates"

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.__main__ import main as analysis
 from configs.schema.removed import REMOVED
+from configs.yaml12 import dump_yaml
 from runs.__main__ import main as runs
 from runs.folder import RunFolder
 from runs.json_files import SCHEMA_VERSION
@@ -44,6 +45,19 @@ def test_a_run_whose_key_the_schema_has_no_more_is_refused_with_the_key(
     monkeypatch.setitem(REMOVED, "updates", "now train.steps")
     assert runs(["open", str(run.path)]) == 2
     assert capsys.readouterr().err == f"{run.config_file}: updates: now train.steps\n"
+
+
+def test_a_run_whose_value_the_schema_has_no_more_is_refused_with_what_replaces_it(
+    tmp_path: Path, capsys
+) -> None:
+    tree = {"kind": "finetune", "flux": {"folder": "/m"}, "data": {"folder": "/d"}}
+    tree |= {"sample": {"prompts": ["a"]}, "lora": {"kind": "dora"}}
+    old = RunFolder(tmp_path / "old")
+    shutil.copytree(VERSIONS / "v1", old.path)
+    old.config_file.write_text(dump_yaml(tree))
+    assert runs(["open", str(old.path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{old.config_file}: lora.kind: dora is of ai-toolkit only; set engine=")
 
 
 def test_a_run_of_a_newer_version_is_refused_in_one_line(run: RunFolder, capsys) -> None:

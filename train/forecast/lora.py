@@ -2,7 +2,7 @@
 
 It shares the command and the GPUs of pretraining. The sizes are those of the model's own config, or
 of FLUX.1 if its folder is not here. What a token costs was counted by `benchmarks/lora_step.py`,
-with which tests compare it. DoRA, LoKr and patterns of ranks count as a LoRA of `lora.rank`.
+with which tests compare it. Patterns of ranks count as a LoRA of `lora.rank`.
 """
 
 import json
@@ -32,11 +32,10 @@ _SIZES = {
 _BLOCKS = {"transformer_blocks": (18, 426, 612), "single_transformer_blocks": (17, 379, 544)}
 # Values per token and channel that the backward pass of a block adds.
 _WORK = 10
-# Bytes moved per parameter of the LoRA (casts, clipping, AdamW, average) and to convert one weight
-# of the base, and matrices that exist meanwhile.
-_UPDATE, _CONVERSION = 52, {"none": (0, 0), "int8": (3, 1), "float8": (7, 2)}
+# Bytes moved per parameter of the LoRA: casts, clipping, AdamW, average.
+_UPDATE = 52
 # Cheapest first.
-_FIXES = {"train.gradient_checkpointing": True, "train.micro_batch": 1, "flux.quantise": "int8"}
+_FIXES = {"train.gradient_checkpointing": True, "train.micro_batch": 1}
 
 
 @dataclass(frozen=True)
@@ -141,16 +140,8 @@ class LoraForecast:
             moved = self._moved(px) / (1 if backward else 3)
             return self._flops(px, backward=backward) / rate + moved / bandwidth
 
-        sizes, accumulation = config.data.resolutions, self.layout.accumulation
-        images = self.layout.micro_batch * accumulation
-        # The backward pass needs no matrix of the modulation.
-        matrices = sum(
-            one.inputs * one.outputs * (1 + self._is_again + (one.tokens != "vector"))
-            for one in self._layers
-            if _in_block(one)
-        )
-        converted = _CONVERSION[config.flux.quantise][0] * matrices
-        once = (accumulation * converted + _UPDATE * self.parameters) / bandwidth
+        sizes, images = config.data.resolutions, self.layout.micro_batch * self.layout.accumulation
+        once = _UPDATE * self.parameters / bandwidth
         step = once + images * sum(image(px, backward=True) for px in sizes) / len(sizes)
         times = 2 + ((config.train.steps - 1) // drawn.every if drawn.every else 0)
         draw = drawn.steps * image((drawn.width * drawn.height) ** 0.5, backward=False)
@@ -168,9 +159,7 @@ class LoraForecast:
         return self._rank * (layer.inputs + layer.outputs) * is_tuned
 
     def _base_bytes(self, layer: Layer) -> int:
-        is_eight = self._config.flux.quantise != "none" and _in_block(layer)
-        biases, weights = self._e * layer.outputs, layer.inputs * layer.outputs
-        return biases + (weights + 4 * layer.outputs if is_eight else self._e * weights)
+        return self._e * layer.outputs * (1 + layer.inputs)
 
     def _flops(self, px: float, *, backward: bool) -> float:
         """Return the FLOPs of one image; those of attention count by the time that they take."""
@@ -190,8 +179,7 @@ class LoraForecast:
     def _activations(self, px: float) -> tuple[float, float]:
         """Return the bytes kept of the forward pass, and those of the block at work."""
         stream = self._e * self._d * self._tokens(px)["both"] * self.layout.micro_batch
-        copies = _CONVERSION[self._config.flux.quantise][1] * 5 * self._d**2 * self._e
-        work = max(_WORK * stream, 4 * stream + copies)
+        work = _WORK * stream
         blocks = {kind: self._saved(kind, px) for kind in self._blocks}
         if self._is_again:
             return (sum(self._blocks.values()) + 1) * stream, max(blocks.values()) + work
@@ -209,10 +197,6 @@ class LoraForecast:
             elif layer.inputs > self._d:  # its input is saved for the update alone
                 image -= e * layer.inputs * tokens[layer.tokens]
         return self.layout.micro_batch * image + casts
-
-
-def _in_block(layer: Layer) -> bool:
-    return "transformer_blocks." in layer.name
 
 
 def forecast_lora(query: ForecastQuery) -> dict[str, Any]:

@@ -103,6 +103,29 @@ def test_check_refuses_keys_that_auto_would_ignore(
     assert "did you mean aitoolkit.train.noise_offset?" in capsys.readouterr().err
 
 
+NATIVE_LACKS: list[tuple[str, dict[str, Any]]] = [
+    ("data.masks", {"data": {"folder": "/d", "masks": "/m"}}),
+    ("data.regularisation", {"data": {"folder": "/d", "regularisation": "/r"}}),
+    ("flux.quantise", {"flux": {"folder": "/m", "quantise": "int8"}}),
+    ("lora.kind lokr", {"lora": {"kind": "lokr"}}),
+    ("train.timesteps weighted", {"train": {"timesteps": "weighted"}}),
+]
+
+
+@pytest.mark.parametrize(("key", "asked"), NATIVE_LACKS)
+def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
+    key: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = rf"{key}: only ai-toolkit has it, .* set engine=aitoolkit in a new run"
+    with pytest.raises(ConfigError, match=told):
+        check_ranks(config({}, **asked), world=1)
+    check_ranks(config({}, engine="aitoolkit", **asked), world=1)
+    monkeypatch.setenv("AI_TOOLKIT", "/kit")
+    check_ranks(config({}, **asked), world=1)
+    with pytest.raises(ConfigError, match=told):  # a run that the native engine began
+        check_ranks(config({}, **asked), world=1, engine="embedded")
+
+
 def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
     for name in ("one.png", "two.bmp"):
         (tmp_path / name).touch()
@@ -122,7 +145,6 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"lora": {"kind": "dora"}}, "lora.kind dora: no other program reads"),
         ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
         ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
         ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),

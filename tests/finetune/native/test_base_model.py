@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from diffusers import FluxTransformer2DModel
-from torch import Tensor, nn
+from torch import nn
 from torch._dynamo.utils import counters
 
 from configs.schema.finetune import Lora
-from finetune.native.base_model import EightBitLinear, load_transformer, quantise_blocks
+from finetune.native.base_model import load_transformer, quantise_blocks
 from finetune.native.lora import FusedLora, LoraWeights, add_learned
 from finetune.native.loss import LatentBatch, losses
 
@@ -71,42 +70,6 @@ def batch(dtype: torch.dtype) -> LatentBatch:
     )
 
 
-def saved_bytes(quantise: str, *, checkpointing: bool) -> int:
-    """Return the bytes that autograd saves in a forward pass, without those of the model."""
-    transformer = flux(torch.bfloat16, quantise)
-    if checkpointing:
-        transformer.enable_gradient_checkpointing()
-    with_lora(transformer)
-    held = {
-        inner.untyped_storage().data_ptr()
-        for parameter in transformer.parameters()
-        for inner in (
-            getattr(parameter, "qdata", parameter),
-            getattr(parameter, "scale", parameter),
-        )
-    }
-    saved: dict[int, Tensor] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        saved[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = losses(transformer, batch(torch.bfloat16))
-    del loss
-    return sum(t.untyped_storage().nbytes() for place, t in saved.items() if place not in held)
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_autograd_saves_as_much_beside_an_8_bit_base_as_beside_one_of_bf16(
-    *, checkpointing: bool
-) -> None:
-    plain = saved_bytes("none", checkpointing=checkpointing)
-    assert plain > 0
-    for quantise in ("int8", "float8"):
-        assert saved_bytes(quantise, checkpointing=checkpointing) == plain
-
-
 @pytest.mark.parametrize("quantise", ["none", "int8", "float8"])
 def test_layers_return_the_type_of_the_base_model(quantise: str) -> None:
     transformer = flux(torch.bfloat16, quantise)
@@ -117,29 +80,10 @@ def test_layers_return_the_type_of_the_base_model(quantise: str) -> None:
             module.register_forward_hook(
                 lambda _, inputs, output, name=name: found.update({name: output.dtype})
             )
-    losses(transformer, batch(torch.bfloat16)).sum().backward()
+    with torch.no_grad():
+        losses(transformer, batch(torch.bfloat16))
     assert len(found) > 60
     assert set(found.values()) == {torch.bfloat16}
-
-
-@pytest.mark.parametrize("quantise", ["int8", "float8"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_an_8_bit_layer_and_its_gradient_are_those_of_the_dequantised_weight(
-    quantise: str, dtype: torch.dtype
-) -> None:
-    layer = flux(dtype, quantise).transformer_blocks[0].attn.to_q
-    assert isinstance(layer, EightBitLinear)
-    weight: Any = layer.weight
-    found = torch.randn(3, 5, 64, dtype=dtype, requires_grad=True)
-    expected = found.detach().clone().requires_grad_()
-    gradient = torch.randn(3, 5, 64, dtype=dtype)
-    output = layer(found)
-    assert torch.equal(output, F.linear(expected, weight.dequantize(), layer.bias))
-    output.backward(gradient)
-    F.linear(expected, weight.dequantize(), layer.bias).backward(gradient)
-    assert torch.equal(found.grad, expected.grad)
-    # An input of another type is computed in that of the weight.
-    assert layer(found.double()).dtype == dtype
 
 
 def test_gradients_in_bf16_are_those_of_float32_within_its_rounding() -> None:

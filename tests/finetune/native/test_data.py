@@ -8,22 +8,19 @@ from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from configs.checks.batch import divide
-from configs.checks.dataset import fitted_image, fitted_mask, fitted_size
+from configs.checks.dataset import fitted_size
 from configs.load import resolve
 from configs.schema import Finetune
 from configs.schema.finetune import LoraTraining
 from finetune.native.cache import Cache, CaptionedImage, PromptText
 from finetune.native.data import Batches, BatchOrder
-from finetune.native.encoders import mask_weights
-from finetune.native.loss import LatentBatch, losses, time_weights
+from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
 from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
 
@@ -74,10 +71,9 @@ def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
 
 
 def batches(folder: Path, world: int = 1, rank: int = 0, **data: Any) -> Batches:
-    """Return batches of 4 over three masked images, one twice per epoch, and two of regularisation.
+    """Return batches of 4 over three images, one twice per epoch.
 
-    Latents hold the number of the image, and of mirrored images its negative; weights of the
-    mask are 2 on the left half.
+    Latents hold the number of the image, and of mirrored images its negative.
     """
     config = resolve(
         {
@@ -92,17 +88,16 @@ def batches(folder: Path, world: int = 1, rank: int = 0, **data: Any) -> Batches
     assert isinstance(config, Finetune)
     cache = Cache(folder / "cache", settings={})
     images = []
-    for number in range(1, 6):
+    for number in range(1, 4):
         file = folder / f"{number}.png"
         file.write_bytes(bytes([number]))
-        image = CaptionedImage(f"{number}", file, file if number < 4 else None)
+        image = CaptionedImage(f"{number}", file)
         latent = torch.full((16, 4, 4), float(number))
         tensors = {"latent.64": latent, "latent.64.flipped": -latent}
-        tensors["mask.64"] = torch.tensor([2.0, 2, 0, 0]).expand(4, 4).contiguous()
         tensors |= {"prompt": torch.zeros(2, 3), "pooled": torch.zeros(3)}
         cache.save(image, tensors)
         images.append(image)
-    inputs: Any = SimpleNamespace(training=[*images[:3], images[2]], regularisation=images[3:])
+    inputs: Any = SimpleNamespace(training=[*images, images[2]])
     return Batches(cache, inputs, config, layout=divide(config, world=world), rank=rank)
 
 
@@ -110,31 +105,14 @@ def numbers(batch: LatentBatch) -> list[int]:
     return [int(value) for value in batch.latent[:, 0, 0, 0]]
 
 
-def test_every_second_step_is_of_regularisation_and_weighted(tmp_path: Path) -> None:
-    of = batches(tmp_path, regularisation_weight=0.5)
-    steps = [of.microbatch(step, 0) for step in range(1, 9)]
-    # Four steps are a whole cycle of the training images; the third is there twice.
-    assert Counter(chain(*map(numbers, steps[::2]))) == {1: 4, 2: 4, 3: 8}
-    assert Counter(chain(*map(numbers, steps[1::2]))) == {4: 8, 5: 8}
-    weights = [batch.weight for batch in steps[1::2]]
-    assert all(weight is not None and (weight == 0.5).all() for weight in weights)
-
-
-def test_flips_are_of_half_the_examples_with_their_masks_and_change_no_other_draw(
-    tmp_path: Path,
-) -> None:
+def test_flips_are_of_half_the_examples_and_change_no_other_draw(tmp_path: Path) -> None:
     plain, flipping = batches(tmp_path), batches(tmp_path, flip=True)
     signs = []
     for step in range(1, 200, 2):
         one, two = plain.microbatch(step, 0), flipping.microbatch(step, 0)
         assert torch.equal(one.noise, two.noise)
         assert [abs(number) for number in numbers(two)] == numbers(one)
-        assert one.weight is not None
-        assert two.weight is not None
-        assert (one.weight[:, 0, 0, 0] == 2).all()
-        is_flipped = two.latent[:, 0, 0, 0] < 0
-        assert torch.equal(two.weight[:, 0, 0, 0] == 0, is_flipped)
-        signs.append(is_flipped)
+        signs.append(two.latent[:, 0, 0, 0] < 0)
     assert torch.cat(signs).double().mean().item() == pytest.approx(0.5, abs=0.1)
 
 
@@ -166,19 +144,6 @@ def test_times_have_the_configured_densities() -> None:
     assert flow_time(0.5, normal, tokens=1) == pytest.approx(1 / (1 + math.exp(-0.5)))
     one_above = flow_time(NormalDist().cdf(1), normal, tokens=1)
     assert one_above == pytest.approx(1 / (1 + math.exp(-2.5)))
-
-
-def test_weighted_times_have_the_weights_of_ai_toolkit() -> None:
-    """Ten of the 1000 weights of its table, whose entry i is that of t = 1 - 0.999 i / 999."""
-    expected = {0: 0.906, 50: 1.375, 100: 1.507, 200: 1.441, 300: 1.264, 450: 1.0, 600: 0.805,
-                800: 0.716, 900: 0.716, 950: 0.582}  # fmt: skip
-    t = torch.tensor([1 - index / 1000 for index in expected])
-    found = time_weights(t, "weighted")
-    assert (found - torch.tensor(list(expected.values()))).abs().max() < 0.035
-    assert time_weights(torch.linspace(0, 1, 1001), "weighted").mean().item() == pytest.approx(
-        1, abs=0.002
-    )
-    assert (time_weights(t, "sigmoid") == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -246,38 +211,6 @@ def test_the_loss_is_the_mean_squared_error_of_noise_minus_latent() -> None:
     assert torch.equal(given["hidden_states"][1, 0, :4], batch.noise[1, 0, :2, :2].flatten())
 
 
-def test_errors_count_by_their_weight() -> None:
-    settings = {"t": torch.tensor([0.5]), "prompt": torch.zeros(1, 5, 8)}
-    settings["pooled"] = torch.zeros(1, 3)
-    noise, latent = torch.randn(1, 16, 4, 6), torch.randn(1, 16, 4, 6)
-    # The network is off by 1 in the top left quarter, which counts twice; the right half does not.
-    off = torch.zeros(1, 16, 4, 6)
-    off[:, :, :2, :2] = 1
-    off[:, :, :, 3:] = 9
-    weight = torch.ones(1, 1, 4, 6)
-    weight[:, :, :2, :2] = 2
-    weight[:, :, :, 3:] = 0
-    wrong = LatentBatch(latent=latent, noise=noise + off, **settings)
-    batch = LatentBatch(latent=latent, noise=noise, weight=weight, **settings)
-    found = losses(Perfect(wrong, off=0), batch)  # type: ignore[arg-type]
-    assert found.item() == pytest.approx(2 * 4 / 24)
-
-
-def test_a_mask_is_cropped_like_its_image_and_weighs_1_on_average(tmp_path: Path) -> None:
-    pixels = np.zeros((100, 260), np.uint8)
-    pixels[:, :130] = 255
-    for name in ("mask.png", "image.png"):
-        Image.fromarray(pixels).save(tmp_path / name)
-    weights = mask_weights(
-        fitted_mask(tmp_path / "mask.png", tmp_path / "image.png", resolution=64, bucket=16)
-    )
-    fitted = fitted_image(tmp_path / "image.png", resolution=64, bucket=16)
-    assert weights.shape == (fitted.height // 8, fitted.width // 8)
-    assert weights.mean().item() == pytest.approx(1)
-    assert weights[:, 0].mean() > 1.9
-    assert weights[:, -1].max() == 0
-
-
 def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:
     noise = initial_noise(7, width=64, height=32)
     assert noise.shape == (1, 16, 4, 8)
@@ -304,7 +237,7 @@ def test_latents_are_read_once_while_there_is_room_for_them(
             return (16, 4, 4)
 
     images = [CaptionedImage(str(number), Path(str(number))) for number in range(4)]
-    inputs: Any = SimpleNamespace(training=images, regularisation=[])
+    inputs: Any = SimpleNamespace(training=images)
     layout = divide(config, world=1)
     for room, expected in ((2**30, 8), (0, 16)):
         monkeypatch.setattr("finetune.native.data.HELD_BYTES", room)

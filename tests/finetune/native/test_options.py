@@ -87,19 +87,10 @@ def test_prodigy_records_the_rate_that_it_estimates(train_lora: TrainLora) -> No
     assert found[-1] > 2 * found[0]
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        ["kind=dora", "alpha=16.0", "targets=attention"],
-        ["kind=lokr", "rank=2", "alpha=4.0"],
-        ["dropout=0.5"],
-    ],
-    ids=["dora", "lokr", "dropout"],
-)
-def test_an_adapter_resumes_to_the_bit_and_its_file_gives_the_images_of_training(
-    keys: list[str], train_lora: TrainLora, plain: RunFolder, tmp_path: Path
+def test_dropout_resumes_to_the_bit_and_its_file_gives_the_images_of_training(
+    train_lora: TrainLora, plain: RunFolder, tmp_path: Path
 ) -> None:
-    whole = train_lora(*SHORT, *(f"lora.{key}" for key in keys))
+    whole = train_lora(*SHORT, "lora.dropout=0.5", "lora.alpha=16.0")
     copy = train_lora(resumes=killed_after_4(whole, tmp_path))
     assert losses(copy) == losses(whole)
     assert equal(lora(copy), lora(whole))
@@ -133,22 +124,12 @@ def test_a_prompt_has_the_seed_and_the_size_that_it_names(
     assert found.tobytes() == second.tobytes()
 
 
-def test_weighted_times_change_the_losses(train_lora: TrainLora) -> None:
-    linear, weighted = (
-        train_lora(*SHORT, "train.steps=1", f"train.timesteps={kind}", "train.micro_batch=4")
-        for kind in ("linear", "weighted")
-    )
-    ratio = losses(weighted)[1] / losses(linear)[1]
-    assert 0.4 < ratio < 1.6
-    assert ratio != pytest.approx(1, abs=1e-3)
-
-
 def test_dropout_is_the_same_on_any_number_of_ranks(flux: Path, plain: RunFolder) -> None:
     one, other = (dropout_seed(0, number) for number in (0, 4))
     assert one != other
     config = plain.config()
     assert isinstance(config, Finetune)
-    cache, inputs = Mock(), Mock(training=[Mock()], regularisation=[])
+    cache, inputs = Mock(), Mock(training=[Mock()])
     cache.shape.return_value = (16, 4, 4)
     ranks = [
         Batches(cache, inputs, config, layout=divide(config, world=world), rank=rank)

@@ -68,7 +68,7 @@ def test_a_run_records_its_events_steps_and_clocks(trained: RunFolder) -> None:
     assert sorted(losses(trained)) == list(range(1, 41))
     last = [record for record in trained.records() if "loss" in record][-1]
     assert last["images"] == 160
-    clocks = ["setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval"]
+    clocks = ["setup", "load", "cache", "train", "data", "save", "sample", "eval"]
     assert all(last[f"{name}_s"] >= 0 for name in clocks)
     samples = [record for record in trained.records() if "drawn_images" in record]
     assert [(record["step"], record["drawn_images"]) for record in samples] == [
@@ -111,26 +111,20 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(
     assert evaluations(whole)[-1]["validation_loss"] == evaluations(trained)[-1]["validation_loss"]
 
 
-def test_a_run_with_every_kind_of_data_resumes_to_the_bit_and_evaluates_images_held_out(
+def test_a_run_with_repeats_and_flips_resumes_to_the_bit_and_evaluates_images_held_out(
     train_lora: TrainLora, flux: Path, tmp_path: Path
 ) -> None:
-    images, masks = tmp_path / "images", tmp_path / "masks"
+    images = tmp_path / "images"
     shutil.copytree(flux / "images", images)
     (images / "3_close").mkdir()
     for name in ("00.png", "00.txt"):
         (images / name).rename(images / "3_close" / name)
-    for image in images.rglob("*.png"):
-        file = masks / image.relative_to(images)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with Image.open(image) as opened:
-            width, height = opened.size
-        mask = Image.new("L", (width, height))
-        mask.paste(255, (0, 0, width // 2, height))
-        mask.save(file)
-    keys = (
-        f"data.folder={images}", f"data.masks={masks}", f"data.regularisation={flux / 'images'}",
-        "data.regularisation_weight=0.5", "data.flip=true", "validation.held_out=2",
-    )  # fmt: skip
+    for file in images.rglob("*.png"):
+        # The sprite is its own mirror image; half of it is not.
+        image = Image.open(file).convert("RGB")
+        image.paste((0, 0, 0), (0, 0, image.width // 2, image.height))
+        image.save(file)
+    keys = (f"data.folder={images}", "data.flip=true", "validation.held_out=2")
     whole = train_lora(*keys, "train.steps=8")
     half = train_lora(*keys, "train.steps=3")
     assert losses(train_lora("train.steps=8", resumes=half)) == losses(whole)
@@ -142,8 +136,7 @@ def test_a_run_with_every_kind_of_data_resumes_to_the_bit_and_evaluates_images_h
     assert last["held_out_gain_95"] > 0
     assert first["held_out_loss"] != first["validation_loss"]
     begin = {step: losses(whole)[step] for step in (1, 2)}
-    for changed in ("data.flip=false", "data.masks=null", "data.regularisation=null"):
-        assert losses(train_lora(*keys, changed, "train.steps=2")) != begin
+    assert losses(train_lora(*keys, "data.flip=false", "train.steps=2")) != begin
 
 
 def test_the_lora_loads_into_a_pipeline_and_changes_its_images(
@@ -217,17 +210,6 @@ def test_the_assistant_is_on_in_training_and_off_in_samples(
     assert losses(without)[1] != losses(trained)[1]
     first = [Image.open(run.prompt_sample(0, 0)).tobytes() for run in (without, trained)]
     assert first[0] == first[1]
-
-
-@pytest.mark.parametrize("kind", ["int8", "float8"])
-def test_a_quantised_base_trains_to_about_the_same_loss(
-    kind: str, trained: RunFolder, train_lora: TrainLora
-) -> None:
-    run = train_lora(f"flux.quantise={kind}", "train.steps=20")
-    exact, found = losses(trained), losses(run)
-    assert found[1] != exact[1]
-    assert all(found[step] == pytest.approx(exact[step], rel=0.01) for step in found)
-    assert run.manifest()["attempts"][0]["dtypes"]["base"] == kind
 
 
 def test_bf16_and_no_recomputation_train_to_about_the_same_loss(

@@ -17,13 +17,12 @@ from train.forecast.lora import LoraForecast
 from train.forecast.roofline import ATTENTION_SLOWDOWN, COPY_EFFICIENCY
 
 CONFIG = Path("configs/finetune/flux-schnell-500.yaml")
-_QUANTISE, _RANKS = ("none", "int8", "float8"), (16, 64)
 GRID = [
-    Setting(size=size, images=images, checkpointing=again, quantise=quantise, rank=rank,
-            blocks=2, single_blocks=3)
-    for (size, images), again, (quantise, rank) in itertools.product(
-        ((512, 1), (1024, 3)), (True, False), itertools.product(_QUANTISE, _RANKS))
-]  # fmt: skip
+    Setting(size=size, images=images, checkpointing=again, rank=rank, blocks=2, single_blocks=3)
+    for (size, images), again, rank in itertools.product(
+        ((512, 1), (1024, 3)), (True, False), (16, 64)
+    )
+]
 
 
 def forecast(setting: Setting, folder: Path) -> LoraForecast:
@@ -32,7 +31,6 @@ def forecast(setting: Setting, folder: Path) -> LoraForecast:
     (folder / "transformer" / "config.json").write_text(json.dumps(sizes))
     overrides = {
         "flux.folder": folder,
-        "flux.quantise": setting.quantise,
         "flux.text_tokens": setting.text_tokens,
         "data.resolutions": [setting.size],
         "lora.rank": setting.rank,
@@ -81,12 +79,12 @@ def parts(counted: StepCount) -> tuple[float, float, float]:
 
 
 def test_memory_and_traffic_are_those_of_a_step(tmp_path: Path) -> None:
-    compare(Setting(size=512, images=2, quantise="int8", blocks=2, single_blocks=1), tmp_path)
+    compare(Setting(size=512, images=2, blocks=2, single_blocks=1), tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("setting", GRID, ids=str)
-def test_memory_is_within_5_percent_in_24_combinations(setting: Setting, tmp_path: Path) -> None:
+def test_memory_is_within_5_percent_in_8_combinations(setting: Setting, tmp_path: Path) -> None:
     compare(setting, tmp_path)
 
 
@@ -114,9 +112,10 @@ def test_the_command_answers_for_a_lora(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_gpu_that_is_too_small_gets_the_keys_that_would_make_it_fit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([str(CONFIG), "--gpu", "a30"]) == 1
-    assert "would fit: flux.quantise=int8" in capsys.readouterr().out
-    assert main([str(CONFIG), "flux.quantise=int8", "--gpu", "v100-32gb-sxm"]) == 1
+    large = [str(CONFIG), "train.gradient_checkpointing=false"]
+    assert main([*large, "--gpu", "a100-40gb"]) == 1
+    assert "would fit: train.gradient_checkpointing=true" in capsys.readouterr().out
+    assert main([str(CONFIG), "data.resolutions=[512]", "--gpu", "v100-32gb-sxm"]) == 1
     assert "no arithmetic for train.precision bf16" in capsys.readouterr().out
 
 
