@@ -27,7 +27,7 @@ from launch import forecast
 from launch.slurm import client
 from launch.slurm.executor import BatchScript, sbatch_text
 from launch.slurm.flags import Flags, to_words
-from launch.submit.duration import Duration, duration, with_hours
+from launch.submit.duration import Duration, duration
 from launch.submit.placements import placements
 from launch.submit.run import Choices, run_request
 from launch.submit.script import RunRequest, batch_script, overrides_from
@@ -90,7 +90,7 @@ def _of_run(request: RunRequest, cluster: _Cluster, site_name: str | None) -> tu
         if place.refusal or not (found := duration(one)):
             print(place.refusal or f"{place.shape}: has no forecast", file=sys.stderr)
         else:
-            script, runs = batch_script(with_hours(one), one.run), [(one.forecast or {}, found)]
+            script, runs = batch_script(one, one.run), [(one.forecast or {}, found)]
             columns = _columns(script, one.config.resources, runs, cluster, found.high)
             rows.append({"shape": place.shape, **columns})
     rows.sort(key=lambda row: row["finish"] or float("inf"))

@@ -11,7 +11,6 @@ from launch.forecast import ForecastAnswer
 from launch.preflight import machine, memory, signal_lead, storage
 from launch.preflight.check import CheckResult, failure, passed, warning
 from launch.slurm.client import NoSlurm, Refused
-from launch.submit.duration import with_hours
 from launch.submit.refusals import Check
 from launch.submit.run import Choices, checks_of, run_request
 from launch.submit.script import RunRequest
@@ -41,7 +40,7 @@ def _results(
             yield from _of_study(study_submission(request), probes)
         else:
             run = run_request(source, overrides, site_name=site_name, extra={})
-            yield from checks(with_hours(run), probes)
+            yield from checks(run, probes)
     except ConfigError as error:
         yield failure("config", str(error))
 

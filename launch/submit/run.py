@@ -18,7 +18,6 @@ from configs.yaml12 import dump_yaml
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
-from launch.submit.duration import with_hours
 from launch.submit.refusals import Check, confirm, enforce, report
 from launch.submit.script import RunRequest, batch_script, sbatch_command
 from launch.submit.site import check_logs_name, check_site, read_site
@@ -51,7 +50,6 @@ def submit(source: Path, overrides: list[str], *, choices: Choices, extra: Flags
     if request.resumes and is_done(request.resumes, request.config):
         print(f"{source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
-    request = with_hours(request)
     checks = checks_of(request)
     if choices.how == "dry":
         print(executor.sbatch_text(batch_script(request, request.run)))

@@ -59,7 +59,7 @@ ON_A_CLUSTER = {
         "tests/slurm/test_launch.py::test_a_launched_run_on_two_nodes_of_two_gpus_reaches_done"
     ),
     r"python -m launch when \S+(?: --rates \S+)?": (
-        "tests/slurm/test_when.py::test_when_and_hours_auto_ask_this_cluster"
+        "tests/slurm/test_when.py::test_when_asks_this_cluster"
     ),
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
