@@ -131,13 +131,8 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
 
 
 def _start(request: RunRequest, remarks: list[str]) -> None:
-    executor.check_folder(request.run)
     run = _prepare(request)
-    try:
-        pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
-    except Refused:
-        _roll_back(request, run)
-        raise
+    pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
     print(f"run: {run.path}\nprocess: {pid}")
     print_remarks(remarks, follow="tail", path=run.path)
 
