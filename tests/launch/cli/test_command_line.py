@@ -34,7 +34,7 @@ def test_these_are_all_its_flags() -> None:
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],
         "preflight": ["--help", "--script", "--site", "--test", "-h"],
         "doctor": [
-            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
+            "--account", "--force", "--help", "--partition", "--quick", "--site",
             "-h",
         ],
         "why": ["--help", "--json", "-h"],
