@@ -77,10 +77,6 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
             continue
         tree = merge(common, changes)
         config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
-        if config.resources.hours == "auto":
-            raise ConfigError(
-                f"{source}, cell {name}: resources.hours auto is for single runs; set a number"
-            )
         cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
     kept = _without_left_out(study, cells, axes, source=source)
     _check_distinct(kept, source=source)

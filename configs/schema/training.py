@@ -279,9 +279,7 @@ class Resources(KeyGroup):
     memory_gb: int | None = key(
         None, "host memory per node; null: the site's", "resources", free=True, unit="GB", ge=1
     )
-    hours: float | Literal["auto"] = key(
-        4.0, "time limit of the job; auto: by the forecast", "resources", free=True, unit="h"
-    )
+    hours: float = key(4.0, "time limit of the job", "resources", free=True, unit="h", gt=0)
 
     @property
     def world(self) -> int:
@@ -291,10 +289,4 @@ class Resources(KeyGroup):
     @property
     def gpu_hours(self) -> float:
         """GPUs times the time limit: the most that a run can cost."""
-        return self.nodes * self.gpus_per_node * float(self.hours)
-
-    @model_validator(mode="after")
-    def _hours_are_positive(self) -> "Resources":
-        if self.hours != "auto" and self.hours <= 0:
-            raise ValueError(f"resources.hours {self.hours:g}: expected more than 0, or auto")
-        return self
+        return self.nodes * self.gpus_per_node * self.hours

@@ -26,9 +26,6 @@ def _add_doctor(commands: Commands) -> None:
         "--quick", action="store_true", help="skip the time limit: 5 s instead of 3 min"
     )
     doctor.add_argument("--force", action="store_true", help="overwrite the site file")
-    doctor.add_argument(
-        "--patience", type=float, default=30.0, metavar="MIN", help="how long to wait for the queue"
-    )
     doctor.set_defaults(action=_doctor)
 
 
@@ -43,7 +40,6 @@ def _doctor(options: argparse.Namespace) -> int:
         flags=parse_flags(words, source="command line"),
         quick=options.quick,
         force=options.force,
-        patience_min=options.patience,
     )
 
 

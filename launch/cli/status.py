@@ -48,7 +48,7 @@ def _add_status(commands: Commands) -> None:
 
 def _status(options: argparse.Namespace) -> int:
     from configs.table import show
-    from launch.status.state import overview
+    from launch.status.state import overview, status_row
     from launch.status.view import summary_lines, table_lines
     from launch.status.watch import ChangeLog, Screen, watch
     from launch.submit.site import site_logs
@@ -64,19 +64,19 @@ def _status(options: argparse.Namespace) -> int:
     if options.wait or (is_terminal and not options.once):
         display = Screen() if is_terminal else ChangeLog()
         try:
-            now = watch(paths, on=display, whole=options.all)
+            runs = watch(paths, on=display, whole=options.all)
         except KeyboardInterrupt:
             print("\nthe jobs go on; to end them: ditbench cancel RUN", file=sys.stderr)
             return 130
-        return int(options.wait and not all(one.state.is_done for one in now.runs))
-    now = overview(paths)
-    if options.form == "text" and now.runs:
-        print("\n".join(table_lines(now, paths, whole=options.all)))
-    elif now.runs or options.form == "json":
-        show(now.rows, options.form)
+        return int(options.wait and not all(one.state.is_done for one in runs))
+    runs = overview(paths)
+    if options.form == "text" and runs:
+        print("\n".join(table_lines(runs, paths, whole=options.all)))
+    elif runs or options.form == "json":
+        show([*map(status_row, runs)], options.form)
     else:
         print(f"no run in {' '.join(map(str, paths))}", file=sys.stderr)
-    for line in summary_lines(now, [path for path in paths if is_study_folder(path)]):
+    for line in summary_lines(runs, [path for path in paths if is_study_folder(path)]):
         print(line, file=sys.stderr)
     return 0
 

@@ -1,7 +1,6 @@
 """`ditbench doctor`: run the probe jobs, print a table and write a site file."""
 
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from configs.schema.training import Resources
 from configs.table import show
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
-from launch.doctor.probe_jobs import ProbeJobs, probe_jobs
+from launch.doctor.probe_jobs import ProbeJobs
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
@@ -26,14 +25,14 @@ _PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
 }
 
 
-def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool, patience_min: float) -> int:
+def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool) -> int:
     """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
     name = site_file.site_name(site) if site else site_file.cluster_name()
     words = to_words(flags)
     found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
     found += _gpu_measurements(gpus, words)
-    found += _probe(words, quick=quick, patience_min=patience_min)
+    found += _probe(words, quick=quick)
     show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
@@ -72,21 +71,24 @@ def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Meas
     ]
 
 
-def _probe(words: list[str], *, quick: bool, patience_min: float) -> list[Measurement]:
+def _probe(words: list[str], *, quick: bool) -> list[Measurement]:
     logs = site_logs(ROOT)
     logs.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=logs))
     check = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", measurements.NODE_CHECK]
-    (folder / "check").write_text(shlex.join(check), encoding="utf-8")
     probes = {name: probe for name, probe in _PROBES.items() if not (quick and name == "limit")}
     found = []
-    try:
-        with probe_jobs(folder, words, patience_s=60 * patience_min) as jobs:
+    with tempfile.TemporaryDirectory(
+        prefix=".doctor-", dir=logs, ignore_cleanup_errors=True
+    ) as folder:
+        Path(folder, "check").write_text(shlex.join(check), encoding="utf-8")
+        jobs = ProbeJobs(folder=Path(folder), flags=words)
+        try:
             for name in probes:
                 jobs.submit(name)
             for name, probe in probes.items():
                 found += probe(jobs)
                 jobs.report(f"{name}: measured")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            if jobs.jobs:
+                client.cancel(*jobs.jobs.values())
     return found

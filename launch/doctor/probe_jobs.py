@@ -1,9 +1,8 @@
-"""The doctor's jobs: submit them together, watch them, and cancel them in any case."""
+"""The doctor's jobs: submit them together and watch them."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,7 @@ class ProbeJobs:
 
     folder: Path
     flags: list[str]
-    patience_s: float
+    patience_s: float = 1800.0
     began: float = field(default_factory=time.monotonic)
     jobs: dict[str, str] = field(default_factory=dict)
 
@@ -71,14 +70,3 @@ class ProbeJobs:
     def values(self, name: str, key: str) -> list[str]:
         """Return the second word of a job's lines that begin with a key."""
         return [words[1] for words in self.facts(name) if words[0] == key and len(words) > 1]
-
-
-@contextmanager
-def probe_jobs(folder: Path, flags: Sequence[str], *, patience_s: float) -> Iterator[ProbeJobs]:
-    """Provide `ProbeJobs` and cancel its jobs at the end."""
-    probes = ProbeJobs(folder=folder, flags=list(flags), patience_s=patience_s)
-    try:
-        yield probes
-    finally:
-        if probes.jobs:
-            client.cancel(*probes.jobs.values())

@@ -23,7 +23,7 @@ from configs.schema.training import Resources
 from configs.table import Row, formatted
 from configs.terminal import plural
 from launch.plan import forecast
-from launch.plan.duration import Duration, duration, with_hours
+from launch.plan.duration import Duration, duration
 from launch.plan.placements import placements
 from launch.slurm import client
 from launch.slurm.executor import BatchScript, sbatch_text
@@ -81,7 +81,7 @@ def _of_run(request: RunRequest, cluster: _Cluster, site_name: str | None) -> Ou
         if place.refusal or not (found := duration(one)):
             refusals[place.refusal or "no forecast"].append(place.shape)
         else:
-            script, runs = batch_script(with_hours(one), one.run), [(one.forecast or {}, found)]
+            script, runs = batch_script(one, one.run), [(one.forecast or {}, found)]
             columns = _columns(script, one.config.resources, runs, cluster, found.high)
             rows.append({"shape": place.shape, **columns})
     for why, where in refusals.items():

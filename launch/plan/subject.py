@@ -11,11 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from configs.errors import ConfigError
 from configs.table import Row
 from launch.plan import machine, memory
 from launch.plan.checks import forecast_checks, run_checks
-from launch.plan.duration import with_hours
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.outlook import Outlook, run_outlook, study_outlook
 from launch.plan.result import CheckResult, checked
@@ -36,24 +34,13 @@ class RunPlan:
     title = "does it fit?"
 
     @cached_property
-    def limited(self) -> RunRequest | ConfigError:
-        """The request with its time limit, or why it has none."""
-        try:
-            return with_hours(self.request)
-        except ConfigError as error:
-            return error
-
-    @cached_property
     def forecast(self) -> ForecastAnswer:
         """The forecast of the run on its GPU, or on all that are known."""
         return memory.forecast_of(self.request)
 
     def checks(self) -> Iterator[CheckResult]:
         """Yield the checks by which `submit` refuses."""
-        if isinstance(self.limited, ConfigError):
-            yield CheckResult(level="fail", topic="hours", message=str(self.limited))
-            return
-        yield from run_checks(self.limited, self.forecast)
+        yield from run_checks(self.request, self.forecast)
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []
 
@@ -71,16 +58,12 @@ class RunPlan:
 
     def bill(self) -> str:
         """Return the most that it costs."""
-        if isinstance(self.limited, ConfigError):
-            return "1 run"
-        return f"1 run, at most {self.limited.config.resources.gpu_hours:g} GPU-hours"
+        return f"1 run, at most {self.request.config.resources.gpu_hours:g} GPU-hours"
 
     def scripts(self) -> list[str]:
         """Return the batch script, and the command for the checkout instead of a snapshot."""
-        if isinstance(self.limited, ConfigError):
-            return []
-        same = textwrap.indent(sbatch_command(self.limited), "# ", lambda line: True)
-        script = sbatch_text(batch_script(self.limited, self.limited.run))
+        same = textwrap.indent(sbatch_command(self.request), "# ", lambda line: True)
+        script = sbatch_text(batch_script(self.request, self.request.run))
         return [script, f"# Equivalent command, for the checkout instead of a snapshot:\n{same}"]
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The only module that uses submitit: for the sbatch text, submission and local jobs.
+"""The text and the submission of batch scripts, by submitit, and jobs on this machine without it.
 
 A job is a shell command, so no submitit pickle is written or read. The code calls private methods
 of submitit, which is therefore pinned; tests compare the whole text.
@@ -6,6 +6,7 @@ of submitit, which is therefore pinned; tests compare the whole text.
 
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from launch.slurm.flags import Flags, fits_a_directive
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
 
-# submitit's local executor ends a job after its time limit; one year is long enough.
-_YEAR_MIN = 366 * 24 * 60
+# Execute a command in a session of its own, print its process id, and leave it running.
+_DETACHED = """\
+setsid bash -c 'exec "$@" >"$0/$$.out" 2>&1' "$@" </dev/null >/dev/null 2>&1 &
+echo $!"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,58 +60,19 @@ def submit(script: BatchScript) -> str:
             raise ConfigError("sbatch not found; --local runs on this machine") from None
 
 
-def check_folder(folder: Path) -> None:
-    """Raise `ConfigError` for a folder whose name the local executor would expand."""
-    if any(tag in str(folder) for tag in ("%j", "%t", "%a", "%A")):
-        raise ConfigError(f"{folder}: submitit expands % followed by a letter; rename the folder")
-
-
 def start_local(script: BatchScript, folder: Path) -> int:
-    """Start the job in the background, here or in this allocation; return its supervisor's pid.
+    """Start the job in the background, here or in this allocation; return its process id.
 
-    Its output goes to `<pid>_0_log.out` in `folder`. It outlives this process and its terminal.
+    Its output goes to `<pid>.out` in `folder`. It outlives this process and its terminal.
     """
-    from submitit import LocalExecutor
-
-    executor = LocalExecutor(folder)
-    executor.update_parameters(timeout_min=_YEAR_MIN, stderr_to_stdout=True)
-    exports = [f"{name}={value}" for name, value in (script.exports | _visible_gpus()).items()]
     # In the session of an allocation (salloc) the job runs on the allocation's nodes.
     has_nodes = "SLURM_JOB_ID" in os.environ and os.environ.get("ENVIRONMENT") != "BATCH"
-    variables = [] if has_nodes else conflicting_variables()
-    hidden = [word for name in variables for word in ("-u", name)]
     # The site's variables are decided here: ACTIVATED would let env/site.sh decide again.
-    command = ["env", "-u", "ACTIVATED", *hidden, *exports, *script.command]
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _detach()
-        pid = str(executor._submit_command(shlex.join(command)).job_id)
-        os.write(writer, pid.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        started = answer.read()
-    os.waitpid(child, 0)
-    if not started:
-        raise Refused(f"submitit could not start a process that writes to {folder}")
-    return int(started)
-
-
-def _detach() -> None:
-    """Detach from the terminal and from readers that wait for this process's output to end."""
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):
-        os.dup2(null, stream)
-
-
-def _visible_gpus() -> dict[str, str]:
-    """Export the GPUs that this process sees; submitit would hide all of them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        visible = ",".join(str(i) for i in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
-    return {"CUDA_VISIBLE_DEVICES": visible}
+    hidden = ["ACTIVATED", *([] if has_nodes else conflicting_variables())]
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    words = ["bash", "-c", _DETACHED, "bash", str(folder), *script.command]
+    answer = subprocess.run(words, env=kept | script.exports, stdout=subprocess.PIPE, check=True)
+    return int(answer.stdout)
 
 
 def _line(script: BatchScript) -> str:

@@ -48,7 +48,8 @@ def _gpus_in_words() -> str:
 
 def _check_partition(flags: Flags, partitions: list[Partition]) -> None:
     """Raise `Refused` if the partition does not exist or its limits are too low."""
-    named, chosen = str(flags.get("partition", "")).split(","), _chosen(flags, partitions)
+    named = str(flags.get("partition", "")).split(",")
+    chosen = [one for one in partitions if one.name in named or (named == [""] and one.is_default)]
     if not chosen and named != [""]:
         available = ", ".join(one.name for one in partitions)
         raise Refused(f"no partition {', '.join(named)}; available: {available}")
@@ -57,17 +58,6 @@ def _check_partition(flags: Flags, partitions: list[Partition]) -> None:
     others = ", ".join(one.name for one in partitions if _excess(one, flags) is None)
     fix = f", or use a partition that allows it: {others}" if others else ""
     raise Refused(f"{_excess(chosen[0], flags)}{fix}")
-
-
-def _chosen(flags: Flags, partitions: list[Partition]) -> list[Partition]:
-    named = str(flags.get("partition", "")).split(",")
-    return [one for one in partitions if one.name in named or (named == [""] and one.is_default)]
-
-
-def longest_s(flags: Flags) -> int | None:
-    """Return the longest time limit of the partitions of a job; None for no limit."""
-    found = [one.max_time_s for one in _chosen(flags, client.partitions())]
-    return max((one for one in found if one), default=None) if all(found) else None
 
 
 def _excess(partition: Partition, flags: Flags) -> str | None:

@@ -128,38 +128,19 @@ class RunStatus:
         return not self.problem and is_ahead and self.state.next != "resume"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """The state of runs, with Slurm's word about the jobs of the unfinished ones if it answers."""
+def overview(paths: Sequence[Path]) -> list[RunStatus]:
+    """Return the state of all runs under `paths`; query Slurm once for all of them.
 
-    runs: list[RunStatus]
-
-    @property
-    def rows(self) -> list[Row]:
-        """A row per run."""
-        return [_row(one) for one in self.runs]
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether any run may still go on."""
-        return any(one.may_go_on for one in self.runs)
-
-
-def overview(paths: Sequence[Path]) -> Overview:
-    """Return the state of all runs under `paths`; query Slurm once for all of them."""
+    Without an answer the states of the unfinished ones are those of their records.
+    """
     found = [run for path in paths for run in _runs(path)]
     runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]
-    return Overview(runs=with_jobs(runs))
-
-
-def with_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
-    """Return the runs with Slurm's word about the jobs of the unfinished ones, if it answers."""
     jobs = {one.job for one in runs if one.job and one.state.may_have_job}
     try:
         known = client.query_jobs(sorted(jobs))
     except (ConfigError, Refused) as error:
         print(f"without Slurm: {error}", file=sys.stderr)
-        return list(runs)
+        return runs
     return [
         replace(one, state=with_slurm(one.state, known.get(one.job, SlurmJob())))
         if one.job in jobs and one.state.may_have_job
@@ -202,7 +183,8 @@ def _config(run: RunFolder) -> dict[str, Any]:
         return {}
 
 
-def _row(one: RunStatus) -> Row:
+def status_row(one: RunStatus) -> Row:
+    """Return the state of a run as a row of a table."""
     state, slurm = one.state, one.state.slurm
     is_training = state.is_training and not one.doing
     eta_s = one.rate.eta_s(step=state.step, steps=one.steps) if is_training else None

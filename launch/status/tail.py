@@ -86,9 +86,9 @@ def _current_output(run: RunFolder, one: RunStatus) -> Path | None:
 
 
 def job_output(run: RunFolder, job: str | None) -> Path | None:
-    """Return the output file of the job, written by Slurm or by submitit's local executor."""
+    """Return the output file of the job, or of the newest process of `--local`."""
     if job is None:
-        found = list(scripts_folder(run).glob("*_log.out"))
+        found = list(scripts_folder(run).glob("[0-9]*.out"))
     else:
         study = study_of(run.path)
         folders = [study.jobs, study.path.parent] if study else [run.path.parent]

@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.table import Row, output_width, text_table
 from launch.slurm.reasons import in_words
-from launch.status.state import Overview, RunStatus
+from launch.status.state import RunStatus, status_row
 from runs.folder import RunFolder, is_run
 from runs.records import is_number
 from runs.study_folder import StudyFolder, is_study_folder, study_of
@@ -30,14 +30,16 @@ _MOST_KEYS = 3
 Pair = tuple[RunStatus, Row]
 
 
-def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) -> list[str]:
+def table_lines(
+    runs: Sequence[RunStatus], paths: Sequence[Path], *, whole: bool = False
+) -> list[str]:
     """Return the folder and the time, a row per run that is not done, and when all will be.
 
     Below a single run stand its loss and newest sample. `whole` shows runs that are done, and
     every column.
     """
     base = paths[0].parent if is_run(paths[0]) else paths[0]
-    pairs = sorted(zip(now.runs, now.rows, strict=True), key=_place)
+    pairs = sorted(((one, status_row(one)) for one in runs), key=_place)
     folds = not whole and not all(map(is_run, paths))
     folded = Counter(one.word for one, _ in pairs if folds and one.group == "over")
     shown = [pair for pair in pairs if not (folds and pair[0].group == "over")]
@@ -50,26 +52,24 @@ def table_lines(now: Overview, paths: Sequence[Path], *, whole: bool = False) ->
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
     if (left_s := remaining_s(pairs)) is not None:
         lines.append(f"about {clock_text(left_s)} until all are trained")
-    if len(now.runs) == 1 and is_run(paths[0]) and now.runs[0].state.step is not None:
-        lines += run_lines(now.runs[0].run)
-    return lines if now.runs else [f"no run in {base}"]
+    if len(runs) == 1 and is_run(paths[0]) and runs[0].state.step is not None:
+        lines += run_lines(runs[0].run)
+    return lines if runs else [f"no run in {base}"]
 
 
-def summary_lines(now: Overview, paths: Sequence[Path]) -> list[str]:
+def summary_lines(runs: Sequence[RunStatus], paths: Sequence[Path]) -> list[str]:
     """Return a line per path: a run's state, or a folder's, with the report of an ended study."""
     lines = []
     for path in paths:
         here = path.resolve()
-        runs = [
-            one
-            for one in now.runs
-            if here in (one.run.path.resolve(), *one.run.path.resolve().parents)
+        inside = [
+            one for one in runs if here in (one.run.path.resolve(), *one.run.path.resolve().parents)
         ]
-        states = [one.word for one in runs]
+        states = [one.word for one in inside]
         counts = ", ".join(_counts(Counter(states)))
         lines.append(f"{path}: {states[0] if is_run(path) else f'{len(states)} runs: {counts}'}")
         report = path / "report.html"
-        has_ended = all(one.group in ("idle", "over") or one.state.is_failed for one in runs)
+        has_ended = all(one.group in ("idle", "over") or one.state.is_failed for one in inside)
         if has_ended and report.exists():
             lines.append(f"report: {report}")
     return lines

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from launch.slurm import client
-from launch.status.state import Overview, RunStatus, overview
+from launch.status.state import RunStatus, overview
 from launch.status.view import summary_lines, table_lines
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import is_study_folder
@@ -115,18 +115,18 @@ def watch(
     on: Screen | ChangeLog,
     whole: bool = False,
     pause: Callable[[float], None] = wait_for_key,
-) -> Overview:
+) -> list[RunStatus]:
     """Show the runs under `paths` until all have ended; shorten the hold of requeued jobs."""
     holds = RequeueHolds()
     remarks: list[str] = []
     while True:
         with contextlib.redirect_stderr(io.StringIO()) as stderr:
-            now = overview(paths)
-        remarks += holds.shorten(now.runs)
+            runs = overview(paths)
+        remarks += holds.shorten(runs)
         # A table says as much about a run, and about a folder of runs.
         named = paths if isinstance(on, ChangeLog) else [p for p in paths if is_study_folder(p)]
-        lines = [*summary_lines(now, named), *stderr.getvalue().splitlines(), *remarks]
-        on.draw(table_lines(now, paths, whole=whole), lines)
-        if not now.may_go_on:
-            return now
+        lines = [*summary_lines(runs, named), *stderr.getvalue().splitlines(), *remarks]
+        on.draw(table_lines(runs, paths, whole=whole), lines)
+        if not any(one.may_go_on for one in runs):
+            return runs
         pause(INTERVAL_S)

@@ -24,9 +24,9 @@ def check_no_process(study: StudyFolder) -> None:
 
 
 def _is_ours(pid: str) -> bool:
-    """Return whether the process is submitit's; the pid may have been reused."""
+    """Return whether the process runs cells; the pid may have been reused."""
     try:
-        return b"submitit" in Path("/proc", pid, "cmdline").read_bytes()
+        return b"jobs/cells.sh" in Path("/proc", pid, "cmdline").read_bytes()
     except OSError:
         return False
 

@@ -14,7 +14,6 @@ from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
 from configs.yaml12 import dump_yaml
 from launch.plan.checks import run_checks
-from launch.plan.duration import with_hours
 from launch.plan.memory import forecast_of
 from launch.slurm import client, executor
 from launch.slurm.client import Refused
@@ -47,7 +46,6 @@ def submit(request: RunRequest, choices: Choices) -> int:
     if request.resumes and is_done(request.resumes, request.config):
         print(f"{request.source}: already done; raise train.steps to continue", file=sys.stderr)
         return 0
-    request = with_hours(request)
     is_local = choices.how == "local"
     forecast = None if is_local else forecast_of(request)
     remarks = enforce(run_checks(request, forecast), force=choices.force)
@@ -108,13 +106,8 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
 
 
 def _start(request: RunRequest, remarks: list[str]) -> None:
-    executor.check_folder(request.run)
     run = _prepare(request)
-    try:
-        pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
-    except Refused:
-        _roll_back(request, run)
-        raise
+    pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
     print(f"run: {run.path}\nprocess: {pid}")
     print_remarks(remarks, follow="tail", path=run.path)
 

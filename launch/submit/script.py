@@ -167,7 +167,7 @@ def _resource_flags(resources: Resources) -> Flags:
     flags: Flags = {
         "nodes": str(resources.nodes),
         "cpus-per-task": str(resources.cpus_per_gpu * max(resources.gpus_per_node, 1)),
-        "time": client.format_duration(float(resources.hours) * 3600),
+        "time": client.format_duration(resources.hours * 3600),
     }
     return flags | ({"mem": f"{resources.memory_gb}G"} if resources.memory_gb else {})
 

@@ -290,7 +290,6 @@ def _prepare(submission: StudySubmission) -> None:
 
 def _start(submission: StudySubmission) -> None:
     study, site = submission.study, submission.site
-    executor.check_folder(study.path)
     remarks = enforce(submission.checks([]), force=submission.request.choices.force)
     _prepare(submission)
     kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}

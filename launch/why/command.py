@@ -56,10 +56,10 @@ def _diagnoses(name: str) -> list[Diagnosis]:
 
 def _why_study(study: StudyFolder, *, form: str) -> int:
     """Print how the runs of a study ended, those with the same message once."""
-    now = overview([study.path])
-    states = [one.word for one in now.runs]
+    runs = overview([study.path])
+    states = [one.word for one in runs]
     groups: dict[tuple[str, str], list[RunStatus]] = defaultdict(list)
-    for one in now.runs:
+    for one in runs:
         if one.state.is_failed or one.state.is_stopped:
             message = re.sub(r"\d+", "#", one.state.message)
             groups[one.word, message].append(one)

@@ -47,7 +47,7 @@ def test_when_of_a_study_asks_for_each_array_on_each_type(
 
 
 @pytest.mark.usefixtures("several_jobs")
-def test_when_and_hours_auto_ask_this_cluster(checkout: Checkout, cluster: Cluster) -> None:
+def test_when_asks_this_cluster(checkout: Checkout, cluster: Cluster) -> None:
     occupy_a40_for_90_minutes(cluster)
     config = "configs/pretrain/digits.yaml"
     steps = ("train.steps=100000", "checkpoint.every=100000")
@@ -58,8 +58,3 @@ def test_when_and_hours_auto_ask_this_cluster(checkout: Checkout, cluster: Clust
     assert abs(rows[0]["start"] - time.time()) < 60
     assert rows[-1]["start"] - time.time() > 80 * 60
     assert "resources.gpu=a100 resources.nodes=" in found.stderr
-    words = ("resources.gpu=a100", "resources.hours=auto", "train.steps=100000000")
-    _, job = checkout.submit(config, *words, "--", "--hold")
-    shown = cluster.run("scontrol", "show", "job", job).stdout
-    limit, least = (shown.partition(f"{name}=")[2].split()[0] for name in ("TimeLimit", "TimeMin"))
-    assert (limit, least) == ("2-00:00:00", "00:20:00")

@@ -39,7 +39,7 @@ def test_these_are_all_its_flags() -> None:
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],
         "doctor": [
-            "--account", "--force", "--help", "--partition", "--patience", "--quick", "--site",
+            "--account", "--force", "--help", "--partition", "--quick", "--site",
             "-h",
         ],
         "why": ["--help", "--json", "-h"],

@@ -119,7 +119,7 @@ def test_in_a_pipe_waiting_prints_changes_and_returns_whether_all_are_done(
     out = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     names = [run.path for run in runs]
     assert out == [f"{names[0]}: started", f"{names[1]}: failed", f"{names[0]}: done"]
-    assert [one.state.name for one in now.runs] == ["done", "failed"]
+    assert [one.state.name for one in now] == ["done", "failed"]
     assert launched(runs, "--wait") == 1
     assert launched(runs[:1], "--wait") == 0
 
@@ -142,7 +142,7 @@ def test_only_the_hold_after_a_requeue_is_shortened(
     command("squeue", f"echo '{squeue}'")
     command("scontrol", f"touch {tmp_path}/updated")
     now = overview([sample_run(*events).path])
-    assert RequeueHolds().shorten(now.runs) == []
+    assert RequeueHolds().shorten(now) == []
     assert not (tmp_path / "updated").exists()
 
 
@@ -151,6 +151,6 @@ def test_a_site_that_forbids_it_is_reported_once(command) -> None:
     command("scontrol", "echo 'Access denied' >&2; exit 1")
     now = overview([sample_run("started").path])
     holds = RequeueHolds()
-    (remark,) = holds.shorten(now.runs)
+    (remark,) = holds.shorten(now)
     assert "the site forbids to end that" in remark
-    assert holds.shorten(now.runs) == []
+    assert holds.shorten(now) == []

@@ -55,16 +55,6 @@ def log(run: RunFolder) -> str:
     return "".join(file.read_text() for file in (run.path / "jobs").glob("*.out"))
 
 
-def test_a_folder_that_submitit_would_expand_is_refused(
-    launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "100%task"))
-    code, _, err = launch("submit", DIGITS, "--local")
-    assert code == 2
-    assert "submitit expands % followed by a letter" in err
-    assert not (tmp_path / "100%task").exists()
-
-
 def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -> None:
     words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
     answer = subprocess.run(
