@@ -22,7 +22,7 @@ from configs.schema import Command, Run
 from runs.attempt.program import TREE
 from runs.code_version import read_version, without_git_variables
 from runs.folder import ROOT
-from runs.trust import check_own, keep_from_others, private_group
+from runs.trust import check_own, keep_from_others, private_group, trusted
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
 MAX_BYTES = 256 * 2**20
@@ -57,17 +57,16 @@ class Tree:
         It runs nothing of the snapshot: the script, which Slurm keeps, holds the hashes of content
         and names. Python adds `__pycache__`: that may differ, but it must be ours like the rest.
         """
-        folder, group = self.folder(logs), private_group()
-        name = shlex.quote(str(folder))
-        other = '! \\( -uid "$EUID" -o -uid 0 \\)'
-        is_open = "-perm /022" if group is None else f"-perm /002 -o -perm /020 ! -gid {group}"
+        name = shlex.quote(str(self.folder(logs)))
+        users, groups = trusted()
+        here, above = _strangers([], []), _strangers(sorted(users), sorted(groups))
         conditions = [
             f"sha256sum --check --quiet - {SUMS} <<<'{self.digest}  {SUMS}' >&2",
             "[[ $(LC_ALL=C find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l\\0' | "
             f"LC_ALL=C sort -z | sha256sum) == {self._names_digest()}* ]]",
-            f"[[ -z $(find . {other} -o ! -type l \\( {is_open} \\)) ]]",
+            f"[[ -z $(find . {here[0]} -o ! -type l \\( {here[1]} \\)) ]]",
             '[[ -z $(at=$PWD; while [[ $at ]]; do at=${at%/*}; find "${at:-/}" -maxdepth 0 '
-            f"{other} -o ! -perm -1000 \\( {is_open} \\); done) ]]",
+            f"{above[0]} -o ! -perm -1000 \\( {above[1]} \\); done) ]]",
         ]
         before = f"{self.program.check(logs)}; " if self.program else ""
         return (
@@ -84,6 +83,16 @@ class Tree:
     def exports(self, logs: Path) -> dict[str, str]:
         """Return the variable that tells a job where the snapshot of its program is."""
         return {TREE: str(self.program.folder(logs))} if self.program else {}
+
+
+def _strangers(users: list[int], groups: list[int]) -> tuple[str, str]:
+    """Return the tests of `find` for the files of others, and for those that others may write."""
+    owners = " -o ".join(['-uid "$EUID"', "-uid 0", *(f"-uid {user}" for user in users)])
+    private = private_group()
+    known = [*([] if private is None else [private]), *groups]
+    closed = "".join(f" ! -gid {group}" for group in known)
+    is_open = f"-perm /002 -o -perm /020{closed}" if known else "-perm /022"
+    return f"! \\( {owners} \\)", is_open
 
 
 def read_trees(config: Run) -> Tree:
