@@ -147,11 +147,9 @@ def _explain(error: dict[str, Any], kind: str) -> str:
     location = [str(part) for part in error["loc"]]
     name = ".".join(location)
     found = error.get("input")
-    is_unknown = error["type"] == "extra_forbidden"
-    removed = REMOVED.get(name if is_unknown else f"{name}={found}")
-    if removed:
-        return f"{name}: {removed}"
-    if is_unknown:
+    if error["type"] == "extra_forbidden":
+        if name in REMOVED:
+            return f"{name}: {REMOVED[name]}"
         return f"unknown key {name}{_nearest(name, kind)}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])

@@ -241,7 +241,7 @@ def _native_lacks(config: Finetune) -> str | None:
         "data.masks": config.data.masks is not None,
         "data.regularisation": config.data.regularisation is not None,
         "flux.quantise": config.flux.quantise != "none",
-        "lora.kind lokr": config.lora.kind == "lokr",
+        f"lora.kind {config.lora.kind}": config.lora.kind != "lora",
         "train.timesteps weighted": config.train.timesteps == "weighted",
     }
     return next((key for key, is_so in lacking.items() if is_so), None)
@@ -256,6 +256,7 @@ def _lacks(config: Finetune) -> str | None:
     is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
     lacking = {
         "train.shift, logit_mean, logit_std: ai-toolkit does not have them": is_shifted,
+        "lora.kind dora: use aitoolkit.network.type=dora with lora.kind=lora": lora.kind == "dora",
         "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
         "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all": has_patterns,
         "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,

@@ -117,7 +117,7 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
-    kind: Literal["lora", "lokr"] = key(
+    kind: Literal["lora", "lokr", "dora"] = key(
         "lora",
         "lora: B A; lokr: a Kronecker product of a small matrix and B A (Yeh et al. 2024), engine "
         "aitoolkit only",

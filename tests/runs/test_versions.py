@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analysis
+from configs.checks.batch import check_ranks
+from configs.errors import ConfigError
 from configs.schema.removed import REMOVED
 from configs.yaml12 import dump_yaml
 from runs.__main__ import main as runs
@@ -47,17 +49,16 @@ def test_a_run_whose_key_the_schema_has_no_more_is_refused_with_the_key(
     assert capsys.readouterr().err == f"{run.config_file}: updates: now train.steps\n"
 
 
-def test_a_run_whose_value_the_schema_has_no_more_is_refused_with_what_replaces_it(
-    tmp_path: Path, capsys
-) -> None:
+def test_a_run_of_an_engine_that_has_gone_is_read_and_not_resumed(tmp_path: Path, capsys) -> None:
     tree = {"kind": "finetune", "flux": {"folder": "/m"}, "data": {"folder": "/d"}}
     tree |= {"sample": {"prompts": ["a"]}, "lora": {"kind": "dora"}}
     old = RunFolder(tmp_path / "old")
     shutil.copytree(VERSIONS / "v1", old.path)
     old.config_file.write_text(dump_yaml(tree))
-    assert runs(["open", str(old.path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{old.config_file}: lora.kind: dora is of ai-toolkit only; set engine=")
+    assert runs(["show", str(old.path), "--key", "lora.kind"]) == 0
+    assert capsys.readouterr().out == "dora\n"
+    with pytest.raises(ConfigError, match=r"lora\.kind dora: only ai-toolkit has it"):
+        check_ranks(old.config(), world=1, engine="embedded")
 
 
 def test_a_run_of_a_newer_version_is_refused_in_one_line(run: RunFolder, capsys) -> None:
