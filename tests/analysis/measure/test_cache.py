@@ -47,9 +47,11 @@ def test_a_second_call_reads_nothing_and_returns_the_same(runs):
 
 def test_a_run_with_new_records_is_read_again(runs, logs):
     runs()
-    record = {"time": 1_700_009_999.0, "attempt": 1, "event": "failed", "reason": "oom"}
+    # A run that is done can fail only in another attempt.
+    begun = {"time": 1_700_009_998.0, "attempt": 2, "event": "started"}
+    failed = {"time": 1_700_009_999.0, "attempt": 2, "event": "failed", "reason": "oom"}
     with (logs / "run1" / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n")
+        file.writelines(json.dumps(record) + "\n" for record in (begun, failed))
     found, reads = runs()
     assert reads == 1
     assert [row["state"] for row in found] == ["done", "failed (oom)", "done"]
