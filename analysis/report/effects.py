@@ -51,7 +51,7 @@ def decisions_section(logs: Sequence[RunLog], beside: Path) -> str:
         "Decisions",
         table(rows),
         aside(f"{rule}; {spent(found, logs)}."),
-        evidence(logs, [command("decide", paths=[study.path], beside=beside)], beside),
+        evidence(logs, [command("cells", "--decided", paths=[study.path], beside=beside)], beside),
     )
 
 
@@ -62,7 +62,7 @@ def quality_section(logs: Sequence[RunLog], beside: Path) -> str:
         return ""
     rows = [with_intervals(quality_row(arms[0], arm, margin=MARGIN)) for arm in arms]
     told = aside(f"{GUIDANCE.capitalize()}.")
-    shown = recomputed("fid", "--margin", str(MARGIN), logs=logs, beside=beside)
+    shown = recomputed("cells", "--fid", "--margin", str(MARGIN), logs=logs, beside=beside)
     return section("quality", "Quality of samples", table(rows), told, shown)
 
 
@@ -86,7 +86,7 @@ def effects_section(logs: Sequence[RunLog], beside: Path) -> str:
         "<h3>How an effect changes with another factor</h3>" if changes else "",
         table([_rounded(interaction_row(one)) for one in changes]) if changes else "",
         aside(_rule(study)),
-        recomputed("ablation", logs=known, beside=beside),
+        recomputed("cells", "--ablation", logs=known, beside=beside),
     )
 
 

@@ -45,7 +45,7 @@ def finetune_section(logs: Sequence[RunLog], beside: Path) -> str:
         "<h3>Speedup at equal steps</h3>" + table([finetune.display_row(row) for row in ratios])
         if ratios
         else aside("No speedup: no two runs have the same number of steps on different devices."),
-        recomputed("finetune", logs=tuned, beside=beside),
+        recomputed("runs", "--finetune", logs=tuned, beside=beside),
     )
 
 

@@ -40,5 +40,5 @@ def noise_section(logs: Sequence[RunLog], beside: Path) -> str:
         ),
         table([row for noise, stages in found for row in noise_rows(noise, stages)]),
         *(aside(line) for noise, stages in found for line in noise_remarks(noise, stages)),
-        recomputed("gns", logs=measured, beside=beside),
+        recomputed("noise", logs=measured, beside=beside),
     )

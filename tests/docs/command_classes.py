@@ -129,7 +129,12 @@ ELSEWHERE = {
     r"python -m finetune lora compare .+": (
         "tests/finetune/test_lora_files.py::test_norms_and_cosines_are_those_of_the_whole_matrices"
     ),
-    r"make gpu": "tests/benchmarks/test_gpu.py::test_every_part_is_measured_on_a_cpu_at_tiny_sizes",
+    r"make gpu": (
+        "tests/benchmarks/test_gpu.py::test_every_piece_is_measured_on_a_cpu_at_tiny_sizes"
+    ),
+    r"python -m pip install .+ wheels/\S+ && export PYTHONPATH=\S+": (
+        "tests/benchmarks/test_gpu.py::test_the_wheels_have_the_versions_of_the_environment"
+    ),
     r"python -m pytest tests/train/engine/test_kills\.py": (
         "tests/train/engine/test_kills.py::test_200_kills_change_no_loss"
     ),

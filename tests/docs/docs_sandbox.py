@@ -41,7 +41,7 @@ MATRIX = """<testsuite><testcase name="test_a_lost_node_costs_at_most_one_save_i
 
 def build(folder: Path, commands: Iterable[str]) -> Path:
     """Make a folder in which these commands can be typed."""
-    for name in ("configs", "jobs", "env"):
+    for name in ("configs", "runs", "jobs", "env"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", folder / "docs")
     typed = "\n".join(commands)

@@ -201,7 +201,7 @@ def test_a_rank_that_is_killed_fails_the_run_with_a_reason(begin: Begin, tmp_pat
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     last = list(run.records())[-1]
-    assert (last["event"], last["reason"]) == ("failed", "crash")
+    assert (last["event"], last["reason"]) == ("failed", "killed")
 
 
 @pytest.mark.parametrize("killed", ["torchrun", "body"])

@@ -209,9 +209,12 @@ def test_a_file_that_another_user_compiled_ends_the_job(
     tree = read_tree(repository)
     folder = save(tree, shared)
     (folder / "__pycache__").mkdir()
-    (folder / "__pycache__").chmod(0o777)
+    folder.parent.chmod(0o755)
+    for path in (folder, folder / "__pycache__"):
+        path.chmod(0o777)
     intruder(f"echo evil >.code/{folder.name}/__pycache__/a.cpython-311.pyc")
-    (folder / "__pycache__").chmod(0o755)
+    for path in (folder, folder / "__pycache__"):
+        path.chmod(0o755)
     assert not passes(tree, shared)
     with pytest.raises(ConfigError, match=r"\.pyc: belongs to another user"):
         save(tree, shared)

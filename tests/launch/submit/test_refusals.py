@@ -9,6 +9,7 @@ from launch.slurm.client import Refused
 from launch.submit.refusals import confirm
 from runs.attempt.pruning import skip_after_alike
 from runs.folder import RunFolder, find_runs
+from runs.state.fold import run_state
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
 
@@ -80,7 +81,7 @@ def test_cells_skipped_after_failures_alike_are_submitted_again(study: Path, lau
     folder = submitted(launch, study)
     for cell in ("a40_bs8", "a40_bs16", "a100_bs8"):
         run = end(folder, cell, "failed", reason="crash", message="the same")
-        skip_after_alike(run, list(run.records())[-1])
+        skip_after_alike(run, run_state(run))
     states = [
         list(RunFolder(folder.cell(row.cell)).records())[-1]["event"] for row in folder.rows()
     ]

@@ -173,7 +173,7 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
 
 def test_into_is_for_studies_only(launch) -> None:
     code, _, err = launch("plan", DIGITS, "--into", ".", "--script")
-    assert (code, "are for studies" in err) == (2, True)
+    assert (code, "--into is for studies" in err) == (2, True)
 
 
 def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:

@@ -18,7 +18,7 @@ from configs.load import expect, load, resolve
 from configs.schema import Pretrain
 from runs.attempt.close import close_attempt
 from runs.folder import RunFolder
-from runs.state.reasons import failures
+from runs.state.reasons import reasons
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.engine.distributed import Ranks, process_group
 from train.engine.failure import RunFailure
@@ -269,7 +269,7 @@ def test_a_miscompiled_run_fails_for_good_and_takes_no_step(
     failed = list(run.records())[-1]
     assert (failed["event"], failed["reason"]) == ("failed", "gradients")
     assert re.search(r"patches_in\.weight \(cosine 1, norm x 0\.(79|8)", failed["message"])
-    assert not failures()["gradients"].can_pass
+    assert not reasons()["gradients"].passes
     assert events(run) == ["started", "failed"]
     assert not any("loss" in record for record in run.records())
 
