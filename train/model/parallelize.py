@@ -9,6 +9,7 @@ round them to.
 import contextlib
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -117,13 +118,16 @@ def parallelize(
             block.compile(dynamic=dynamic)
     if mesh is None or is_sharded(layout):
         return network
+    # Buffers are tables that every rank computes; DDP would send them before each forward pass.
+    known = inspect.signature(DistributedDataParallel).parameters
+    renamed = "forward_sync_buffers" in known  # from torch 2.15 on, where the older name warns
+    unsent: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
     return DistributedDataParallel(
         network,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
         process_group=mesh["replicate"].get_group(),
-        # They are tables that every rank computes; DDP would send them before each forward pass.
-        broadcast_buffers=False,
         gradient_as_bucket_view=True,
+        **unsent,
     )
 
 
