@@ -1,4 +1,4 @@
-"""What a path holds, as `ditbench check` sees it: by its suffix, its first bytes, or its files."""
+"""Recognise what a path holds, for `check`: by its suffix, its first bytes, or its files."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Where a run or a study would run, when it is done by forecast, and what it costs.
+"""Forecast where a run or a study would run, when it would be done, and its cost.
 
 A run has a row for each shape of the cluster, a study one for each of its arrays: on each type of
 GPU, if its cells name none. The start is what `sbatch --test-only` expects; its latest is also that

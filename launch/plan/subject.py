@@ -1,4 +1,4 @@
-"""What `plan` is asked about, a run or a study: its checks, table, outlook and batch scripts.
+"""The subject of `plan`, a run or a study: its checks, table, outlook and batch scripts.
 
 `checks` are those by which `submit` refuses. `slow_checks` take seconds and are of the site: its
 modules, its torch, and with `test` a node, by a short job.

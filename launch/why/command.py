@@ -141,8 +141,8 @@ def _kind(process: Evidence) -> str:
 def _meaning(diagnosis: Diagnosis) -> str:
     reason = diagnosis.reason
     assert reason is not None
-    names_rank = reason.passes is None or "{first_failure}" in reason.meaning
-    what = _fill(reason.meaning + ("" if names_rank else "{first_failure}"), diagnosis)
+    is_whole = reason.passes is None or "{first_failure}" in reason.meaning
+    what = _fill(reason.meaning + ("" if is_whole else "{first_failure}"), diagnosis)
     if waiting := _waiting(diagnosis):
         begins = f", may begin {_clock(waiting.started)}" if waiting.started else ""
         what += f", and is queued again (job {waiting.job}{begins})"

@@ -1,4 +1,4 @@
-"""What a run does between two of its training steps: saving, evaluating or sampling."""
+"""The activity of a run between two training steps: saving, evaluating or sampling."""
 
 from collections.abc import Mapping
 from typing import Any
