@@ -21,7 +21,7 @@ COMMANDS = {
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "report": "one self-contained HTML page on the runs, and a CSV beside it",
-    "export": "send runs to wandb, trackio or MLflow, each step once, or write them as one table",
+    "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "formats": "the formats of logs that are read, and how the logs under a path are",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",

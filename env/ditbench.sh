@@ -30,7 +30,7 @@ afterwards
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
   report    everything on one HTML page; --site: a folder of pages
-  export    runs to wandb, trackio, MLflow or one table; --figure: PDF or SVG
+  export    runs to wandb or one table; --figure: PDF or SVG
   audit     claims, recomputed
   formats   logs of other trainers that are read
   archive   pack the records of runs

@@ -201,7 +201,7 @@ _OWN_FILES = {
     "analysis/measure/cache.py",
     "analysis/site/build.py",
     "analysis/site/pages.py",
-    "analysis/trackers.py",
+    "analysis/wandb_export.py",
     "configs/checks/compute_node.py",
     "launch/doctor/measurements.py",
     "launch/doctor/probe_jobs.py",

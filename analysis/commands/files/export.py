@@ -1,4 +1,4 @@
-"""`export`: the records of runs for an experiment tracker, or as one table."""
+"""`export`: the records of runs for wandb, or as one table."""
 
 import argparse
 import time
@@ -11,26 +11,26 @@ from analysis.measure.loss import NO_TRAINING
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell
-from analysis.trackers import TRACKERS, is_unfinished, tracked
+from analysis.wandb_export import is_unfinished, send, tracked
 from configs.disk import replacing
 from configs.errors import Unreadable
 from configs.terminal import csv_cell
 
-EXAMPLE = "ditbench export logs/layouts-1120 --to mlflow --follow"
+EXAMPLE = "ditbench export logs/layouts-1120 --to wandb --follow"
 INTERVAL_S = 30.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the tracker, its project, and following."""
-    parser.add_argument("--to", required=True, choices=("csv", "parquet", *TRACKERS))
-    parser.add_argument("--project", default="ditbench", help="of the tracker (default: ditbench)")
+    """Add the form, the project of wandb, and following."""
+    parser.add_argument("--to", required=True, choices=("csv", "parquet", "wandb"))
+    parser.add_argument("--project", default="ditbench", help="of wandb (default: ditbench)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the table of csv or parquet")
     parser.add_argument("--follow", action="store_true", help="go on until all runs have ended")
 
 
 def run(args: argparse.Namespace) -> int:
     """Send what is new, or write the table; with `--follow` until all runs have ended."""
-    if (args.to in TRACKERS) == bool(args.out):
+    if (args.to == "wandb") == bool(args.out):
         raise Unreadable(f"--to {args.to} {'takes no' if args.out else 'needs'} --out")
     while True:
         logs = read_logs(args.paths)
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
         if len({one.name for one in runs}) < len(runs):
             raise Unreadable("two of these runs have the same name: export them into two projects")
         try:
-            if args.to in TRACKERS:
-                sent = [(one.name, TRACKERS[args.to](one, args.project)) for one in runs]
+            if args.to == "wandb":
+                sent = [(one.name, send(one, args.project)) for one in runs]
                 print("\n".join(f"{name}: {count} new steps" for name, count in sent), flush=True)
             else:
                 rows = [{"run": r.name} | dict(o) for r in runs for o in r.rows.values()]

@@ -1,4 +1,4 @@
-"""Runs are sent to a tracker once, step by step, and written as one table."""
+"""Runs are sent to wandb once, step by step, and written as one table."""
 
 import csv
 import json
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from analysis import trackers
+from analysis import wandb_export
 from analysis.__main__ import main
 from analysis.read.find import read_logs
-from analysis.trackers import tracked
+from analysis.wandb_export import tracked
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 Read = Callable[[str], list[int]]
@@ -21,7 +21,7 @@ Read = Callable[[str], list[int]]
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs, the first of them resumed and with a sample at step 100; trackers write beside."""
+    """Two runs, the first of them resumed and with a sample at step 100; wandb writes beside."""
     monkeypatch.chdir(tmp_path)
     for rate in (4, 8):
         truth = SyntheticRun(steps_per_s=rate, intervals=30, resume_at=12 if rate == 4 else None,
@@ -31,38 +31,6 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     samples.mkdir()
     Image.new("RGB", (8, 8), "red").save(samples / "step-000000100.png")
     return tmp_path / "logs"
-
-
-def _mlflow(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
-    mlflow = pytest.importorskip("mlflow", reason="pip install mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address := f"sqlite:///{folder}/mlflow.db")
-    mlflow.set_tracking_uri(address)
-
-    def read(name: str) -> list[int]:
-        client = mlflow.MlflowClient()
-        [experiment] = [e for e in client.search_experiments() if e.name == "mine"]
-        [run] = client.search_runs([experiment.experiment_id], f"tags.ditbench = '{name}'")
-        assert run.data.params["train.global_batch"] == "64"
-        assert {file.path for file in client.list_artifacts(run.info.run_id)} >= {"verdicts.csv"}
-        kept = list(folder.rglob("samples/step-000000100.png"))
-        assert len(kept) == 2  # that of the run, and the tracker's
-        return [one.step for one in client.get_metric_history(run.info.run_id, "loss")]
-
-    return read
-
-
-def _trackio(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
-    monkeypatch.setenv("TRACKIO_DIR", str(folder / "trackio"))
-    pytest.importorskip("trackio", reason="pip install trackio")
-    from trackio.sqlite_storage import SQLiteStorage
-
-    def read(name: str) -> list[int]:
-        rows = SQLiteStorage.get_logs("mine", name)
-        assert any("verdicts" in row for row in rows)
-        assert [row["step"] for row in rows if "sample" in row] == ([100] if name == "r4" else [])
-        return [row["step"] for row in rows if "loss" in row]
-
-    return read
 
 
 def _framed(log: bytes) -> Iterator[bytes]:
@@ -81,7 +49,10 @@ def _framed(log: bytes) -> Iterator[bytes]:
             record = b""
 
 
-def _wandb(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
+@pytest.fixture
+def offline(logs: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Keep the runs of wandb beside the logs; return the steps that it has of a run."""
+    folder = logs.parent
     wandb = pytest.importorskip("wandb", reason="pip install wandb")
     for variable, value in (("MODE", "offline"), ("DIR", str(folder)), ("SILENT", "true")):
         monkeypatch.setenv(f"WANDB_{variable}", value)
@@ -101,16 +72,11 @@ def _wandb(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Read:
     return read
 
 
-@pytest.mark.filterwarnings("default")  # of the trackers
-@pytest.mark.parametrize("tracker", [_mlflow, _trackio, _wandb])
-def test_a_tracker_gets_every_step_once(
-    tracker: Callable[[pytest.MonkeyPatch, Path], Read],
-    logs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.filterwarnings("default")  # of wandb
+def test_wandb_gets_every_step_once(
+    offline: Read, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = tracker(monkeypatch, logs.parent)
-    command = ["export", str(logs), "--to", tracker.__name__[1:], "--project", "mine"]
+    command = ["export", str(logs), "--to", "wandb", "--project", "mine"]
 
     def new_steps() -> dict[str, int]:
         assert main(command) == 0
@@ -125,24 +91,16 @@ def test_a_tracker_gets_every_step_once(
     records.write_text(whole)
     assert new_steps() == {"r4": 17, "r8": 0}
     assert new_steps() == {"r4": 0, "r8": 0}
-    assert read("r4") == read("r8") == list(range(10, 310, 10))
+    assert offline("r4") == offline("r8") == list(range(10, 310, 10))
 
 
-@pytest.mark.filterwarnings("default")  # of the trackers
-@pytest.mark.parametrize(("tracker", "made"), [(_mlflow, "mlflow.db"), (_wandb, "wandb")])
-def test_an_exported_run_is_read_from_the_tracker_as_it_is_here(
-    tracker: Callable[[pytest.MonkeyPatch, Path], Read],
-    made: str,
-    logs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tracker(monkeypatch, logs.parent)
-    command = ["export", str(logs), "--to", tracker.__name__[1:], "--project", "mine"]
-    assert main(command) == 0
-    if tracker is _wandb:
-        # Its process may still be writing.
-        sys.modules["wandb"].teardown()
-    found = {log.name: log for log in read_logs([str(logs.parent / made)])}
+@pytest.mark.filterwarnings("default")  # of wandb
+@pytest.mark.usefixtures("offline")
+def test_an_exported_run_is_read_from_wandb_as_it_is_here(logs: Path) -> None:
+    assert main(["export", str(logs), "--to", "wandb", "--project", "mine"]) == 0
+    # Its process may still be writing.
+    sys.modules["wandb"].teardown()
+    found = {log.name: log for log in read_logs([str(logs.parent / "wandb")])}
     for ours in read_logs([str(logs)]):
         theirs = found.pop(ours.name)
         assert theirs.step.tolist() == ours.step.tolist()
@@ -174,9 +132,9 @@ def test_only_folders_of_the_same_run_and_project_say_how_far_wandb_is(tmp_path,
     for second, (kind, name, text) in enumerate(sent):
         files = tmp_path / "wandb" / f"{kind}-20260101_12000{second}-{name}" / "files"
         files.mkdir(parents=True)
-        (files / trackers._SENT).write_text(text)
+        (files / wandb_export._SENT).write_text(text)
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    found = [trackers._sent_by_wandb("r4", one) for one in ("mine", "other one", "none")]
+    found = [wandb_export._sent_before("r4", one) for one in ("mine", "other one", "none")]
     assert found == [300, 700, None]
 
 
@@ -240,14 +198,11 @@ def test_following_ends_with_the_last_run(logs, monkeypatch):
     [
         (["--to", "csv"], "--to csv needs --out"),
         (["--to", "wandb", "--out", "x"], "--to wandb takes no --out"),
-        (["--to", "mlflow"], "first: pip install mlflow"),
         (["--to", "wandb"], "first: pip install wandb"),
-        (["--to", "trackio"], "first: pip install trackio"),
     ],
 )
 def test_what_is_missing_is_one_line(flags, why, logs, monkeypatch, capsys):
-    for package in ("mlflow", "trackio", "wandb"):
-        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
     assert main(["export", str(logs), *flags]) == 2
     err = capsys.readouterr().err
     assert why in err

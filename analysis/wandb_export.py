@@ -1,7 +1,7 @@
-"""Send runs to a tracker: only the steps that it lacks.
+"""Send runs to wandb: only the steps that it lacks.
 
-A run folder is one run of the tracker, found again by its name; its metric `step` says how far the
-tracker has it. wandb keeps an offline run in several folders, which `wandb sync` joins.
+A run folder is one run of wandb, found again by its name; its metric `step` says how far wandb has
+it. An offline run is kept in several folders, which `wandb sync` joins.
 """
 
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from analysis.read.run_log import RunLog
-from configs.table import csv_text
 from runs.folder import RunFolder
 from runs.records import is_number
 from runs.study_folder import study_of
@@ -23,7 +22,7 @@ _SENT = "ditbench-step.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """A run as trackers get it: metrics by step, samples by step, and the table of verdicts."""
+    """A run as wandb gets it: metrics by step, samples by step, and the table of verdicts."""
 
     name: str
     config: Mapping[str, Any]
@@ -32,7 +31,7 @@ class TrackedRun:
     verdicts: Sequence[Mapping[str, Any]]
 
     def after(self, last: float | None) -> list[int]:
-        """Return the steps beyond the newest one that a tracker has."""
+        """Return the steps beyond the newest one that wandb has."""
         return [step for step in self.rows if last is None or step > last]
 
 
@@ -70,57 +69,12 @@ def tracked(log: RunLog, verdicts: Sequence[Mapping[str, Any]]) -> TrackedRun:
     )
 
 
-def _to_mlflow(run: TrackedRun, project: str) -> int:
-    import mlflow
-
-    mlflow.set_experiment(project)
-    ours = f"tags.ditbench = '{run.name}'"
-    found = mlflow.search_runs(filter_string=ours, output_format="list")
-    steps = run.after(found[0].data.metrics.get("step") if found else None)
-    numbers = [
-        mlflow.entities.Metric(key, value, int(1e3 * run.rows[step].get("time", 0)), step)
-        for step in steps
-        for key, value in run.rows[step].items()
-    ]
-    known = found[0].info.run_id if found else None
-    with mlflow.start_run(known, run_name=run.name, tags={"ditbench": run.name}) as live:
-        if not found:
-            mlflow.log_params(dict(run.config))
-        for at in range(0, len(numbers), 1000):
-            mlflow.MlflowClient().log_batch(live.info.run_id, numbers[at : at + 1000])
-        for step in steps:
-            for key, path in run.samples.get(step, {}).items():
-                mlflow.log_artifact(str(path), key.replace("sample", "samples", 1))
-        if run.verdicts:
-            mlflow.log_text(csv_text(run.verdicts), "verdicts.csv")
-    return len(steps)
-
-
-def _to_trackio(run: TrackedRun, project: str) -> int:
-    import pandas as pd
-    import trackio
-    from trackio.sqlite_storage import SQLiteStorage
-
-    steps = run.after(SQLiteStorage.get_max_step_for_run(project, run.name))
-    if steps:
-        trackio.init(project, name=run.name, config=dict(run.config), resume="allow", embed=False)
-        for step in steps:
-            # Columns of its own have these names.
-            own = ("step", "time")
-            row: dict[str, Any] = {n: v for n, v in run.rows[step].items() if n not in own}
-            row |= {key: trackio.Image(path) for key, path in run.samples.get(step, {}).items()}
-            if step == steps[-1] and run.verdicts:
-                row["verdicts"] = trackio.Table(dataframe=pd.DataFrame(run.verdicts))
-            trackio.log(row, step=step)
-        trackio.finish()
-    return len(steps)
-
-
-def _to_wandb(run: TrackedRun, project: str) -> int:
+def send(run: TrackedRun, project: str) -> int:
+    """Send a run to a project of wandb, and return the number of steps that were new."""
     import pandas as pd
     import wandb
 
-    sent = _sent_by_wandb(run.name, project)
+    sent = _sent_before(run.name, project)
     if not run.after(sent):
         return 0
     config = dict(run.config)
@@ -138,13 +92,9 @@ def _to_wandb(run: TrackedRun, project: str) -> int:
     return len(steps)
 
 
-def _sent_by_wandb(name: str, project: str) -> int | None:
+def _sent_before(name: str, project: str) -> int | None:
     """Return the newest step of a run that wandb's folders here hold for a project."""
     folder = Path(os.environ.get("WANDB_DIR", "."), "wandb")
     # The name of a folder may end in that of another run, or in a number.
     sent = (path.read_text().partition(" ") for path in folder.glob(f"*run-*/files/{_SENT}"))
     return max((int(step) for step, _, own in sent if own == f"{name} {project}"), default=None)
-
-
-# Each sends a run to a project, and returns the number of steps that were new.
-TRACKERS = {"mlflow": _to_mlflow, "trackio": _to_trackio, "wandb": _to_wandb}
