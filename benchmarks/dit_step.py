@@ -32,7 +32,6 @@ from benchmarks.peer import diffusers_dit
 from configs.load import expect, resolve
 from configs.schema import Pretrain
 from train.diffusion.objective import DiffusionObjective
-from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
@@ -110,7 +109,7 @@ def step_of(
             block.compile()
     batch = _batch(config, device, dtype)
     objective = DiffusionObjective(config, device)
-    optimizer = make_optimizer(network, config, EMA(network, decay=None, warmup=False))
+    optimizer = make_optimizer(network, config)
     autocast = setting.startswith("bf16") and dtype is torch.float32
 
     def step() -> None:

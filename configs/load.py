@@ -11,7 +11,7 @@ from configs.errors import ConfigError
 from configs.files import read_text
 from configs.schema import KINDS, MODELS, Run, Study, keys
 from configs.schema.key import KeyGroup
-from configs.schema.removed import REMOVED
+from configs.schema.removed import REMOVED_KEYS, REMOVED_VALUES
 from configs.yaml12 import parse_yaml
 
 Tree = dict[str, Any]
@@ -100,13 +100,25 @@ def resolve_study(tree: Tree, *, source: str) -> Study:
 
 def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
     try:
-        return MODELS[kind].model_validate(tree)
+        return MODELS[kind].model_validate(_without_removed(tree, kind))
     except ValidationError as error:
         lines = [_explain(dict(item), kind) for item in error.errors()]
         fits = [name for name in MODELS if set(tree) <= set(MODELS[name].model_fields)]
         if "kind" not in tree and len(fits) == 1 and fits != [kind]:
             lines = [f"no kind; its keys are those of kind: {fits[0]}"]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
+
+
+def _without_removed(tree: Tree, kind: str, prefix: str = "") -> Tree:
+    """Return a copy of `tree` without removed keys that have their default."""
+    kept: Tree = {}
+    for name, value in tree.items():
+        full = f"{prefix}{name}"
+        if full in REMOVED_KEYS and full not in keys(kind) and value == REMOVED_KEYS[full].default:
+            continue
+        is_group = isinstance(value, dict)
+        kept[name] = _without_removed(value, kind, f"{full}.") if is_group else value
+    return kept
 
 
 def expect(config: Run, kind: type[Kind], *, source: str | Path) -> Kind:
@@ -148,13 +160,15 @@ def _explain(error: dict[str, Any], kind: str) -> str:
     name = ".".join(location)
     found = error.get("input")
     if error["type"] == "extra_forbidden":
-        if name in REMOVED:
-            return f"{name}: {REMOVED[name]}"
+        if name in REMOVED_KEYS:
+            return f"{name}: {REMOVED_KEYS[name].instead}"
         return f"unknown key {name}{_nearest(name, kind)}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] in ("model_type", "model_attributes_type"):
         return f"{name}: expected a group of keys, found {_kind_of(found)}"
+    if isinstance(found, str) and (name, found) in REMOVED_VALUES:
+        return f"{name} {found}: {REMOVED_VALUES[name, found]}"
     spec = keys(kind).get(name)
     unit = f" ({spec.unit})" if spec and spec.unit else ""
     expected = error["msg"].removeprefix("Input should be ")

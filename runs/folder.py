@@ -39,7 +39,6 @@ class RunFolder:
     metrics_file = Below("metrics.jsonl")  # the append-only records of what happened
     checkpoints = Below("checkpoints")  # the folder also of `latest`, which names the newest
     data_file = Below("data.json")  # hashes of a fine-tuning's images with captions, by path
-    averages = Below("averages")  # the folder of snapshots of power-function averages, by step
     samples = Below("samples")  # the folder of sample grids, by step
     lora = Below("lora")  # the folder of LoRA files, by step: `step-000000500.safetensors`
     profile = Below("profile")  # the folder of Chrome traces and memory snapshots, by attempt

@@ -86,8 +86,8 @@ def _waits(load: Load, config: Mapping[str, Any]) -> Iterator[str]:
         fix = "" if workers is None else f"; raise data.workers from {workers}"
         yield f"input-bound: the loader waits {data:.0%} of the step{also}{fix}"
     elif bound is not None and has_waited and idle >= MIN_IDLE:
-        of = {False: "train.compile: true, ", True: "train.compile: graphs, "}
-        fix = of.get(config.get("train.compile", ""), "") if "model.width" in config else ""
+        is_eager = config.get("train.compile") is False and "model.width" in config
+        fix = "train.compile: true, " if is_eager else ""
         evidence = f"the GPU waits for the launch of {bound:.0%} of the steps{also}"
         yield f"host-bound: {evidence}; {fix}a larger micro batch"
 

@@ -16,7 +16,7 @@ and a stopped run exits with {one['exit_status']}."
     for name, one in runs.items():
         if (bound := one["host_bound"] or 0.0) > 0.2:
             yield f"{name}: in {bound:.0%} of the steps the GPU waits for its host: compile the \
-blocks (`train.compile`), raise `train.micro_batch`, or use graphs (`train.compile=graphs`)."
+blocks (`train.compile`), or raise `train.micro_batch`."
         if one["data_share"] > 0.05:
             yield f"{name}: {one['data_share']:.0%} of training waits for data: raise \
 `data.workers`."
@@ -35,11 +35,6 @@ budget by {over[worst]:.2f} of {measured['sum']:.2f} ms per image."
     if compiled and eager and compiled["images_per_s"] < 1.2 * eager["images_per_s"]:
         yield "Compiled blocks are less than 1.2 times as fast as eager ones: look for graph \
 breaks (`TORCH_LOGS=graph_breaks,recompiles`)."
-    launched, graphs = runs.get("s-compiled-32"), runs.get("s-graphs-32")
-    if launched and graphs and graphs["images_per_s"] > 1.02 * launched["images_per_s"]:
-        ratio = graphs["images_per_s"] / launched["images_per_s"]
-        yield f"For small networks set `train.compile=graphs`: it trains a DiT-S at a batch of 32 \
-{ratio:.2f} times as fast as compiled blocks do."
     auto = runs.get("xl-auto")
     if compiled and auto and auto["images_per_s"] > 1.02 * compiled["images_per_s"]:
         yield f"Set `train.micro_batch=auto`: {auto['micro_batch']} at once are faster than 128."

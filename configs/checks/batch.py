@@ -94,11 +94,6 @@ def micro_batches(config: Pretrain, share: int) -> list[int]:
 
 def _check_microbatches(config: Pretrain, layout: BatchLayout) -> None:
     """Raise `ConfigError` if the run cannot do with the microbatches of this layout."""
-    if config.train.compile == "graphs" and layout.accumulation > 1:
-        raise ConfigError(
-            f"train.compile graphs takes one microbatch per step, but this layout has "
-            f"{layout.accumulation}: set train.micro_batch to null, or train.compile to true"
-        )
     if not config.gns.enabled:
         return
     count, batch = layout.noise_count, layout.noise_batch

@@ -14,12 +14,6 @@ class ExtraTerms(KeyGroup):
     images of the stream, whatever the layout.
     """
 
-    direction: float = key(
-        0.0,
-        "weight of 1 - cos(predicted, true velocity) over channels (Yao et al. 2024, FasterDiT)",
-        "loss",
-        ge=0,
-    )
     contrastive: float = key(
         0.0,
         "weight of the error to the velocity of the next image of the group, which is subtracted "
@@ -144,7 +138,7 @@ class Objective(KeyGroup):
                 raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
             if self.prediction == "x":
                 raise ValueError("objective.prediction x is for flow; set eps or v for ddpm")
-            if self.extra.direction or self.group > 1:
+            if self.group > 1:
                 raise ValueError(
                     "the terms of objective.extra are for flow; set them to 0 for ddpm"
                 )

@@ -41,11 +41,6 @@ class Pretrain(Run):
         """Return the step at which the run is done."""
         return self.train.steps
 
-    def averages(self) -> int:
-        """Return the number of averages of the weights that are kept."""
-        train, is_free = self.train, self.optimizer.kind == "schedule_free"
-        return (train.ema_decay is not None) + 2 * (train.ema_snapshots is not None) + is_free
-
     @model_validator(mode="after")
     def _parts_fit(self) -> "Pretrain":
         for refusal in (
@@ -54,7 +49,6 @@ class Pretrain(Run):
             self._optimizer(),
             self._reduce(),
             self._float8(),
-            self._graphs(),
             self._sampler(),
             self._validation(),
             self._strata(),
@@ -98,11 +92,6 @@ class Pretrain(Run):
             return "model.mup_base_width scales a DiT and the rates of AdamW: remove it"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
-        if kind == "schedule_free" and (self.optimizer.decay or self.averages() > 1):
-            return (
-                "optimizer.kind schedule_free averages the weights instead of a decay: set "
-                "optimizer.decay to 0, train.ema_decay and ema_snapshots to null"
-            )
         return None
 
     def _reduce(self) -> str | None:
@@ -117,21 +106,6 @@ class Pretrain(Run):
     def _float8(self) -> str | None:
         if self.train.float8 and self.train.compile is not True:
             return "train.float8 is slower than bf16 in eager blocks: set train.compile to true"
-        return None
-
-    def _graphs(self) -> str | None:
-        without = {
-            "layout.shard": self.layout.shard > 1,
-            "layout.tensor": self.layout.tensor > 1,
-            "gns.enabled": self.gns.enabled,
-            "model.routing.tune": self.model.routing.tune > 0,
-            "repa.until": bool(self.repa.weight) and self.repa.until is not None,
-            "train.micro_batch auto": self.train.micro_batch == "auto",
-            "resources.gpus_per_node 0": self.resources.gpus_per_node == 0,
-        }
-        found = ", ".join(name for name, given in without.items() if given)
-        if found and self.train.compile == "graphs":
-            return f"train.compile graphs does not go with {found}: set it to true or false"
         return None
 
     def _sampler(self) -> str | None:
@@ -162,13 +136,8 @@ class Pretrain(Run):
 
     def _extra_terms(self) -> str | None:
         objective, extra = self.objective, self.objective.extra
-        if (extra.direction or objective.group > 1) and self.model.family != "dit":
+        if objective.group > 1 and self.model.family != "dit":
             return "the terms of objective.extra are for a DiT: set them to 0, or model.family dit"
-        if extra.direction and self.data.channels == 1:
-            return (
-                "objective.extra.direction is an angle between channels; with data.channels 1 it "
-                "has no gradient: set it to 0"
-            )
         if extra.dispersive and (extra.block or 1) > self.model.depth:
             return f"objective.extra.block {extra.block} is beyond model.depth {self.model.depth}"
         if self.gns.enabled and objective.group > 1:
@@ -189,11 +158,8 @@ class Pretrain(Run):
             return f"repa.block {self.repa.block} is beyond model.depth {self.model.depth}"
         if self.repa.block in self.model.routed_blocks()[1:]:
             return "repa.block aligns all patches: set it to a block that model.routing leaves out"
-        if self.gns.enabled or self.optimizer.kind == "schedule_free":
-            return (
-                "repa.weight trains a projection, which gns.enabled and optimizer.kind "
-                "schedule_free do not know: set one of them to its default"
-            )
+        if self.gns.enabled:
+            return "repa.weight trains a projection, which gns.enabled does not know: set it false"
         return None
 
     def _noise(self) -> str | None:

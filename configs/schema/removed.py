@@ -1,4 +1,31 @@
-"""Keys that older configs may hold and that the schema has no more."""
+"""Keys and values that configs of earlier versions may hold and that the schema has no more.
 
-# By dotted name: what replaced it (`now train.steps`), or why it is gone.
-REMOVED: dict[str, str] = {}
+A config that has a removed key at its default is read as if it did not have it. At another value
+it is refused, so that nothing trains as something else; `analysis` reads such runs all the same.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """The value that switched a key off, and what replaces the key, or why it is gone."""
+
+    default: Any
+    instead: str
+
+
+# By dotted name.
+REMOVED_KEYS = {
+    "objective.extra.direction": Removed(default=0.0, instead="removed; remove the key"),
+    "train.ema_snapshots": Removed(default=None, instead="removed; set train.ema_decay"),
+    "sigma_rel": Removed(default=None, instead="removed; set weights to ema"),
+    "guide": Removed(default=None, instead="removed; set guidance without a guide"),
+    "guide_step": Removed(default=None, instead="removed with guide; remove the key"),
+}
+# Values of keys that remain, and what replaces them.
+REMOVED_VALUES = {
+    ("optimizer.kind", "schedule_free"): "removed; set adamw with optimizer.decay",
+    ("train.compile", "graphs"): "removed; set true",
+}

@@ -18,9 +18,6 @@ class Sampling(Run):
     weights: Literal["ema", "model"] = key(
         "ema", "averaged weights (ema) or raw ones (model)", "loss"
     )
-    sigma_rel: float | None = key(
-        None, "instead: width of an average of train.ema_snapshots", "loss", gt=0, lt=0.288
-    )
     num: int = key(50_000, "number of images", "loss clock", ge=1)
     batch: int = key(64, "images that a rank samples, and saves, at once", "clock", ge=1)
     labels: Literal["random", "turn"] = key(
@@ -39,16 +36,6 @@ class Sampling(Run):
     guidance_high: float | None = key(
         None, "largest t at which guidance acts; null: that of the run", "loss clock", ge=0, le=1
     )
-    guide: str | None = key(
-        None,
-        "run whose network guides instead of null labels: a smaller one, or this run at an earlier "
-        "step (autoguidance, Karras et al. 2024)",
-        "loss clock",
-        path="pretraining run",
-    )
-    guide_step: int | None = key(
-        None, "step of the guide's checkpoint; null: the newest", "loss", ge=1
-    )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = key(
         None, "precision of the network, by autocast; null: that of the training", "loss clock"
     )
@@ -60,6 +47,4 @@ class Sampling(Run):
             raise ValueError("run must name the folder of a pretraining run, such as run=logs/RUN")
         if self.out is not None and not self.out.endswith(".npz"):
             raise ValueError(f"out {self.out}: name a file that ends in .npz")
-        if self.guide_step is not None and self.guide is None:
-            raise ValueError("guide_step is of a guide: name its run in guide")
         return self

@@ -46,11 +46,8 @@ class LearningRate(KeyGroup):
 class Optimizer(LearningRate):
     """The optimizer and its learning rate."""
 
-    kind: Literal["adamw", "muon", "schedule_free"] = key(
-        "adamw",
-        "adamw; muon: Muon for the matrices of blocks, AdamW for the rest; schedule_free: AdamW "
-        "that averages the weights instead of decaying lr",
-        "loss clock",
+    kind: Literal["adamw", "muon"] = key(
+        "adamw", "adamw; muon: Muon for the matrices of blocks, AdamW for the rest", "loss clock"
     )
     momentum: float = key(0.95, "decay rate of Muon's momentum", "loss", ge=0, lt=1)
     beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
@@ -90,10 +87,8 @@ class Train(KeyGroup):
     float8: bool = key(
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
-    compile: bool | Literal["auto", "graphs"] = key(
-        "auto",
-        "compile each block; graphs: the whole network, as CUDA graphs; auto: on GPUs if possible",
-        "clock",
+    compile: bool | Literal["auto"] = key(
+        "auto", "compile each block; auto: on GPUs if possible", "clock"
     )
     check_gradients: Literal["first", "never"] = key(
         "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True
@@ -114,14 +109,6 @@ class Train(KeyGroup):
     )
     ema_batch: int | None = key(
         None, "global batch of ema_decay: decay per image is constant", "loss", unit="images", ge=1
-    )
-    ema_snapshots: int | None = key(
-        None,
-        "steps between snapshots of two power-function averages, from which averages of any width "
-        "are made after training; null: none",
-        "loss",
-        unit="steps",
-        ge=1,
     )
     ema_warmup: bool = key(True, "limit the EMA decay to (1 + step) / (10 + step) at first", "loss")
 

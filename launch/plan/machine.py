@@ -99,7 +99,7 @@ def compute_node(request: RunRequest) -> Iterator[CheckResult]:
     if isinstance(config, Finetune):
         compiles = config.train.compile or config.optimizer.kind == "adamw8bit"
     else:
-        compiles = isinstance(config, Pretrain) and config.train.compile in (True, "graphs")
+        compiles = isinstance(config, Pretrain) and config.train.compile is True
     exports = [f"{name}={value}" for name, value in request.site.exports().items()]
     words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
     flags = to_words(request.site.flags | request.flags)

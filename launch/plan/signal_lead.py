@@ -84,7 +84,8 @@ def _measured(logs: Path, model: str) -> Saves | None:
 
 
 def _model_of(config: Pretrain) -> str:
-    return repr((config.model, config.data.size, config.data.channels, config.averages()))
+    has_ema = config.train.ema_decay is not None
+    return repr((config.model, config.data.size, config.data.channels, has_ema))
 
 
 def _times(run: RunFolder) -> tuple[float, float] | None:

@@ -108,7 +108,7 @@ def _total(saves: Sequence[Checkpoints], *, keep: int | None) -> tuple[int, int]
 
 def checkpoint_bytes(config: Pretrain, parameters: int) -> int:
     """Return the size of fp32 weights, their average if it is kept, and two moments."""
-    copies = 3 + config.averages()
+    copies = 3 + (config.train.ema_decay is not None)
     return copies * _BYTES_FP32 * parameters
 
 

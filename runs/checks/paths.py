@@ -120,8 +120,8 @@ def _branch_problem(checkpoint: Path, config: Pretrain) -> str | None:
     before = trunk.config()
     if not isinstance(before, Pretrain) or _branch_state(before) != _branch_state(config):
         return (
-            "its run has another network, optimizer.kind or set of averages; set model, data.size, "
-            "channels and classes, optimizer.kind and train.ema_decay as there"
+            "its run has another network or optimizer.kind, or only one has an EMA; set model, "
+            "data.size, channels and classes, optimizer.kind and train.ema_decay as there"
         )
     return None
 
@@ -130,4 +130,4 @@ def _branch_state(config: Pretrain) -> tuple[object, ...]:
     """Return all that the names and shapes of the state depend on."""
     data, model = config.data, config.model.model_copy(update={"init_from": None})
     sizes = data.size, data.channels, data.classes
-    return model, sizes, config.optimizer.kind, config.averages()
+    return model, sizes, config.optimizer.kind, config.train.ema_decay is None

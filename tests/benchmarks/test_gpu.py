@@ -311,14 +311,6 @@ def test_power_and_clocks_are_the_means_of_the_time_that_is_watched(
     assert watch.row["throttled_power"] == 1
 
 
-def small(**images_per_s: float) -> list[Line]:
-    """The results, with a DiT-S at a batch of 32 trained in two ways."""
-    rates = {how: RATE | {"images_per_s": rate} for how, rate in images_per_s.items()}
-    return results() + [
-        line("trainer", f"s-{how}-32", f"s-{how}-32", result=rate) for how, rate in rates.items()
-    ]
-
-
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -328,7 +320,6 @@ def small(**images_per_s: float) -> list[Line]:
         (lambda: changed("trainer/xl-eager", data_share=0.2), "raise `data.workers`"),
         (lambda: changed("trainer/xl-eager", gpu_gb=60.0), "but 41.0 GB were predicted"),
         (lambda: changed("trainer/xl-eager", host_bound=0.5), "waits for its host"),
-        (lambda: small(compiled=1000.0, graphs=1500.0), "set `train.compile=graphs`"),
         (lambda: changed("attention/CUDNN_ATTENTION", tflop_per_s=300.0), "CUDNN_ATTENTION is"),
         (lambda: changed("gemm/out wgrad", tflop_per_s=300.0), "square one: out wgrad."),
     ],

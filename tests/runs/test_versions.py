@@ -12,7 +12,7 @@ import pytest
 from analysis.__main__ import main as analysis
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
-from configs.schema.removed import REMOVED
+from configs.schema.removed import REMOVED_KEYS, Removed
 from configs.yaml12 import dump_yaml
 from runs.__main__ import main as runs
 from runs.folder import RunFolder
@@ -39,14 +39,18 @@ def test_a_run_of_each_version_is_resumed_and_read(run: RunFolder, capsys) -> No
     assert (row["state"], row["step"]) == ("done", 4)
 
 
-def test_a_run_whose_key_the_schema_has_no_more_is_refused_with_the_key(
+def test_a_run_whose_key_was_removed_is_resumed_at_its_default_and_else_only_read(
     run: RunFolder, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with run.config_file.open("a") as file:
-        file.write("updates: 5\n")
-    monkeypatch.setitem(REMOVED, "updates", "now train.steps")
+    monkeypatch.setitem(REMOVED_KEYS, "updates", Removed(default=0, instead="set train.steps"))
+    text = run.config_file.read_text()
+    run.config_file.write_text(f"{text}updates: 0\n")
+    assert runs(["open", str(run.path), "train.steps=6"]) == 0, capsys.readouterr().err
+    run.config_file.write_text(f"{text}updates: 5\n")
+    capsys.readouterr()
     assert runs(["open", str(run.path)]) == 2
-    assert capsys.readouterr().err == f"{run.config_file}: updates: now train.steps\n"
+    assert capsys.readouterr().err == f"{run.config_file}: updates: set train.steps\n"
+    assert analysis(["runs", str(run.path), "--json"]) == 0
 
 
 def test_a_run_of_an_engine_that_has_gone_is_read_and_not_resumed(tmp_path: Path, capsys) -> None:

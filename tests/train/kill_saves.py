@@ -28,7 +28,7 @@ def make_state() -> tuple[CheckpointState, torch.nn.Module]:
     config = load(Path("configs/pretrain/digits.yaml"), ["model.depth=2", "model.width=64"])
     network = build_network(config)
     ema = EMA(network, decay=0.9, warmup=False)
-    optimizer = make_optimizer(network, config, ema)
+    optimizer = make_optimizer(network, config)
     clocks = Clocks(torch.device("cpu"))
     return CheckpointState(
         network=network,

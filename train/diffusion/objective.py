@@ -66,8 +66,6 @@ class DiffusionObjective:
         output, tokens = _with_tokens(network, task, label, tuple(sorted(taps)))
         velocity = task.velocity(output)
         losses = self._error(velocity - task.target, task)
-        if extra.direction:
-            losses = losses + extra.direction * direction_error(velocity, task.target)
         if extra.contrastive:
             other = next_in_group(task.target, group)
             losses = losses - extra.contrastive * self._error(velocity - other, task)
@@ -98,17 +96,14 @@ class DiffusionObjective:
         return losses if task.weight is None else losses * task.weight
 
     @torch.no_grad()
-    def sample(
-        self, network: Denoiser, noise: Tensor, label: Tensor, *, guide: Denoiser | None = None
-    ) -> Tensor:
-        """Return images from `noise` `[B, C, H, W]` for `label` `[B]`; see `guided` for `guide`."""
+    def sample(self, network: Denoiser, noise: Tensor, label: Tensor) -> Tensor:
+        """Return images from `noise` `[B, C, H, W]` for `label` `[B]`."""
         predict = guided(
             network,
             label,
             null_label=self._null_label,
             guidance=self._sample.guidance,
             interval=(self._sample.guidance_low, self._sample.guidance_high),
-            guide=guide,
         )
         if self._objective.kind == "flow":
             heun = self._sample.sampler == "heun"
@@ -164,12 +159,10 @@ def guided(
     null_label: int,
     guidance: float,
     interval: tuple[float, float] = (0.0, 1.0),
-    guide: Denoiser | None = None,
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the network's output for `label` `[B]` as a function of `x` and `t`, in float32.
 
-    With classifier-free guidance, null + guidance (label - null) (Ho & Salimans 2022). The output
-    of `guide` for the label replaces that for null (autoguidance, Karras et al. 2024). There is no
+    With classifier-free guidance, null + guidance (label - null) (Ho & Salimans 2022). There is no
     guidance at times outside of `interval`, whose ends belong to it (Kynkaanniemi et al. 2024).
     """
     null = torch.full_like(label, null_label)
@@ -179,8 +172,6 @@ def guided(
         # All times of a step are equal. To read one waits for the device.
         if guidance == 1 or (interval != (0.0, 1.0) and not low <= float(t[0]) <= high):
             return network(x, t, label).float()
-        if guide is not None:
-            return torch.lerp(guide(x, t, label).float(), network(x, t, label).float(), guidance)
         both = network(torch.cat([x, x]), torch.cat([t, t]), torch.cat([label, null]))
         conditional, unconditional = both.float().chunk(2)
         return torch.lerp(unconditional, conditional, guidance)
@@ -194,14 +185,6 @@ def time_shift(config: Pretrain) -> float:
     if base is None:
         return 1.0
     return math.sqrt((config.data.size // config.model.patch) ** 2 / base)
-
-
-def direction_error(velocity: Tensor, target: Tensor) -> Tensor:
-    """Return 1 - cos(velocity, target) over channels, `[B]`, for inputs `[B, C, H, W]`.
-
-    The mean over positions, as in FasterDiT (Yao et al. 2024) and LightningDiT.
-    """
-    return 1 - F.cosine_similarity(velocity, target, dim=1).flatten(1).mean(dim=1)
 
 
 def next_in_group(x: Tensor, group: int) -> Tensor:

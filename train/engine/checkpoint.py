@@ -67,7 +67,6 @@ class CheckpointState(Stateful):
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
             "average": self._ema.weights,
-            "powers": numbered(self._ema.power_averages),
             "optimizer": {n: self._moments(p) for n, p in (parameters | beside).items()},
             **{name: parameter.detach() for name, parameter in beside.items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
@@ -107,24 +106,6 @@ class CheckpointState(Stateful):
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return {name: tensor.detach() for name, tensor in state.items()}
-
-
-def numbered(averages: list[dict[str, Tensor]]) -> dict[str, Any]:
-    """Return power-function averages as a checkpoint names them."""
-    return {str(number): average for number, average in enumerate(averages)}
-
-
-def save_averages(
-    folder: Path, state: CheckpointState, *, is_superseded: Callable[[], bool]
-) -> None:
-    """Save a snapshot of the power-function averages, beside those of earlier steps. Collective."""
-    writer = CheckpointWriter(
-        folder, step_name(state.step), keep=10**9, is_superseded=is_superseded
-    )
-    _on_rank_0(writer.prepare)
-    saved = {name: state.state_dict()[name] for name in ("powers", "progress")}
-    with first_cause():
-        dcp.save({"training": saved}, storage_writer=writer)
 
 
 def _numbers(values: Mapping[str, float]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from configs.checks.batch import BatchLayout
 from configs.disk import replacing
 from configs.errors import ConfigError
-from configs.load import expect, flatten, merge, resolve, to_tree
+from configs.load import expect, merge, resolve, to_tree
 from configs.schema import Pretrain, Sampling
 from runs.folder import RunFolder, open_run
 from train.data.latents.vae import open_decoder
@@ -26,7 +26,6 @@ from train.engine.numerics import set_precision
 from train.evaluate.npz import Metadata, Pixels
 from train.model.build import Network, build_network
 from train.model.parallelize import autocast, can_compile
-from train.weights.post_hoc import load_average
 
 _BATCH = 64
 
@@ -42,14 +41,7 @@ _OVERRIDES = {
 
 
 # Keys of a sampling run that identify its images.
-_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed", "guide", "sigma_rel")
-
-
-# Keys that a run and its guide must share.
-_SHARED_WITH_GUIDE = (
-    "data.source", "data.channels", "data.size", "data.classes", "objective.kind",
-    "objective.prediction", "objective.schedule",
-)  # fmt: skip
+_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed")
 
 
 def sample(
@@ -135,7 +127,6 @@ class RunSampler:
                 "channels can be drawn to a file"
             )
         self._network = _open_network(self._config, device)
-        self._guide = _open_guide(sampling, self._config, device) if sampling.guide else None
         self._objective = DiffusionObjective(self._config, device)
 
     def metadata(self) -> Metadata:
@@ -146,25 +137,11 @@ class RunSampler:
     def load(self, earlier: Metadata | None) -> Metadata:
         """Load the weights, at the step in `earlier` if given; return the complete metadata."""
         step = earlier["checkpoint"] if earlier else self._sampling.step
-        if (sigma_rel := self._sampling.sigma_rel) is not None:
-            step, images = load_average(
-                self._run.averages, self._network, sigma_rel=sigma_rel, step=step
-            )
-        else:
-            step, images = load_weights(
-                self._run.checkpoints, self._network, which=self._sampling.weights, step=step
-            )
+        step, images = load_weights(
+            self._run.checkpoints, self._network, which=self._sampling.weights, step=step
+        )
         log.info("drawing from %s, step %d", self._run.path, step)
-        found = {"checkpoint": step, "images": images}
-        if self._guide is not None:
-            assert self._sampling.guide is not None
-            found["guide_checkpoint"], _ = load_weights(
-                open_run(Path(self._sampling.guide)).checkpoints,
-                self._guide,
-                which=self._sampling.weights,
-                step=earlier["guide_checkpoint"] if earlier else self._sampling.guide_step,
-            )
-        return self.metadata() | found
+        return self.metadata() | {"checkpoint": step, "images": images}
 
     @torch.no_grad()
     def draw(self, indices: list[int]) -> Pixels:
@@ -174,7 +151,7 @@ class RunSampler:
         labels = torch.tensor([self._label(index) for index in indices])
         with autocast(self._config.train.precision, self._device):
             images = self._objective.sample(
-                self._network, noise.to(self._device), labels.to(self._device), guide=self._guide
+                self._network, noise.to(self._device), labels.to(self._device)
             ).float()
         return to_pixels(self._decoder.decode(images) if self._decoder else images)
 
@@ -218,20 +195,6 @@ def _open_network(config: Pretrain, device: torch.device) -> nn.Module:
         for block in cast(Network, network).blocks:
             block.compile()
     return network
-
-
-def _open_guide(sampling: Sampling, config: Pretrain, device: torch.device) -> nn.Module:
-    """Return the network of `guide`. Raise `ConfigError` if it predicts another quantity."""
-    assert sampling.guide is not None
-    guide = expect(open_run(Path(sampling.guide)).config(), Pretrain, source=Path(sampling.guide))
-    mine, other = flatten(to_tree(config)), flatten(to_tree(guide))
-    for name in _SHARED_WITH_GUIDE:
-        if mine[name] != other[name]:
-            raise ConfigError(
-                f"guide {sampling.guide}: its {name} is {other[name]}, that of the run is "
-                f"{mine[name]}; name a run on the same data with the same prediction"
-            )
-    return _open_network(guide, device)
 
 
 def to_pixels(images: Tensor) -> Pixels:

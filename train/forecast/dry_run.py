@@ -120,11 +120,10 @@ def _two_steps(config: Pretrain, layout: BatchLayout, storages: StorageTracker) 
         network = build_network(config)
     model = _parallelized(network, config, layout)
     parameters = storages.held
-    powers = config.train.ema_snapshots is not None
-    ema = EMA(network, decay=batch_decay(config), warmup=False, powers=powers)
+    ema = EMA(network, decay=batch_decay(config), warmup=False)
     averaged = storages.held - parameters
     held = storages.held
-    optimizer = make_optimizer(network, config, ema)
+    optimizer = make_optimizer(network, config)
     states = storages.held - held
     objective = DiffusionObjective(config, _DEVICE)
     _, first_gradients = _forward_backward(config, layout, model, objective, storages)

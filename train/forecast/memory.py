@@ -122,11 +122,11 @@ def dit_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     images, tensor = layout.micro_batch, layout.tensor
     held = 4 * held_parameters(config, layout)
-    average, matrices = held * config.averages(), [m * n for m, n in flops.muon_matrices(config)]
+    average = held * (config.train.ema_decay is not None)
+    matrices = [m * n for m, n in flops.muon_matrices(config)]
     moments = 2 * held - 4 * sum(matrices) / layout.shard  # Muon has one, the others two
-    # Roots of second moments; Muon's largest matrix in float32, and five of the iteration's type.
-    step_work = held * (config.optimizer.kind == "schedule_free")
-    step_work += (4 + 5 * PRECISION_BYTES[config.train.precision]) * max(matrices, default=0)
+    # Muon's largest matrix in float32, and five of the iteration's type.
+    step_work = (4 + 5 * PRECISION_BYTES[config.train.precision]) * max(matrices, default=0)
     # The projection of REPA is whole on every rank, with its gradients and moments.
     constant = held + moments + average + 16 * flops.projection_weights(config)
     gradients, persistent = _gradients(config, layout)

@@ -73,7 +73,7 @@ def step_time(
     written = dit_written(config, layout) if is_dit else memory.activations
     passes = _COMPILED_PASSES if config.train.compile else _EAGER_PASSES
     traffic_s = layout.accumulation * passes * written / bandwidth
-    ema_bytes = _EMA_BYTES * config.averages()
+    ema_bytes = _EMA_BYTES * (config.train.ema_decay is not None)
     parameter_bytes = _OPTIMIZER_BYTES + _CLIPPING_BYTES + ema_bytes
     update_s = memory.parameters / 4 * parameter_bytes / bandwidth
     # Muon's ranks share its matrices.

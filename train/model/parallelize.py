@@ -43,7 +43,6 @@ from train.engine.distributed import Ranks, from_every_rank, from_rank_0, make_m
 from train.engine.metrics import log
 from train.model.blocks import AdaLNBlock, InContextBlock
 from train.model.build import Network
-from train.model.cuda_graphs import record_cuda_graphs
 
 DTYPES = {
     "fp32": torch.float32,
@@ -91,7 +90,7 @@ def parallelize(
     if config.train.float8:
         check_float8(ranks.device)
         convert_to_float8(blocks)
-    if config.train.compile in (True, "graphs") and ranks.device.type == "cuda":
+    if config.train.compile is True and ranks.device.type == "cuda":
         check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
     mesh = make_mesh(layout, ranks.device) if layout.world > 1 else None
@@ -107,9 +106,7 @@ def parallelize(
     cast(Network, network).init_buffers()
     if fill is not None:
         fill()
-    if config.train.compile == "graphs":
-        record_cuda_graphs(network, ranks.device)
-    elif config.train.compile is True:
+    if config.train.compile is True:
         # A block is small enough to be a bucket of gradients: DDP need not cut it into graphs.
         torch._dynamo.config.optimize_ddp = False
         # Routed blocks have a second number of tokens, which is no reason for dynamic shapes.

@@ -1,6 +1,5 @@
 """Evaluations during a pretraining: held-out loss, gradient noise, samples and their distances."""
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from train.data.source import Image, Source, held_out_split
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import flow_time, sample_label, validation_noise, validation_order
 from train.engine.attempt import TrainingContext
-from train.engine.checkpoint import save_averages
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.metrics import log
 from train.engine.profiler import region
@@ -97,8 +95,6 @@ class PretrainEvaluator:
             due.append(self.measure_noise)
         if self.fid and _is_due(step, config.evaluate.fid.every, last):
             due.append(self.measure_fid)
-        if config.train.ema_snapshots and _is_due(step, config.train.ema_snapshots, last):
-            due.append(self.save_averages)
         if _is_due(step, config.sample.every, last):
             due.append(self.draw_samples)
         return due
@@ -107,11 +103,8 @@ class PretrainEvaluator:
         """Record the held-out loss of the weights and of their EMA."""
         assert self.held_out is not None
         context, train_state = self.context, self.train_state
-        # Schedule-free weights are where gradients are taken: only their average is a result.
-        is_free = train_state.config.optimizer.kind == "schedule_free"
-        with train_state.ema.swapped_in() if is_free else contextlib.nullcontext():
-            fields = {"validation_loss": self.held_out.mean(train_state)}
-        if train_state.ema.weights and not is_free:
+        fields = {"validation_loss": self.held_out.mean(train_state)}
+        if train_state.ema.weights:
             with train_state.ema.swapped_in():
                 fields["validation_loss_ema"] = self.held_out.mean(train_state)
         context.clocks.lap("eval", drain=True)
@@ -142,12 +135,6 @@ class PretrainEvaluator:
             log.info("step %d: FID %.4f", context.state.step, fields["fid"])
         context.clocks.lap("eval", drain=True)
         context.metrics.event("evaluated", step=context.state.step)
-
-    def save_averages(self) -> None:
-        """Save a snapshot of the power-function averages."""
-        context, attempt = self.context, self.context.attempt
-        save_averages(attempt.run.averages, context.state, is_superseded=attempt.is_superseded)
-        context.clocks.lap("save", drain=True)
 
     def draw_samples(self) -> None:
         """Draw a grid of samples from the EMA of the weights."""

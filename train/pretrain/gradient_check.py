@@ -44,8 +44,6 @@ def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState)
     records = context.attempt.run.records() if ranks.rank == 0 else ()
     if from_rank_0(any(record.get("setting") == [torch.__version__, gpu] for record in records)):
         return
-    if train.compile == "graphs":
-        train_state.rehearse(layout.micro_batch, device=device)  # so that a replay is checked
     # The zeros of adaLN-zero make most gradients zero, right or wrong: fill them meanwhile.
     generator = torch.Generator(device).manual_seed(0)
     matrices = [p.detach() for p in train_state.network.parameters() if p.ndim > 1]

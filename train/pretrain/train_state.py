@@ -17,7 +17,6 @@ from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import squared_gradient_norm, sum_gradients
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.profiler import region
-from train.model.cuda_graphs import PASSES, check_recorded
 from train.model.flops import patches
 from train.model.parallelize import autocast, parallelize
 from train.model.routing import first_patches, routed
@@ -73,14 +72,9 @@ class TrainState:
             )
 
     def rehearse(self, images: int, *, device: torch.device) -> None:
-        """Compile the network or record its CUDA graphs, by passes over zeros. Collective."""
-        graphs = self.config.train.compile == "graphs"
-        batch = zero_batch(self.config, images=images, device=device)
-        for _ in range(PASSES if graphs else 1):
-            self.losses(batch).sum().backward()
-            self.optimizer.zero_grad(set_to_none=True)
-        if graphs:
-            check_recorded()
+        """Compile the network by a pass over zeros. Collective."""
+        self.losses(zero_batch(self.config, images=images, device=device)).sum().backward()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def update(self, step: int) -> GradientSummary:
         """Take optimizer step `step`, from 1: clip the gradients, move the weights and their EMA.
@@ -96,7 +90,7 @@ class TrainState:
                     squared_norm += squared_gradient_norm(self.projection)
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
-                group |= {"lr": self.learning_rate(step) * group.get("rate", 1.0), "step": step}
+                group["lr"] = self.learning_rate(step) * group.get("rate", 1.0)
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         with region("ema"):
@@ -134,15 +128,13 @@ def make_train_state(
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
     projection, train = make_projection(config, ranks.device), config.train
-    powers = train.ema_snapshots is not None
-    ema = EMA(network, decay=batch_decay(config), warmup=train.ema_warmup, powers=powers)
     return TrainState(
         config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config, ema, projection=projection),
-        ema=ema,
+        optimizer=make_optimizer(network, config, projection=projection),
+        ema=EMA(network, decay=batch_decay(config), warmup=train.ema_warmup),
         scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
         projection=projection,
     )

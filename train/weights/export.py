@@ -14,7 +14,6 @@ from runs.folder import RunFolder, open_run
 from train.engine.checkpoint import load_weights
 from train.engine.distributed import process_group, read_ranks
 from train.model.build import build_network
-from train.weights.post_hoc import load_average
 
 
 def main(arguments: list[str]) -> int:
@@ -25,19 +24,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("file", type=Path, help="a new .safetensors file")
     parser.add_argument("--weights", choices=("ema", "model"), default="ema")
-    parser.add_argument("--sigma-rel", type=float, help="width of a post-hoc average instead")
     options = parser.parse_args(arguments)
-    sigma_rel: float | None = options.sigma_rel
-    step = export(open_run(options.run), options.file, which=options.weights, sigma_rel=sigma_rel)
-    which = options.weights if sigma_rel is None else f"sigma_rel {sigma_rel}"
-    print(f"{options.file}: {which} weights of step {step}")
+    step = export(open_run(options.run), options.file, which=options.weights)
+    print(f"{options.file}: {options.weights} weights of step {step}")
     return 0
 
 
-def export(run: RunFolder, path: Path, *, which: str, sigma_rel: float | None = None) -> int:
+def export(run: RunFolder, path: Path, *, which: str) -> int:
     """Write the `ema` or `model` weights of a run to `path`, and return their step.
-
-    With `sigma_rel`, write the post-hoc average of that width.
 
     The metadata of the file hold the config, so that the network can be built without the run.
     """
@@ -46,11 +40,7 @@ def export(run: RunFolder, path: Path, *, which: str, sigma_rel: float | None = 
     config = expect(run.config(), Pretrain, source=run.path)
     network = build_network(config)
     with process_group(read_ranks()):
-        if sigma_rel is None:
-            step, images = load_weights(run.checkpoints, network, which=which)
-        else:
-            step, images = load_average(run.averages, network, sigma_rel=sigma_rel)
-            which = f"sigma_rel {sigma_rel}"
+        step, images = load_weights(run.checkpoints, network, which=which)
     metadata = {"run": run.name, "weights": which, "step": str(step), "images": str(images)}
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
     with replacing(path) as file:

@@ -84,8 +84,8 @@ PLANTED = {
     ),
     "a slow host of compiled code": (
         {"host_bound": 0.96, "gpu_facts": None, "overrides": ("train.compile=true",)},
-        "host-bound: the GPU waits for the launch of 96% of the steps; train.compile: graphs, a "
-        "larger micro batch",
+        "host-bound: the GPU waits for the launch of 96% of the steps; a larger "
+        "micro batch",
     ),
     "other processes": (
         reading(others=1),

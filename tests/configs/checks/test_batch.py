@@ -47,10 +47,3 @@ def test_replicas_follow_from_the_shards() -> None:
 def test_a_batch_that_does_not_divide_is_refused(keys: dict, world: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         divide(config(**keys), world=world)
-
-
-def test_cuda_graphs_have_one_microbatch_per_step() -> None:
-    graphs = {"train__compile": "graphs", "train__global_batch": 64}
-    divide(config(**graphs), world=2)
-    with pytest.raises(ConfigError, match="but this layout has 2: set"):
-        divide(config(**graphs, train__micro_batch=16), world=2)

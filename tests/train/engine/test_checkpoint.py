@@ -38,7 +38,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
     config = load(Path("configs/pretrain/digits.yaml"), [*SMALL, f"seed={seed}"])
     network = build_network(config)
     average = EMA(network, decay=0.9, warmup=False)
-    optimizer = make_optimizer(network, config, average)
+    optimizer = make_optimizer(network, config)
     for _ in range(2):
         for parameter in network.parameters():
             parameter.grad = torch.randn_like(parameter)

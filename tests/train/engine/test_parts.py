@@ -53,9 +53,7 @@ def test_a_decay_with_restarts_begins_again_from_the_whole_rate() -> None:
 
 def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
-    groups = make_optimizer(
-        model, Pretrain(optimizer=Optimizer(weight_decay=0.1)), EMA(model, decay=None, warmup=False)
-    ).param_groups
+    groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
 

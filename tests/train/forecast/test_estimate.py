@@ -178,13 +178,6 @@ LAYOUTS = {
     "HSDP": (4, {"train": {"global_batch": 64}, "layout": {"shard": 2}}),
     "TP": (2, {"layout": {"tensor": 2}}),
     "Muon": (1, {"optimizer": {"kind": "muon"}}),
-    "schedule-free": (
-        1,
-        {
-            "optimizer": {"kind": "schedule_free"},
-            "train": {"global_batch": 16, "ema_decay": None},
-        },
-    ),
     "Muon, FSDP2": (4, {"optimizer": {"kind": "muon"}, "layout": {"shard": 4}}),
 }  # fmt: skip
 

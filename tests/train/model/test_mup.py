@@ -11,7 +11,6 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
 from tests.train.model.test_dit import config_of, inputs
-from train.engine.ema import EMA
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer, parameter_groups
 
@@ -91,7 +90,7 @@ def test_rates_and_weight_decay_are_those_of_the_mup_package() -> None:
     assert set(slow) == expected | {"modulation_out.weight", "time.2.weight"}
     assert all(values == pytest.approx((0.25, 0.4)) for values in slow.values())
     single = build_network(config)
-    optimizer = make_optimizer(single, config, EMA(single, decay=None, warmup=False))
+    optimizer = make_optimizer(single, config)
     low_rank = single.get_parameter("blocks.0.modulation.up")
     (group,) = [g for g in optimizer.param_groups if any(p is low_rank for p in g["params"])]
     assert "rate" not in group  # its inputs do not grow with the width

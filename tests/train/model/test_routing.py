@@ -176,14 +176,11 @@ def test_routing_compiles_two_shapes_once(monkeypatch: pytest.MonkeyPatch) -> No
             {"model": {"routing": TREAD}, "objective": {"extra": {"dispersive": 0.1}}},
             "compares all patches",
         ),
-        ({"model": {"routing": TREAD}, "train": {"compile": "graphs"}, "tune": 0.1}, "tune"),
         ({"model": {"routing": TREAD}, "gns": {"enabled": True, "whole_every": 5}}, "whole_every"),
         ({"model": {"family": "unet", "routing": TREAD}}, "a U-Net has none"),
     ],
-    ids=["depth", "dispersive", "graphs", "noise", "unet"],
+    ids=["depth", "dispersive", "noise", "unet"],
 )
 def test_what_routing_cannot_do_is_refused(tree: dict[str, Any], message: str) -> None:
-    if tune := tree.pop("tune", None):
-        tree["model"] = {"routing": TREAD | {"tune": tune}}
     with pytest.raises(ConfigError, match=message):
         resolve(tree, source="test")

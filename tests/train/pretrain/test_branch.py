@@ -48,8 +48,8 @@ def test_a_branch_equals_an_uninterrupted_run_of_its_schedule_to_the_bit(
     ("step", "keys", "message"),
     [
         (4, ["model.depth=2"], "another network"),
-        (4, ["train.ema_decay=null"], "set of averages"),
-        (4, ["optimizer.kind=muon"], "another network, optimizer.kind"),
+        (4, ["train.ema_decay=null"], "only one has an EMA"),
+        (4, ["optimizer.kind=muon"], "another network or optimizer.kind"),
         (8, [], "ends there"),
         (7, [], "no such folder"),
     ],

@@ -129,16 +129,6 @@ def test_weights_and_random_numbers_are_afterwards_as_before() -> None:
     assert torch.equal(random_state, torch.get_rng_state())
 
 
-@pytest.mark.usefixtures("group")
-def test_of_cuda_graphs_a_replay_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsed: list[int] = []
-    monkeypatch.setattr(
-        TrainState, "rehearse", lambda self, images, *, device: rehearsed.append(images)
-    )
-    checked(small(), compile="graphs")
-    assert rehearsed == [8]
-
-
 class Scaled(torch.autograd.Function):
     """The identity, with a gradient multiplied by a factor."""
 

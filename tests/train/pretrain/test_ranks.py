@@ -80,7 +80,6 @@ SELDOM = (
 
 RECIPES = {
     "muon": ["optimizer.kind=muon"],
-    "schedule-free": ["optimizer.kind=schedule_free", "train.ema_decay=null"],
 }
 # A rate at which matrices behind gates, which begin at 0, change the losses within eight steps:
 # those of Muon and AdamW are 4e-3 apart.
