@@ -26,6 +26,8 @@ write_conf() {
   host=$(uname -n) host=${host%%.*} user=$(id -un) port=$(free_ports 6)
   slurm_conf "$host" "$user" "$port" | override "$@" >"$home/etc/slurm.conf"
   gres_conf >"$home/etc/gres.conf"
+  # From 23.11 on slurmd loads a cgroup plugin although nothing here is confined; 22.05 refuses the word.
+  [[ $(slurmd -V) < "slurm-wlm 23" ]] || echo "CgroupPlugin=disabled" >"$home/etc/cgroup.conf"
   (umask 077 && slurmdbd_conf "$host" "$user" "$port" >"$home/etc/slurmdbd.conf")
 }
 
@@ -53,6 +55,7 @@ override() {
 slurm_conf() {
   cat <<END
 ClusterName=onemachine
+${plugins:+PluginDir=$plugins}
 SlurmctldHost=$1(127.0.0.1)
 SlurmctldPort=$3
 SlurmUser=$2
@@ -113,6 +116,7 @@ END
 
 slurmdbd_conf() {
   cat <<END
+${plugins:+PluginDir=$plugins}
 DbdHost=$1
 DbdAddr=127.0.0.1
 DbdPort=$(($3 + 1))

@@ -34,7 +34,7 @@ start_daemon() {
 }
 
 start_node() { # start_node NODE
-  start_daemon "$1" slurmd -D -N "$1" -f "$home/etc/slurm.conf"
+  start_daemon "$1" slurmd -D -N "$1" -f "$home/etc/slurm.conf" -d "$(command -v slurmstepd)"
 }
 
 # wait_for NAME SECONDS COMMAND... polls until COMMAND succeeds; fails if the daemon dies.

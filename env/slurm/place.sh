@@ -20,8 +20,9 @@ default_dir() {
 find_place() {
   dir=$(realpath -m -- "${1:-$(default_dir)}")
   home=$dir
-  # shellcheck disable=SC2034
-  [[ ! -e $dir/home ]] || home=$(<"$dir/home")
+  [[ -e $dir/home ]] || return 0
+  home=$(<"$dir/home")
+  DITBENCH_SLURM=$(<"$dir/version")
 }
 
 fits_slurm() { [[ $1 =~ ^[A-Za-z0-9._/+-]+$ ]] && ((${#1} <= 60)); }
@@ -37,6 +38,7 @@ make_place() {
     chmod 755 "${home%/s}"
     ln -s -- "$dir" "$home"
   fi
+  printf '%s\n' "${DITBENCH_SLURM-}" >"$dir/version"
   printf '%s\n' "$home" >"$dir/home"
   mkdir -p -- "$dir"/{etc,run,log,state,spool,pids}
   mkdir -m 700 -- "$dir/db"
@@ -51,9 +53,28 @@ lock_place() {
 
 # remove_place removes everything that make_place created; other files stay.
 remove_place() {
-  rm -rf -- "${dir:?}"/{etc,run,log,state,spool,pids,db,home}
+  rm -rf -- "${dir:?}"/{etc,run,log,state,spool,pids,db,version,home}
   if [[ $home != "$dir" && $home == /tmp/slurm-*/s && -L $home ]]; then
     rm -f -- "$home" && rmdir -- "${home%/s}"
   fi
   rmdir -- "$dir" 2>/dev/null || true
+}
+
+# versions_dir prints the folder of the versions that `unpack` has unpacked; other users can use root's.
+versions_dir() {
+  local base=/var/cache
+  ((EUID == 0)) || base=${XDG_CACHE_HOME:-$HOME/.cache}
+  echo "${DITBENCH_SLURM_VERSIONS:-$base/ditbench-slurm}"
+}
+
+# choose_version puts the programs of the version $DITBENCH_SLURM first on the PATH; without it the
+# installed ones serve. Sets programs, their folder, and plugins, that of their libraries; empty if installed.
+choose_version() {
+  programs="" plugins=""
+  [[ -n ${DITBENCH_SLURM-} ]] || return 0
+  programs=$(versions_dir)/$DITBENCH_SLURM/bin
+  # shellcheck disable=SC2034
+  plugins=$(versions_dir)/$DITBENCH_SLURM/root/usr/lib/x86_64-linux-gnu/slurm-wlm
+  [[ -d $programs ]] || { say "run env/slurm/unpack $DITBENCH_SLURM first" && return 1; }
+  export PATH="$programs:$PATH"
 }

@@ -4,6 +4,7 @@ Modules that need packages are imported where they are used: any Python 3.11 che
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from configs.errors import ConfigError
 from launch.check.kinds import CHECKABLE, kind_of
 from launch.lint.lint import print_findings
 from launch.lint.script import read_script
+from launch.slurm import client
 
 # The part whose `check-data` reads data of a kind, and the flags that it takes.
 _DATA = {
@@ -50,11 +52,12 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
     kind = kind_of(path, labelled="labels" in flags)
     if kind is None:
         raise ConfigError(f"{path}: not recognised; check takes {CHECKABLE}")
-    part, known = _DATA.get(kind, ("finetune", ("sheet",) if kind == "config" else ()))
+    flags_of = {"config": ("sheet",), "batch script": ("slurm",)}
+    part, known = _DATA.get(kind, ("finetune", flags_of.get(kind, ())))
     if other := sorted(set(flags) - set(known)):
         raise ConfigError(f"--{other[0]}: does not apply to {path}, a {kind}")
     if kind == "batch script":
-        return print_findings(read_script(path))
+        return print_findings(read_script(path), version=_version(flags))
     if kind in _DATA:
         return _check_data(part, path, overrides if part == "finetune" else [], flags)
     from launch.check import folders
@@ -68,6 +71,16 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
         print(f"{path}: {problem}")
     print(f"{path}: {what}{'' if problems else ': good'}", flush=True)
     return int(bool(problems))
+
+
+def _version(flags: Flags) -> str | None:
+    """Return the version of Slurm that `--slurm` names, else the installed one."""
+    if "slurm" not in flags:
+        return client.version()
+    version = str(flags["slurm"])
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
+        raise ConfigError(f"--slurm={version}: invalid version; name it as in 24.11")
+    return version
 
 
 def _check_data(part: str, path: Path, overrides: list[str], flags: Flags) -> int:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from launch.submit.script import RunRequest
     from launch.submit.study import StudyRequest
 
-# The flags of `check` for data, and their help.
-_DATA_FLAGS = {
+# The flags of `check`, and their help.
+_CHECK_FLAGS = {
+    "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: the one here, or any)",
     "trigger": "captioned images: the word that stands for the subject",
     "resolution": "captioned images: the smallest resolution in px (default: 512)",
     "sheet": "captioned images, or a config of them: write a contact sheet (PNG)",
@@ -44,7 +45,7 @@ def _add_check(commands: Commands) -> None:
         "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
     )
     check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
-    for name, text in _DATA_FLAGS.items():
+    for name, text in _CHECK_FLAGS.items():
         check.add_argument(f"--{name}", metavar=name.upper(), help=text)
     check.add_argument("--fast", action="store_true", help="images, latents: read samples only")
     check.set_defaults(action=_check)
@@ -53,7 +54,7 @@ def _add_check(commands: Commands) -> None:
 def _check(options: argparse.Namespace) -> int:
     from launch.check.command import check
 
-    given = {name: getattr(options, name) for name in (*_DATA_FLAGS, "fast")}
+    given = {name: getattr(options, name) for name in (*_CHECK_FLAGS, "fast")}
     return check(options.words, {name: value for name, value in given.items() if value})
 
 

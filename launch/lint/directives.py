@@ -42,6 +42,7 @@ def variable_in_directive(script: Script) -> Iterator[int]:
     "the folder of --output does not exist: Slurm kills the job before its first line "
     "(JobLaunchFailure, 0:53), so a mkdir in the script comes too late",
     fix="create the folder before sbatch (mkdir -p), or keep an empty one in the repository",
+    until="23.02",
 )
 def output_folder(script: Script) -> Iterator[int]:
     """--output or --error in a folder that does not exist, relative to the current directory."""
@@ -83,8 +84,10 @@ def one_cpu(script: Script) -> Iterator[int]:
 
 
 @rule(
-    "since Slurm 22.05 srun does not inherit --cpus-per-task: each task is bound to one CPU",
+    "srun does not inherit --cpus-per-task: each task is bound to one CPU",
     fix="export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, or srun -c",
+    since="22.05",
+    until="23.11",
 )
 def srun_cpus(script: Script) -> Iterator[int]:
     """--cpus-per-task given to sbatch but not to srun."""
@@ -125,12 +128,77 @@ def spool_path(script: Script) -> Iterator[int]:
 
 
 @rule(
-    "SLURM_JOB_END_TIME does not exist in Slurm 22.05 and older",
+    "SLURM_JOB_END_TIME does not exist",
     fix='squeue -h -j "$SLURM_JOB_ID" -o %e, or count from the requested time limit',
+    until="23.02",
 )
 def job_end_time(script: Script) -> Iterator[int]:
-    """SLURM_JOB_END_TIME, which 22.05 does not set."""
+    """SLURM_JOB_END_TIME."""
     yield from (line.number for line in script.find(r"\bSLURM_JOB_END_TIME\b"))
+
+
+@rule(
+    "sbatch refuses --gres=gpu together with --gpus-per-node",
+    fix="keep --gpus-per-node=TYPE:N alone",
+    since="26.05",
+)
+def gpus_twice(script: Script) -> Iterator[int]:
+    """GPUs requested both as a generic resource and by their own flag."""
+    gres = script.directive("gres")
+    if gres and gres.value.startswith("gpu") and script.directive("gpus-per-node"):
+        yield gres.number
+
+
+@rule(
+    "sbatch refuses --cpus-per-gpu together with --cpus-per-task",
+    fix="keep --cpus-per-task=N alone",
+    since="22.05",
+)
+def cpus_twice(script: Script) -> Iterator[int]:
+    """CPUs requested both per GPU and per task."""
+    if script.directive("cpus-per-task") and (per_gpu := script.directive("cpus-per-gpu")):
+        yield per_gpu.number
+
+
+@rule(
+    "sbatch refuses --exclusive together with --oversubscribe",
+    fix="keep --exclusive alone",
+    since="23.02",
+)
+def shared_and_exclusive(script: Script) -> Iterator[int]:
+    """A node requested both for this job alone and with others."""
+    if script.directive("exclusive") and (shared := script.directive("oversubscribe", "s")):
+        yield shared.number
+
+
+@rule(
+    "sbatch sets SLURM_TRES_PER_TASK, and srun refuses --ntasks-per-gpu beside it",
+    fix="srun --ntasks=N, or unset SLURM_TRES_PER_TASK before srun",
+    since="23.11",
+    until="26.05",
+)
+def tasks_per_gpu(script: Script) -> Iterator[int]:
+    """Tasks per GPU given to srun in a job that requests CPUs or GPUs per task.
+
+    Measured: 24.11 refuses them, 26.05 does not.
+    """
+    per_task = script.directive("cpus-per-task", "gpus-per-task")
+    if per_task and not script.find(r"\bunset\b.*\bSLURM_TRES_PER_TASK\b"):
+        found = script.find(r"\bsrun\b[^|;&]*--ntasks-per-gpu")
+        yield from (line.number for line in found)
+
+
+@rule(
+    "--gpus of srun replaces --gpus-per-node of the job: the step gets so many GPUs in all",
+    fix="leave it away: a step has all GPUs of its job",
+    level="remark",
+    since="24.11",
+)
+def srun_gpus(script: Script) -> Iterator[int]:
+    """GPUs per node requested for the job, GPUs in total for its step."""
+    if script.directive("gpus-per-node", "gres"):
+        found = script.find(r"\bsrun\b[^|;&]*\s(--gpus[= ]|-G)")
+        yield from (line.number for line in found)
 
 
 @rule(

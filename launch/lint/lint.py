@@ -25,18 +25,27 @@ class LintFinding:
     rule: Rule
 
 
-def lint(script: Script) -> list[LintFinding]:
-    """Return the findings of all rules, sorted by line and rule name."""
-    found = [LintFinding(number=number, rule=one) for one in RULES for number in one.find(script)]
+def lint(script: Script, *, version: str | None = None) -> list[LintFinding]:
+    """Return the findings of the rules that concern a version, sorted by line and rule name.
+
+    Without a version all rules count.
+    """
+    rules = [one for one in RULES if one.concerns(version)]
+    found = [LintFinding(number=number, rule=one) for one in rules for number in one.find(script)]
     return sorted(found, key=lambda one: (one.number, one.rule.name))
 
 
-def print_findings(script: Script) -> int:
-    """Print the findings; return 1 if any is a warning, else 0."""
-    found = lint(script)
+def print_findings(script: Script, *, version: str | None = None) -> int:
+    """Print the findings for a version of Slurm; return 1 if any is a warning, else 0.
+
+    Without a version, each says for which versions it holds.
+    """
+    found = lint(script, version=version)
     for one in found:
         path = re.sub(r"[^ -~]", "?", str(script.path))
-        print(f"{path}:{one.number}: {one.rule.level}: {one.rule.explanation} [{one.rule.name}]")
+        within = f"{one.rule.range}: " if version is None and one.rule.range else ""
+        text = f"{within}{one.rule.explanation} [{one.rule.name}]"
+        print(f"{path}:{one.number}: {one.rule.level}: {text}")
         print(f"    fix: {one.rule.fix}")
     warnings = sum(one.rule.level == "warning" for one in found)
     remarks = plural(len(found) - warnings, "remark")

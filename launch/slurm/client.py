@@ -54,6 +54,14 @@ def is_installed() -> bool:
     return shutil.which("sbatch") is not None
 
 
+def version() -> str | None:
+    """Return the version of the installed Slurm, such as `24.11.5`; None if there is none."""
+    if not is_installed():
+        return None
+    found = re.search(r"\d+\.\d+(\.\d+)?", run("sinfo", "--version", timeout_s=10).stdout)
+    return found[0] if found else None
+
+
 def run(
     *command: str, text: str | None = None, timeout_s: float | None = 120
 ) -> subprocess.CompletedProcess[str]:

@@ -54,7 +54,8 @@ class Cluster:
         )
         if answer.returncode:
             raise RuntimeError(f"env/slurm/up failed:\n{answer.stderr}")
-        return cls(folder, slurm_conf=answer.stdout.strip().removeprefix("export SLURM_CONF="))
+        exported = answer.stdout.splitlines()[0]
+        return cls(folder, slurm_conf=exported.removeprefix("export SLURM_CONF="))
 
     def stop(self) -> None:
         """Stop the daemons and jobs and remove the state."""
@@ -226,8 +227,8 @@ def _batch_shell(job: str) -> int:
         try:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             variables = (folder / "environ").read_text(errors="replace").split("\0")
-            is_step = any(variable.startswith("SLURM_STEP_ID=") for variable in variables)
-            if f"SLURM_JOB_ID={job}" not in variables or is_step:
+            is_script = b"slurm_script" in (folder / "cmdline").read_bytes()
+            if f"SLURM_JOB_ID={job}" not in variables or not is_script:
                 continue
             if Path("/proc", parent, "comm").read_text() == "slurmstepd\n":
                 return int(folder.name)

@@ -38,7 +38,15 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def slurm_installed() -> None:
-    """Skip the tests if Slurm is not installed; on CI fail instead."""
+    """Skip the tests if Slurm is not installed; on CI fail instead.
+
+    DITBENCH_SLURM=VERSION runs them on that version, whose programs are then first on the PATH.
+    """
+    if version := os.environ.get("DITBENCH_SLURM"):
+        place = subprocess.run(
+            [SCRIPTS / "unpack", version], check=True, capture_output=True, text=True
+        )
+        os.environ["PATH"] = f"{place.stdout.strip()}{os.pathsep}{os.environ['PATH']}"
     check = subprocess.run([SCRIPTS / "install", "--check"], capture_output=True, text=True)
     if check.returncode and os.environ.get("CI"):
         pytest.fail(check.stderr.strip())

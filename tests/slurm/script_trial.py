@@ -14,9 +14,10 @@ from launch.lint.script import parse_script
 from tests.slurm.cluster import Cluster, wait_until
 
 
-def rules(text: str) -> set[str]:
-    """Return the names of the rules that a script breaks."""
-    return {one.rule.name for one in lint(parse_script(text, path=Path("my.sbatch")))}
+def rules(text: str, *, version: str | None = None) -> set[str]:
+    """Return the names of the rules that a script breaks on a version of Slurm, or on any."""
+    script = parse_script(text, path=Path("my.sbatch"))
+    return {one.rule.name for one in lint(script, version=version)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,16 @@ class Trial:
 
     cluster: Cluster
     folder: Path
+
+    @property
+    def version(self) -> str:
+        """The version of this Slurm."""
+        return self.cluster.run("sinfo", "--version").stdout.split()[1]
+
+    def warned(self, name: str, text: str) -> bool:
+        """Return whether a rule warns of a script on this Slurm; it does if the version is unknown."""
+        assert name in rules(text)
+        return name in rules(text, version=self.version)
 
     def start(self, text: str, *flags: str) -> str:
         """Submit a script and return its job."""

@@ -279,7 +279,7 @@ def test_an_ordinary_user_can_start_a_cluster(slurm_installed: None, ordinary_us
             sbatch -Q --wait -o {place}/log --wrap 'echo batch $(id -un)' && cat {place}/log"""
         done = subprocess.run(
             ["runuser", "-u", ordinary_user, "--", "bash", "-c", script],
-            env=clean_environment(),
+            env=clean_environment() | {"DITBENCH_SLURM_VERSIONS": "/var/cache/ditbench-slurm"},
             cwd="/",
             capture_output=True,
             text=True,

@@ -10,7 +10,7 @@ from tests.slurm.script_trial import Trial, rules, trial
 __all__ = ["trial"]
 
 # The unit tests of the rules run in `make test`; these show the mistakes themselves.
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("several_jobs")]
 
 
 FOREGROUND = "#SBATCH --signal=B:USR1@60\ntrap 'echo saving' USR1\necho up\n{}\n"
