@@ -1,5 +1,5 @@
 # Everyday commands; each first creates or completes the virtualenv.
-.PHONY: demo study test test-long check format slurm gpu
+.PHONY: demo demo-lora study test test-long test-slurm check format slurm gpu
 SHELL := bash
 PYTHON := .venv/bin/python
 
@@ -32,9 +32,19 @@ format:
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-# Install a real Slurm for this machine alone (env/slurm/README.md).
+# Install a real Slurm for this machine alone (env/slurm/README.md); with VERSION=24.11 also that one.
 slurm:
 	env/slurm/install
+	$(if $(VERSION),env/slurm/unpack $(VERSION))
+
+# The tests on Slurm, or TESTS among them, with each version that Debian's archive has, or with VERSION.
+test-slurm:
+	env/create.sh dev
+	env/slurm/install
+	for version in $(or $(VERSION),20.11 22.05 24.11 26.05); do \
+	  env/slurm/unpack $$version || { [[ $$? == 3 ]] && continue || exit 1; }; \
+	  DITBENCH_SLURM=$$version $(PYTHON) -m pytest $(or $(TESTS),tests/slurm) || exit 1; \
+	done
 
 # Run a study from plan to report: on the cluster if Slurm answers, else on this machine.
 study:

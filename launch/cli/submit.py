@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # The flags of `check`, and their help.
 _CHECK_FLAGS = {
-    "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: the one here, or any)",
+    "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: that of this machine)",
     "trigger": "captioned images: the word that stands for the subject",
     "resolution": "captioned images: the smallest resolution in px (default: 512)",
     "sheet": "captioned images, or a config of them: write a contact sheet (PNG)",

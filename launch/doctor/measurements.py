@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from launch.doctor.probe_jobs import UMASK, ProbeJobs
 from launch.slurm import client
 from launch.slurm.client import parse_time, shown_field
+from launch.slurm.version import changes
 from runs.state.slurm_job import ENDED
 
 # The limit in limit.sh. With a shorter one the warning comes late: Slurm checks every 30 s.
@@ -29,7 +30,7 @@ def slurm_config(partition: str) -> list[Measurement]:
     requeue = {"0": "no", "1": "yes"}.get(shown_field(config, "JobRequeue"), "?")
     mode = shown_field(shown, "PreemptMode") or "?"
     return [
-        Measurement(name="Slurm", value=shown_field(config, "SLURM_VERSION") or "?"),
+        *_version(config),
         Measurement(
             name="KillWait",
             value=f"{shown_field(config, 'KillWait') or '?'} s",
@@ -54,6 +55,18 @@ def slurm_config(partition: str) -> list[Measurement]:
             name="maximum tasks of an array", value=shown_field(config, "MaxArraySize") or "?"
         ),
     ]
+
+
+def _version(config: str) -> list[Measurement]:
+    """Return the version, and a row for each of its changes that concerns this site."""
+    version = shown_field(config, "SLURM_VERSION")
+    if version is None:
+        return [Measurement(name="Slurm", value="?")]
+    notes = [
+        Measurement(name=f"Slurm {version}", value="note", means=text)
+        for text in changes(version, config)
+    ]
+    return [Measurement(name="Slurm", value=version), *notes]
 
 
 def node(probes: ProbeJobs) -> list[Measurement]:

@@ -15,6 +15,7 @@ _BEGIN = (
 )
 WORK = (
     r"(?:srun\b|mpirun\b|mpiexec\b|torchrun\b|deepspeed\b|accelerate\s+launch\b"
+    r"|(?:apptainer|singularity)\s+(?:exec|run)\b|(?:uv|conda|micromamba|poetry)\s+run\b"
     r"|python[\d.]*\s+(?:-u\s+)?(?:-m\s|\S+\.py\b))"
 )
 _IN_SINGLE_QUOTES = re.compile(r"'[^']*'")

@@ -30,7 +30,7 @@ def lint(script: Script, *, version: str | None = None) -> list[LintFinding]:
 
     Without a version all rules count.
     """
-    rules = [one for one in RULES if one.concerns(version)]
+    rules = [one for one in RULES if one.versions.holds(version)]
     found = [LintFinding(number=number, rule=one) for one in rules for number in one.find(script)]
     return sorted(found, key=lambda one: (one.number, one.rule.name))
 
@@ -43,7 +43,8 @@ def print_findings(script: Script, *, version: str | None = None) -> int:
     found = lint(script, version=version)
     for one in found:
         path = re.sub(r"[^ -~]", "?", str(script.path))
-        within = f"{one.rule.range}: " if version is None and one.rule.range else ""
+        versions = str(one.rule.versions)
+        within = f"{versions}: " if version is None and versions else ""
         text = f"{within}{one.rule.explanation} [{one.rule.name}]"
         print(f"{path}:{one.number}: {one.rule.level}: {text}")
         print(f"    fix: {one.rule.fix}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launch.lint.script import Script
+from launch.slurm.version import VersionRange
 
 FindLines = Callable[[Script], Iterable[int]]
 Level = Literal["warning", "remark"]
@@ -12,9 +13,9 @@ Level = Literal["warning", "remark"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One mistake: how to find its lines, why it is a mistake, and what to write instead.
+    """One mistake: how to find its lines, why it is a mistake, what to write instead, and where.
 
-    It is a mistake on versions of Slurm from `since` on and before `until`; None is no bound.
+    `versions` are those of Slurm on which it is a mistake.
     """
 
     name: str
@@ -22,29 +23,7 @@ class Rule:
     explanation: str
     fix: str
     find: FindLines
-    since: str | None
-    until: str | None
-
-    def concerns(self, version: str | None) -> bool:
-        """Return whether the rule holds on a version such as `24.11.5`, or if that is unknown."""
-        if version is None:
-            return True
-        release = _release(version)
-        after = self.since is None or _release(self.since) <= release
-        return after and (self.until is None or release < _release(self.until))
-
-    @property
-    def range(self) -> str:
-        """The versions in words, such as `Slurm 22.05 to before 23.11`; empty for all."""
-        if self.since and self.until:
-            return f"Slurm {self.since} to before {self.until}"
-        if self.until:
-            return f"Slurm before {self.until}"
-        return f"Slurm {self.since} or later" if self.since else ""
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in version.split("."))
+    versions: VersionRange
 
 
 def rule(
@@ -64,8 +43,7 @@ def rule(
             explanation=explanation,
             fix=fix,
             find=find,
-            since=since,
-            until=until,
+            versions=VersionRange(since=since, until=until),
         )
 
     return make

@@ -33,7 +33,7 @@ class Trial:
         return self.cluster.run("sinfo", "--version").stdout.split()[1]
 
     def warned(self, name: str, text: str) -> bool:
-        """Return whether a rule warns of a script on this Slurm; it does if the version is unknown."""
+        """Return whether a rule warns of a script on this Slurm; without a version it must."""
         assert name in rules(text)
         return name in rules(text, version=self.version)
 

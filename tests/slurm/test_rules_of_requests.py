@@ -131,9 +131,7 @@ def test_the_end_of_a_job_is_in_squeue_and_from_23_02_on_in_a_variable(trial: Tr
         ),
     ],
 )
-def test_requests_that_newer_versions_refuse(
-    trial: Trial, name: str, bad: str, good: str
-) -> None:
+def test_requests_that_newer_versions_refuse(trial: Trial, name: str, bad: str, good: str) -> None:
     script = trial.folder / "my.sbatch"
     for text, refused in ((bad, trial.warned(name, bad)), (good, False)):
         script.write_text(f"#!/bin/bash\n{text}true\n")

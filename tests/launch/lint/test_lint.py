@@ -199,3 +199,29 @@ def test_other_spellings_of_a_mistake_are_found(line: str, rule: str) -> None:
 def test_a_short_warning_is_a_remark() -> None:
     text = TWO_NODES.replace("USR1@180", "USR1@20")
     assert rules(text) == ["8: short-warning"]
+
+
+def test_a_rule_of_some_versions_names_them_unless_the_version_is_known(
+    tmp_path: Path, launch: Launch
+) -> None:
+    script = tmp_path / "my.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH --time=1\necho $SLURM_JOB_END_TIME\n")
+    _, old, _ = launch("check", script, "--slurm", "22.05")
+    assert "warning: SLURM_JOB_END_TIME does not exist" in old
+    assert launch("check", script, "--slurm", "24.11")[1] == ""
+    code, _, error = launch("check", script, "--slurm", "new")
+    assert (code, error) == (2, "--slurm=new: invalid version; name it as in 24.11\n")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "apptainer exec --nv image.sif python train.py",
+        "uv run train.py",
+        "conda run -n e python a.py",
+    ],
+)
+def test_work_inside_a_container_or_an_environment_counts_as_work(work: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH --time=1\n{work}\necho over\n"
+    found = lint(parse_script(text, path=Path("my.sbatch")))
+    assert "lost-exit-code" in [one.rule.name for one in found]
