@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from runs.attempt.pruning import skip_after_alike
 from runs.folder import RunFolder
 from runs.json_files import read_error_note
 from runs.records import Record, Superseded
@@ -53,8 +52,6 @@ def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> 
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
     requeue = state.next == "requeue" and not is_stalled(run)
-    if not requeue and (stopped := skip_after_alike(run, state)):
-        print(stopped, file=sys.stderr)
     return Verdict(
         event=state.name,
         exit_code=1 if state.is_failed else 0,

@@ -141,7 +141,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     assert code == 0, err
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["arrays"]
+    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["cells"]
     assert executed((tmp_path / "script").read_text(), tmp_path)[-1] == str(folder.path)
     assert not list(tmp_path.rglob("hacked"))
 
