@@ -59,10 +59,13 @@ class StepRate:
         return steps / seconds if seconds > 0 and steps > 0 else None
 
     def eta_s(self, *, step: int | None, steps: int | None) -> int | None:
-        """Return the seconds until `steps` at this rate."""
-        if step is None or not steps or self.steps_per_s is None:
+        """Return the seconds until `steps` at this rate; None if it is unknown, or is reached.
+
+        After the last step the run still saves and samples.
+        """
+        if step is None or not steps or step >= steps or self.steps_per_s is None:
             return None
-        return round(max(0, steps - step) / self.steps_per_s)
+        return round((steps - step) / self.steps_per_s)
 
 
 @dataclass(frozen=True, kw_only=True)

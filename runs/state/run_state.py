@@ -87,19 +87,9 @@ class RunState:
         return GROUPS.get(self.name, "live")
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether the record has the event that led to the state."""
-        return "time" in self.last
-
-    @property
     def was_cancelled_here(self) -> bool:
         """Whether `ditbench cancel` cancelled the run while it waited for its job."""
         return "cancelled while" in self.message
-
-    @property
-    def is_faulty_node(self) -> bool:
-        """Whether a node broke down, so that the next attempt should avoid it."""
-        return self.is_failed and self.reason == "node"
 
     @property
     def has_events(self) -> bool:

@@ -36,7 +36,7 @@ def test_the_step_rate_is_that_of_the_newest_records_of_the_newest_attempt() -> 
         rate.add({"time": 50.0 + i, "attempt": 2, "step": 1000 + i * (1 if i < 50 else 4)})
     assert rate.steps_per_s == pytest.approx(4)
     assert rate.eta_s(step=2000, steps=2400) == 100
-    assert rate.eta_s(step=2400, steps=2000) == 0
+    assert rate.eta_s(step=2400, steps=2400) is None
     assert rate.eta_s(step=None, steps=10) is None
 
 
