@@ -5,7 +5,6 @@ modules and its torch.
 """
 
 import shlex
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from launch.plan.study import table
 from launch.slurm.executor import sbatch_text
 from launch.slurm.flags import to_words
 from launch.submit.run import check_idle
-from launch.submit.script import RunRequest, batch_script, overrides_from, sbatch_command
+from launch.submit.script import RunRequest, batch_script, overrides_from
 from launch.submit.site import read_site
 from launch.submit.study import ArrayScript, StudyRequest, StudySubmission
 from runs.folder import ROOT
@@ -97,10 +96,8 @@ class RunPlan:
         return f"1 run, at most {self.request.config.resources.gpu_hours:g} GPU-hours"
 
     def scripts(self) -> list[str]:
-        """Return the batch script, and the command for the checkout instead of a snapshot."""
-        same = textwrap.indent(sbatch_command(self.request), "# ", lambda line: True)
-        script = sbatch_text(batch_script(self.request, self.request.run))
-        return [script, f"# Equivalent command, for the checkout instead of a snapshot:\n{same}"]
+        """Return the batch script."""
+        return [sbatch_text(batch_script(self.request, self.request.run))]
 
 
 @dataclass(frozen=True, kw_only=True)
