@@ -60,8 +60,8 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _facts(gpu: str, ranks: int, *, fits: bool) -> dict[str, Any]:
     if not fits:
-        sizes = {"gib": {"peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
-        return {"fits": False, "step_s": None, "reason": "90 GiB", **sizes}
+        sizes = {"gib": {"total": 90, "peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
+        return {"fits": False, "micro_batch": 1, "reason": "90 GiB", **sizes}
     step = STEP_S[gpu] / ranks
     ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "guess by data sheet"}
     sizes = {"gib": {"total": 3, "peak": 3}, "capacity_gib": 45}

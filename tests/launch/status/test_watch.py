@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -89,7 +90,7 @@ def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
     run = sample_run("started", "paused")
     add_steps(run, (100.0, 100))
     shown, code = watched(run, end_after=b"requeued")
-    first, last = shown.split("\x1b[4A\x1b[J")
+    first, last = re.split(r"\x1b\[\dA\x1b\[J", shown)
     assert "requeued" in first
     assert "done" in last
     assert code == 0
