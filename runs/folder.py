@@ -82,7 +82,8 @@ class RunFolder:
         Without a config in the manifest, as in older runs, no edit is found.
         """
         before = flatten(self.manifest().get("config", {}))
-        edited = _changes(before, to_tree(resolve(read_tree(self.config_file), source=self.name)))
+        now = resolve(read_tree(self.config_file), source=str(self.config_file))
+        edited = _changes(before, to_tree(now))
         for name in before.keys() & edited.keys():
             raise ConfigError(
                 f"{name}: edited in {self.config_file}, which holds what the run began with; set "
