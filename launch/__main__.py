@@ -20,6 +20,10 @@ EXAMPLES = """examples:
 RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
 
+_GONE = {
+    "--dry-run": "use ditbench plan",
+    "--into": "submit adds cells to the newest folder that has some of them; --new starts another",
+}
 # Commands that ask Slurm, or look for runs in LOGS.
 _OF_A_SITE = ("plan", "submit", "rerun", "status", "why", "cancel")
 
@@ -64,7 +68,7 @@ def _resolve(options: argparse.Namespace) -> None:
     def found(name: object) -> Path:
         return look_up(str(name), logs=lambda: site_logs(ROOT))
 
-    for field in ("path", "source", "into", "name"):
+    for field in ("path", "source", "name"):
         if getattr(options, field, None) is not None:
             setattr(options, field, found(getattr(options, field)))
     if getattr(options, "paths", None):
@@ -77,8 +81,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     top = parser()
     options, rest = top.parse_known_args(arguments[:cut])
     options.flags = arguments[cut + 1 :]
-    if "--dry-run" in rest:
-        top.error("--dry-run is now: ditbench plan")
+    for word in set(rest) & set(_GONE):
+        top.error(f"{word} is gone: {_GONE[word]}")
     if any(word.startswith("-") for word in rest) or (rest and "overrides" not in options):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.flags and options.command not in ("plan", "submit"):

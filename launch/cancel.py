@@ -17,38 +17,27 @@ from runs.trust import check_own
 
 
 def cancel(path: Path) -> None:
-    """Cancel a run or all runs of a study; a running one saves and records `stopped` itself."""
-    if is_study_folder(path) or is_run(path):
-        check_own(path)
-    if is_study_folder(path):
-        _cancel_study(StudyFolder(path.resolve()))
-        return
-    if not is_run(path):
+    """Cancel a run or all runs of a study; a running one saves and records `stopped` itself.
+
+    The job of a study's report stays queued.
+    """
+    study = StudyFolder(path.resolve()) if is_study_folder(path) else None
+    if study is None and not is_run(path):
         raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
-    one = run_status(RunFolder(path.resolve()))
-    if not one.state.is_open:
-        print(f"{path}: already {one.state.name}", file=sys.stderr)
-        return
-    _mark(one)
-    if one.job is None or not _has_own_job(one):
-        one.run.stop_file.touch()
-        print(f"{path}: saves, then stops")
-    elif _cancel_jobs([one]):
-        print(f"{path}: job {one.job} cancelled; saves, then stops")
+    check_own(path)
+    if study:
+        runs = list(run_statuses(study, study.rows()).values())
     else:
-        print(f"{path}: job {one.job} cancelled; stopped")
-
-
-def _cancel_study(study: StudyFolder) -> None:
-    """Cancel all runs of a study with one `scancel`; the job of the report stays queued."""
-    runs = [one for one in run_statuses(study, study.rows()).values() if one.state.is_open]
+        runs = [run_status(RunFolder(path.resolve()))]
+    runs = [one for one in runs if one.state.is_open]
     if not runs:
-        print(f"{study.path}: all runs have already ended", file=sys.stderr)
+        print(f"{path}: already ended", file=sys.stderr)
         return
     for one in runs:
         check_own(one.run.path)
-    # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
-    study.stop_file.touch()
+    if study:
+        # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
+        study.stop_file.touch()
     for one in runs:
         _mark(one)
     in_jobs = [one for one in runs if one.job is not None and _has_own_job(one)]
@@ -60,7 +49,7 @@ def _cancel_study(study: StudyFolder) -> None:
     running = len(_cancel_jobs(in_jobs)) + sum(one.state.is_started for one in others)
     waiting = len(runs) - running
     print(
-        f"{study.path}: {running} running, which save and stop; "
+        f"{path}: {running} running, which save and stop; "
         f"{waiting} waiting or starting, now stopped"
     )
 

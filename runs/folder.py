@@ -4,7 +4,6 @@ import json
 import os
 import re
 import secrets
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -77,17 +76,20 @@ class RunFolder:
         """Return the resolved config, validated again, with the overrides up to `attempt`."""
         return resolve(self.config_tree(attempt), source=str(self.config_file))
 
-    def edits(self) -> dict[str, tuple[Any, Any]]:
-        """Return the old and the new value of each key edited in config.yaml since the run began.
+    def check_unedited(self) -> None:
+        """Raise `ConfigError` if config.yaml is not as it was when the run began.
 
         Without a config in the manifest, as in older runs, no edit is found.
         """
-        old = flatten(self.manifest().get("config", {}))
-        if not old:
-            return {}
-        now = flatten(to_tree(resolve(read_tree(self.config_file), source=str(self.config_file))))
-        edited = [name for name in now if name in old and old[name] != now[name]]
-        return {name: (old[name], now[name]) for name in edited}
+        before = flatten(self.manifest().get("config", {}))
+        now = resolve(read_tree(self.config_file), source=str(self.config_file))
+        edited = _changes(before, to_tree(now))
+        for name in before.keys() & edited.keys():
+            raise ConfigError(
+                f"{name}: edited in {self.config_file}, which holds what the run began with; set "
+                f"it back to {before[name]}, and change keys on the command line: "
+                f"ditbench submit {self.path} {name}={edited[name]}"
+            )
 
     def manifest(self) -> Manifest:
         """Return the manifest, empty if none is written yet."""
@@ -236,32 +238,25 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
-    tree, edits = run.config_tree(), run.edits()
-    old, new = ({name: pair[i] for name, pair in edits.items()} for i in (0, 1))
-    source = str(run.config_file)
-    after = resolve(merge(tree, new | parse_overrides(overrides)), source=source)
+    run.check_unedited()
+    after = resolve(
+        merge(run.config_tree(), parse_overrides(overrides)), source=str(run.config_file)
+    )
     # A key younger than the run has its default on both sides.
-    changed = _changes(to_tree(resolve(merge(tree, old), source=source)), to_tree(after))
+    changed = _changes(flatten(to_tree(run.config())), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
         free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
-        undo = "".join(
-            f"set {name} there back to {old[name]}, or " for name in fixed if name in old
-        )
         raise ConfigError(
-            f"{', '.join(fixed)}: cannot change when {run.name} is resumed; {undo}start a new run "
+            f"{', '.join(fixed)}: cannot change when {run.name} is resumed; start a new run "
             f"with {run.config_file} and the change, or change only {free}"
         )
     return after
 
 
 def claim_attempt(run: RunFolder, config: Run) -> int:
-    """Claim the next attempt by creating its folder with its overrides; return its number.
-
-    An edit of config.yaml becomes an override of the attempt, and the file is as it was.
-    """
-    before, edits = run.config_tree(), run.edits()
-    original = merge(read_tree(run.config_file), {name: old for name, (old, _) in edits.items()})
+    """Claim the next attempt by creating its folder with its overrides; return its number."""
+    before = run.config_tree()
     number = max(run.attempts(), default=0)
     while True:
         number += 1
@@ -272,19 +267,13 @@ def claim_attempt(run: RunFolder, config: Run) -> int:
             continue
         except OSError as error:
             raise ConfigError(f"{error.filename}: cannot be created: {error.strerror}") from None
-    if edits or _changes(before, to_tree(config)):
+    if _changes(flatten(before), to_tree(config)):
         # Compare with config.yaml, not with the last attempt: a change may have been reverted.
-        changes = _changes(original, to_tree(config))
+        changes = _changes(flatten(read_tree(run.config_file)), to_tree(config))
         replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
-    if edits:
-        replace_file(run.config_file, dump_yaml(original))
-        print(
-            f"{', '.join(edits)}: edited in {run.config_file}; kept with attempt {number}",
-            file=sys.stderr,
-        )
     return number
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    old = flatten(before)
-    return {name: value for name, value in flatten(after).items() if old.get(name) != value}
+    """Return the values of dotted keys that are not as `before`."""
+    return {name: value for name, value in flatten(after).items() if before.get(name) != value}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.disk import read_end
 from configs.files import read_lines
 from runs.records import is_number
 
@@ -37,17 +36,16 @@ class GpuLog:
         return "shared" if sum(row.get("others", 0) > 0 for row in self.rows) > 1 else ""
 
 
-def read_gpu_logs(attempt: Path, *, recent: bool = False) -> list[GpuLog]:
-    """Return the log of every GPU; with `recent` only the last 64 KiB of a file are read."""
-    return [log for path in sorted(attempt.glob("gpu/*.jsonl")) for log in _read(path, recent)]
+def read_gpu_logs(attempt: Path) -> list[GpuLog]:
+    """Return the log of every GPU."""
+    return [log for path in sorted(attempt.glob("gpu/*.jsonl")) for log in _read(path)]
 
 
-def _read(path: Path, recent: bool) -> list[GpuLog]:
+def _read(path: Path) -> list[GpuLog]:
     """Return the logs in a file; torn lines and values that are no numbers are skipped."""
     logs: list[GpuLog] = []
     try:
-        lines = read_lines(path)
-        texts = [next(lines, ""), *(read_end(path).splitlines() if recent else lines)]
+        texts = list(read_lines(path))
     except OSError:
         return logs
     for text in texts:

@@ -67,17 +67,16 @@ class StudyFolder:
 
     def study(self) -> Study:
         """Return the study with every key resolved; raise `ConfigError` if it is damaged."""
-        return resolve_study(read_tree(self.study_file), source=str(self.study_file))
+        tree = read_tree(self.study_file)
+        # Earlier versions stopped a study after so many failures alike.
+        tree.pop("stop_after", None)
+        return resolve_study(tree, source=str(self.study_file))
 
     def in_grid_order(self) -> list[StudyRow]:
         """Return the rows in the order of the levels on the axes, repeats of a cell together."""
         study = self.study() if self.study_file.exists() else None
         axes = [(axis, list(levels)) for axis, levels in study.axes.items()] if study else []
         return sorted(self.rows(), key=lambda row: (_positions(row, axes), row.repeat))
-
-    def stop_after(self) -> int | None:
-        """Return after how many failures alike the waiting cells are skipped; None: never."""
-        return self.study().stop_after if self.study_file.exists() else None
 
     def row(self, index: int) -> StudyRow:
         """Return the row of an array task."""

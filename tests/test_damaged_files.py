@@ -124,7 +124,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text(dump_yaml({"kind": "study", "base": str(DIGITS.resolve()), "axes": axes}))
     study = StudyFolder(tmp_path / "logs" / "study-1")
     plan = make_plan(load_grid(file, []), with_forecast=False)
-    make_folder(study, plan, rows_with(plan, [], source="x"))
+    make_folder(study, plan, rows_with(plan, []))
     for row in study.rows():
         write_run(study.cell(row.cell))
     (study.jobs / "7.json").write_text('{"first": 0, "rows": [0, 1, 2, 3]}\n')

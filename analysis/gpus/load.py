@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.gpus.slowdown import Load, Means, gpu_load, slowdowns
 from analysis.measure.clocks import intervals
 from analysis.measure.speed import MeasuredRate
 from runs.folder import RunFolder
 from runs.gpu_log import read_gpu_logs
-from runs.slowdown import Load, Means, gpu_load, slowdowns
 
 # A row of readings counts if this share of its time is steady training.
 MIN_STEADY = 0.8

@@ -23,6 +23,7 @@ REMOVED_KEYS = {
     "sigma_rel": Removed(default=None, instead="removed; set weights to ema"),
     "guide": Removed(default=None, instead="removed; set guidance without a guide"),
     "guide_step": Removed(default=None, instead="removed with guide; remove the key"),
+    "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
 }
 # Values of keys that remain, and what replaces them.
 REMOVED_VALUES = {

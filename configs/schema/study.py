@@ -38,9 +38,6 @@ class Study(KeyGroup):
     throttle: int | None = key(
         None, "most cells of a job array that run at once; null: no limit", ge=1
     )
-    stop_after: int | None = key(
-        3, "cells that fail alike in a row before the waiting ones are skipped; null: never", ge=2
-    )
     stop: Literal["decided"] | None = key(
         None,
         "decided: skip the repeats (over seeds, too) of a cell whose speed and loss against the "

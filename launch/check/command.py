@@ -60,13 +60,13 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
         return print_findings(read_script(path), version=_version(flags))
     if kind in _DATA:
         return _check_data(part, path, overrides if part == "finetune" else [], flags)
-    from launch.check import folders
+    from launch.check import files
 
     if kind == "config":
-        what, images = folders.check_config(path, overrides)
+        what, images = files.check_config(path, overrides)
         print(f"{path}: {what}: good", flush=True)
         return _check_data(part, path, overrides, flags) if images else 0
-    what, problems = folders.CHECKS[kind](path)
+    what, problems = files.check_lora(path)
     for problem in problems:
         print(f"{path}: {problem}")
     print(f"{path}: {what}{'' if problems else ': good'}", flush=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from configs.files import open_regular
 
 CHECKABLE = (
-    "a config or a study (.yaml), a batch script, the folder of a run or a study, a folder of "
-    "images or of latents, or a LoRA (.safetensors)"
+    "a config or a study (.yaml), a batch script, a folder of images or of latents, or a LoRA "
+    "(.safetensors); of a run or a study: ditbench runs FOLDER"
 )
 # Enough files to tell what a folder holds.
 _MOST_FILES = 10_000
@@ -42,13 +42,9 @@ def _kind_of_folder(path: Path, *, labelled: bool) -> str | None:
     # Importing these needs packages, which the check of a script does without.
     from configs.checks.dataset import CAPTIONS, TABLES
     from configs.disk import IMAGE_SUFFIXES
-    from runs.folder import is_run
-    from runs.study_folder import is_study_folder
 
-    if is_study_folder(path):
-        return "study folder"
-    if is_run(path):
-        return "run"
+    if (path / "config.yaml").is_file() or (path / "cells.tsv").is_file():
+        return None
     if any((path / name).is_file() for name in _STORE):
         return "latents"
     files = list(itertools.islice(_files(path), _MOST_FILES))

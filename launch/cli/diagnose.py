@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
 def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="measure how the cluster behaves with short jobs, and write a site file",
+        help="measure how the cluster behaves by a short job, and write a site file",
         epilog="example: ditbench doctor --partition gpu",
     )
     doctor.add_argument(
@@ -22,9 +22,6 @@ def _add_doctor(commands: Commands) -> None:
     )
     doctor.add_argument("--partition", help="partition of the jobs (default: that of the cluster)")
     doctor.add_argument("--account", help="account of the jobs, if the site requires one")
-    doctor.add_argument(
-        "--quick", action="store_true", help="skip the time limit: 5 s instead of 3 min"
-    )
     doctor.add_argument("--force", action="store_true", help="overwrite the site file")
     doctor.set_defaults(action=_doctor)
 
@@ -38,7 +35,6 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor(
         site=options.site,
         flags=parse_flags(words, source="command line"),
-        quick=options.quick,
         force=options.force,
     )
 

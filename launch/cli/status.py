@@ -28,7 +28,7 @@ def _add_status(commands: Commands) -> None:
         "status",
         help="show the state of runs: steps, steps/s, job, why it waits; live on a terminal",
         epilog="On a terminal the table is redrawn every 10 s until all runs have ended or q is "
-        "pressed. Jobs that Slurm holds after a requeue are allowed to begin sooner.",
+        "pressed.",
     )
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"

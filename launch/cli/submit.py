@@ -41,7 +41,7 @@ def _add_check(commands: Commands) -> None:
     check = commands.add_parser(
         "check",
         help="look what X is, and whether it is sound; no cluster is asked",
-        epilog="X: a config or study with key=value, a batch script, the folder of a run or study, "
+        epilog="X: a config or study with key=value, a batch script, a folder of "
         "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
     )
     check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
@@ -66,7 +66,6 @@ def _add_plan(commands: Commands) -> None:
         "exit code 1: submit would refuse it",
     )
     _add_request(plan)
-    plan.add_argument("--test", action="store_true", help="also check a node, by a short job")
     plan.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
     form = plan.add_mutually_exclusive_group()
@@ -87,9 +86,8 @@ def _plan(options: argparse.Namespace) -> int:
     else:
         subject = RunPlan(request=found, site_name=options.site, new=options.new)
     chosen = PlanOptions(
-        test=options.test, rates=options.rates, whole=options.all, script=options.script,
-        as_json=options.json,
-    )  # fmt: skip
+        rates=options.rates, whole=options.all, script=options.script, as_json=options.json
+    )
     return plan(subject, chosen)
 
 
@@ -116,9 +114,7 @@ def _add_request(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "overrides", nargs="*", metavar="key=value", help="overrides; key=v1,v2 makes a grid"
     )
-    folder = command.add_mutually_exclusive_group()
-    folder.add_argument("--into", type=Path, metavar="FOLDER", help="add a study's cells to FOLDER")
-    folder.add_argument(
+    command.add_argument(
         "--new", action="store_true", help="run again what waits, runs, or is done in a study"
     )
     command.add_argument(
@@ -150,7 +146,6 @@ def _submit(options: argparse.Namespace) -> int:
 
 def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
     """Resolve what `plan` and `submit` are asked about."""
-    from configs.errors import ConfigError
     from configs.grid.study_file import is_study
     from launch.slurm.flags import parse_flags
     from launch.submit.run import run_request
@@ -162,13 +157,10 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
     words = [f"--partition={options.partition}"] if options.partition else []
     flags = parse_flags([*words, *options.flags], source="after --")
     if not is_study_folder(source) and (is_run(source) or not is_study(source, overrides)):
-        if options.into:
-            raise ConfigError(f"{source}: --into is for studies; this is a run")
         return run_request(source, overrides, site_name=options.site, extra=flags)
     return StudyRequest(
         source=source, overrides=overrides, flags=flags, choices=_choices(options, how),
-        into=options.into, with_forecast=not options.no_forecast,
-        for_shell=getattr(options, "shell", False),
+        with_forecast=not options.no_forecast, for_shell=getattr(options, "shell", False),
     )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Measure how a cluster behaves with short jobs, and write the results as a site file."""
+"""Measure how a cluster behaves by a short job, and write the results as a site file."""

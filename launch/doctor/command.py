@@ -1,38 +1,28 @@
-"""`ditbench doctor`: run the probe jobs, print a table and write a site file."""
+"""`ditbench doctor`: look at the cluster by a job, print a table and write a site file."""
 
-import shlex
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from configs.schema.training import Resources
 from configs.table import show
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
-from launch.doctor.probe_jobs import ProbeJobs
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
 from launch.submit.site import read_site, site_logs
 from runs.folder import ROOT
 
-# In the order in which they end, so that each has its turn where jobs run one at a time.
-_PROBES: dict[str, Callable[[ProbeJobs], list[Measurement]]] = {
-    "requeue": measurements.requeue,
-    "node": measurements.node,
-    "limit": measurements.limit,
-}
 
-
-def doctor(*, site: str | None, flags: Flags, quick: bool, force: bool) -> int:
+def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
     name = site_file.site_name(site) if site else site_file.cluster_name()
     words = to_words(flags)
     found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
     found += _gpu_measurements(gpus, words)
-    found += _probe(words, quick=quick)
+    found += _probe(words)
     show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
@@ -71,24 +61,10 @@ def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Meas
     ]
 
 
-def _probe(words: list[str], *, quick: bool) -> list[Measurement]:
+def _probe(words: list[str]) -> list[Measurement]:
     logs = site_logs(ROOT)
     logs.mkdir(parents=True, exist_ok=True)
-    check = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", measurements.NODE_CHECK]
-    probes = {name: probe for name, probe in _PROBES.items() if not (quick and name == "limit")}
-    found = []
     with tempfile.TemporaryDirectory(
         prefix=".doctor-", dir=logs, ignore_cleanup_errors=True
     ) as folder:
-        Path(folder, "check").write_text(shlex.join(check), encoding="utf-8")
-        jobs = ProbeJobs(folder=Path(folder), flags=words)
-        try:
-            for name in probes:
-                jobs.submit(name)
-            for name, probe in probes.items():
-                found += probe(jobs)
-                jobs.report(f"{name}: measured")
-        finally:
-            if jobs.jobs:
-                client.cancel(*jobs.jobs.values())
-    return found
+        return measurements.probe(Path(folder), words)

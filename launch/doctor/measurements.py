@@ -1,17 +1,21 @@
-"""Measure how a cluster behaves, from Slurm's configuration and by probe jobs."""
+"""Measure how a cluster behaves, from Slurm's configuration and by a job that looks at a node."""
 
+import shlex
+import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
-from launch.doctor.probe_jobs import UMASK, ProbeJobs
 from launch.slurm import client
-from launch.slurm.client import parse_time, shown_field
+from launch.slurm.client import Refused, shown_field
 from launch.slurm.version import changes
-from runs.state.slurm_job import ENDED
+from runs.folder import ROOT
+from runs.state.slurm_job import SlurmJob
 
-# The limit in limit.sh. With a shorter one the warning comes late: Slurm checks every 30 s.
-_LIMIT_S = 120
+_SCRIPT = Path(__file__).with_name("probe.sh")
+_NODE_CHECK = "from configs.checks.compute_node import *; check_driver(); check_compiler()"
 HOST = "host name of a node"
-NODE_CHECK = "from configs.checks.compute_node import *; check_driver(); check_compiler()"
+POLL_S, _PATIENCE_S = 0.5, 1800.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,32 +73,59 @@ def _version(config: str) -> list[Measurement]:
     return [Measurement(name="Slurm", value=version), *notes]
 
 
-def node(probes: ProbeJobs) -> list[Measurement]:
-    """Measure properties of a node and which processes receive a signal of scancel."""
-    if not probes.wait("node", lambda: len(probes.values("node", "ready")) == 2):
-        return [Measurement(name="node", value="not measured")]
-    job = probes.jobs["node"]
-    client.send_signal(job, "USR1")
-    probes.wait("node", lambda: "USR1" in probes.values("node", "heard-step"))
-    client.send_signal(job, "USR2", batch_only=True)
-    probes.wait("node", lambda: "USR2" in probes.values("node", "heard-batch"))
-    has_accounting = client.has_accounting(job)
-    (probes.folder / "enough").touch()
-    umask = " ".join(probes.values("node", "umask"))
-    commands = probes.values("node", "command")
-    lacks = (probes.folder / "node.lacks").read_text(encoding="utf-8").strip()
-    own, step = (probes.values("node", f"cpus-of-{what}") for what in ("job", "step"))
+def probe(folder: Path, flags: list[str]) -> list[Measurement]:
+    """Measure a node by a job with these flags, which writes into a folder that nodes share."""
+    check = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", _NODE_CHECK]
+    (folder / "check").write_text(shlex.join(check), encoding="utf-8")
+    script = _SCRIPT.read_text(encoding="utf-8")
+    try:
+        job = client.submit_text(script, f"--chdir={folder}", *flags)
+    except Refused as error:
+        raise Refused(f"sbatch refuses the doctor's job: {error}") from None
+    print(f"job {job} looks at a node", file=sys.stderr, flush=True)
+    try:
+        facts = _wait(folder, job)
+        has_accounting = client.has_accounting(job)
+    finally:
+        client.cancel(job)
+    return node(facts, has_accounting=has_accounting)
+
+
+def _wait(folder: Path, job: str) -> dict[str, str]:
+    """Return the facts once the job has asked for its requeue, or ended."""
+    began = time.monotonic()
+    while True:
+        # Asked before the facts are read: they are complete if the job has ended.
+        now = client.query_jobs([job]).get(job, SlurmJob(state="COMPLETED"))
+        facts = read_facts(folder / "facts")
+        is_settled = "refused" in facts or ("asked" in facts and now.is_waiting)
+        if is_settled or now.has_ended or time.monotonic() - began > _PATIENCE_S:
+            return facts
+        time.sleep(POLL_S)
+
+
+def read_facts(file: Path) -> dict[str, str]:
+    """Return what the job has written so far: several values of a name by spaces."""
+    facts: dict[str, str] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        name, _, value = line.partition(" ")
+        facts[name] = f"{facts.get(name, '')} {value.strip()}".strip()
+    return facts
+
+
+def node(facts: dict[str, str], *, has_accounting: bool) -> list[Measurement]:
+    """Return the properties of a node, and whether a job may requeue itself."""
+    if "asked" not in facts:
+        return [Measurement(name="node", value="not measured", means="its job did not get there")]
+    lacks, refusal = facts.get("lacks", ""), facts.get("refused")
+    inherits = facts.get("cpus-of-job") == facts.get("cpus-of-step")
+    resubmit = f"resubmit to continue; {refusal}"
     return [
-        Measurement(name=HOST, value=" ".join(probes.values("node", "host")) or "?"),
-        Measurement(
-            name="umask on nodes",
-            value="that of sbatch" if umask == UMASK else umask,
-            means="for files that a job creates; ours set their own",
-        ),
+        Measurement(name=HOST, value=facts.get("host") or "?"),
         Measurement(
             name="commands on nodes",
-            value=" ".join(commands) or "none",
-            means="" if probes.values("node", "asks") else "scontrol fails on nodes: no requeue",
+            value=facts.get("command") or "none",
+            means="" if "asks" in facts else "scontrol fails on nodes: no requeue",
         ),
         Measurement(name="driver and compiler", value="not good" if lacks else "good", means=lacks),
         Measurement(
@@ -104,87 +135,12 @@ def node(probes: ProbeJobs) -> list[Measurement]:
         ),
         Measurement(
             name="cpus-per-task in steps",
-            value="inherited" if own == step else "not inherited",
-            means="" if own == step else "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
-        ),
-        Measurement(name="scancel -s SIGNAL", value=_receivers(probes, "USR1")),
-        Measurement(name="scancel -b -s SIGNAL", value=_receivers(probes, "USR2")),
-    ]
-
-
-def _receivers(probes: ProbeJobs, signal: str) -> str:
-    return _received_by(
-        [who for who in ("batch", "step") if signal in probes.values("node", f"heard-{who}")]
-    )
-
-
-def _received_by(processes: list[str]) -> str:
-    return f"received by {' and '.join(processes) or 'no process'}"
-
-
-def requeue(probes: ProbeJobs) -> list[Measurement]:
-    """Measure whether a job may requeue itself, its hold, and whether its owner can end that."""
-    job = probes.jobs["requeue"]
-
-    def is_settled() -> bool:
-        facts = probes.facts("requeue")
-        return ["refused"] in facts or (["asked"] in [f[:1] for f in facts] and _is_pending(job))
-
-    if not probes.wait("requeue", is_settled):
-        return [Measurement(name="requeue", value="not measured")]
-    if ["refused"] in probes.facts("requeue"):
-        error = " ".join((probes.folder / "requeue.error").read_text(encoding="utf-8").split())
-        means = f"resubmit to continue; {error}"
-        return [Measurement(name="requeue", value="refused", means=means)]
-    asked = float(probes.facts("requeue")[1][2])
-    eligible = parse_time(shown_field(client.show("job", job, "-o"), "EligibleTime"))
-    held = max(0.0, (eligible or asked) - asked)
-    # Not at once: Slurm kills a start in the second in which the last credential is revoked.
-    shortened = client.begin_in(job, 2)
-    return [
-        Measurement(
-            name="requeue", value="allowed", means="a run continues by itself after its limit"
-        ),
-        Measurement(name="hold of a requeued job", value=f"{held:.0f} s"),
-        Measurement(name="hold ended by its owner", value="allowed" if shortened else "refused"),
-    ]
-
-
-def _is_pending(job: str) -> bool:
-    known = client.query_jobs([job]).get(job)
-    return known is not None and known.state == "PENDING"
-
-
-def limit(probes: ProbeJobs) -> list[Measurement]:
-    """Measure when the warning of the time limit comes, who receives it, and TERM and KILL."""
-    done = probes.wait("limit", lambda: probes.state("limit") in ENDED)
-    times = {words[0]: float(words[1]) for words in reversed(probes.facts("limit"))}
-    if not done or "start" not in times:
-        return [Measurement(name="time limit", value="not measured")]
-    end = times["start"] + _LIMIT_S
-    warned = [who for who in ("batch", "step") if f"{who}-USR1" in times]
-    ended = [who for who in ("batch", "step") if f"{who}-TERM" in times]
-    warning = times.get("batch-USR1")
-    term = min((times[f"{who}-TERM"] for who in ended), default=None)
-    return [
-        Measurement(
-            name="--signal=B:USR1@40",
-            value=f"{end - warning:.0f} s before the limit" if warning else "never came",
-            means=_received_by(warned),
+            value="inherited" if inherits else "not inherited",
+            means="" if inherits else "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
         ),
         Measurement(
-            name="TERM at the limit",
-            value=f"{term - end:+.0f} s after it" if term else "never came",
-            means=_received_by(ended),
+            name="requeue",
+            value="allowed" if refusal is None else "refused",
+            means="a run continues by itself after its limit" if refusal is None else resubmit,
         ),
-        Measurement(name="KILL after TERM", value=_kill_delay(probes, term)),
     ]
-
-
-def _kill_delay(probes: ProbeJobs, term: float | None) -> str:
-    """Return the time from TERM to the last beat of the step, which only KILL can end."""
-    try:
-        beat = float((probes.folder / "step.beat").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "not measured"
-    return f"{beat - term:.0f} s" if term else "not measured"

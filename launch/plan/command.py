@@ -20,9 +20,8 @@ _Subject = RunPlan | StudyPlan
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """The flags of `plan`: ask a node by a job, prices, and what is printed."""
+    """The flags of `plan`: prices, and what is printed."""
 
-    test: bool = False
     rates: Path | None = None
     whole: bool = False
     script: bool = False
@@ -40,7 +39,7 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
     if options.as_json:
         return _print_json(subject, options)
     print("checks")
-    results = list(_shown(subject.checks(), subject.slow_checks(test=options.test)))
+    results = list(_shown(subject.checks(), subject.slow_checks()))
     if rows := subject.rows():
         left = len(rows) - _MOST_ROWS
         _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
@@ -82,12 +81,12 @@ def _outlook(subject: _Subject, options: PlanOptions) -> tuple[list[Row], str]:
 
 
 def _print_json(subject: _Subject, options: PlanOptions) -> int:
-    results = [*subject.checks(), *subject.slow_checks(test=options.test)]
+    results = [*subject.checks(), *subject.slow_checks()]
     rows, advice = _outlook(subject, options)
     keys = ("level", "topic", "message", "fix")
     plain: dict[str, Any] = {
         "checks": [{key: getattr(one, key) for key in keys} for one in results],
-        **subject.to_json(),
+        subject.key: subject.rows(),
         "placements": rows,
         "scripts": subject.scripts(),
     }

@@ -1,14 +1,9 @@
-"""Check the site: its modules, its virtualenv and a compute node, activated as in a job."""
+"""Check the site: its modules and its virtualenv, activated as in a job."""
 
-import os
-import shlex
 import subprocess
 from collections.abc import Iterator
 
-from configs.schema import Finetune, Pretrain
-from launch.plan.result import CheckResult, failure, passed, warning
-from launch.slurm import client
-from launch.slurm.flags import to_words
+from launch.plan.result import CheckResult, failure, passed
 from launch.submit.script import RunRequest
 from launch.submit.site import site_environment
 from runs.folder import ROOT
@@ -27,20 +22,11 @@ source "$1/env/activate.sh" || exit
 python -c 'import sys, torch; print(torch.__version__, sys.prefix)'
 """
 
-_NODE = """
-exec 2>&1
-source "$1/env/activate.sh" || exit
-python -c "from configs.checks import compute_node as node; node.check_driver(); $2"
-"""
 
-
-def site_checks(request: RunRequest, *, test: bool) -> Iterator[CheckResult]:
-    """Check what takes seconds and is the same for all runs of a site; `test`: a node, too."""
-    yield from hidden(request)
+def site_checks(request: RunRequest) -> Iterator[CheckResult]:
+    """Check what takes seconds and is the same for all runs of a site."""
     yield from modules(request)
     yield from virtualenv(request)
-    if test:
-        yield from compute_node(request)
 
 
 def modules(request: RunRequest) -> Iterator[CheckResult]:
@@ -83,29 +69,3 @@ def _shell(script: str, request: RunRequest) -> subprocess.CompletedProcess[str]
     except subprocess.TimeoutExpired:
         message = f"no answer within {_TIMEOUT_S} s"
         return subprocess.CompletedProcess(args=[], returncode=1, stdout="", stderr=message)
-
-
-def hidden(request: RunRequest) -> Iterator[CheckResult]:
-    """Warn about variables that override the directives of a plain sbatch."""
-    found = [name for name in os.environ if name.startswith("SBATCH_")]
-    if found:
-        message = f"{', '.join(sorted(found))}: override the #SBATCH lines of a plain sbatch"
-        yield warning("environment", message, f"unset {shlex.join(sorted(found))}")
-
-
-def compute_node(request: RunRequest) -> Iterator[CheckResult]:
-    """Check the driver of a node, and its compiler if the run compiles, in a job of its own."""
-    config = request.config
-    if isinstance(config, Finetune):
-        compiles = config.train.compile or config.optimizer.kind == "adamw8bit"
-    else:
-        compiles = isinstance(config, Pretrain) and config.train.compile is True
-    exports = [f"{name}={value}" for name, value in request.site.exports().items()]
-    words = ["env", *exports, "bash", "-c", _NODE, "bash", str(ROOT)]
-    flags = to_words(request.site.flags | request.flags)
-    done = client.run_on_node(*words, "node.check_compiler()" * compiles, flags=flags)
-    if done.returncode == 0:
-        yield passed("node", f"its driver fits torch{', and it can compile' * compiles}")
-    else:
-        last = (done.stdout or done.stderr or "no answer").strip().splitlines()[-1]
-        yield failure("node", last.removeprefix("configs.errors.ConfigError: "))

@@ -4,7 +4,6 @@ import hashlib
 import json
 import random
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,15 +59,6 @@ class Plan:
     def kept(self) -> list[PlannedRun]:
         """The runs that are not dropped."""
         return [run for run in self.runs if run.dropped is None]
-
-    @property
-    def gpu_hours(self) -> float:
-        """The most that the kept runs can cost."""
-        return sum(run.gpu_hours for run in self.kept)
-
-    def shapes(self) -> dict[str, int]:
-        """Return the number of kept runs per shape; each shape becomes an array."""
-        return dict(Counter(run.shape for run in self.kept))
 
 
 def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
@@ -193,28 +183,3 @@ def table(plan: Plan) -> list[Row]:
 
 def _level_text(level: Any) -> str:
     return level if isinstance(level, str) else json.dumps(level)
-
-
-def to_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON data."""
-    study = to_tree(plan.grid.study)
-    return {
-        "study": study,
-        "cells": [
-            {
-                "order": run.order,
-                "cell": run.name,
-                "repeat": run.repeat,
-                "levels": run.cell.levels,
-                "shape": run.shape,
-                "gpu_hours": run.gpu_hours,
-                "dropped": run.dropped,
-            }
-            for run in plan.runs
-        ],
-        "arrays": plan.shapes(),
-        "gpu_hours": plan.gpu_hours,
-        "order_seed": plan.grid.study.order_seed,
-        "remarks": plan.remarks,
-        "fault": plan.fault,
-    }

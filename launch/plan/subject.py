@@ -1,27 +1,34 @@
 """The subject of `plan`, a run or a study: its checks, table, outlook and batch scripts.
 
-`checks` are those by which `submit` refuses. `slow_checks` take seconds and are of the site: its
-modules, its torch, and with `test` a node, by a short job.
+`checks` are those by which `submit` refuses, and then those of the site, which take seconds: its
+modules and its torch.
 """
 
-import textwrap
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from configs.load import merge, resolve, to_tree
 from configs.table import Row
 from launch.plan import machine, memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
-from launch.plan.outlook import Outlook, run_outlook, study_outlook
+from launch.plan.outlook import Cluster, Job, ask_cluster, in_words, job_rows, total
 from launch.plan.result import CheckResult, checked
-from launch.plan.study import table, to_json
+from launch.plan.study import table
 from launch.slurm.executor import sbatch_text
+from launch.slurm.flags import to_words
 from launch.submit.run import check_idle
-from launch.submit.script import RunRequest, batch_script, sbatch_command
-from launch.submit.study import ArrayScript, StudySubmission
+from launch.submit.script import RunRequest, batch_script, overrides_from
+from launch.submit.site import read_site
+from launch.submit.study import ArrayScript, StudyRequest, StudySubmission
+from runs.folder import ROOT
+
+# Rows, and the advice that follows from them.
+Outlook = tuple[list[Row], str]
+_WHEN = "about {finish} ({finish_low} to {finish_high})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,7 @@ class RunPlan:
     request: RunRequest
     site_name: str | None
     new: bool
-    title = "does it fit?"
+    title, key = "does it fit?", "fits"
 
     @cached_property
     def forecast(self) -> ForecastAnswer:
@@ -44,31 +51,53 @@ class RunPlan:
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []
 
-    def slow_checks(self, *, test: bool) -> Iterator[CheckResult]:
+    def slow_checks(self) -> Iterator[CheckResult]:
         """Yield the checks of the site."""
-        return machine.site_checks(self.request, test=test)
+        return machine.site_checks(self.request)
 
     def rows(self) -> list[Row]:
         """Return a row for each type of GPU with the memory and the step by the forecast."""
         return [memory.fit_row(name, gpu) for name, gpu in self.forecast.gpus.items()]
 
     def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster where, when and for how much."""
-        return run_outlook(self.request, rates=rates, site_name=self.site_name)
+        """Ask the cluster when and for how much, on each of its types if the config names none."""
+        cluster = ask_cluster(self.request.site.flags | self.request.flags, rates)
+        jobs = self._jobs(cluster)
+        rows = job_rows(jobs, cluster)
+        rows = [row for row in rows if not row["no_forecast"]] or rows
+        if rows[0]["finish"] is None:
+            return rows, "no finish time can be forecast here"
+        best = next(job for job in jobs if job.shape == rows[0]["shape"])
+        [request] = best.runs.values()
+        first = ("first done: {shape}, " + _WHEN).format_map(in_words(rows[0]))
+        return rows, f"{first}; queue it: {_submit(request, self.site_name)}"
+
+    def _jobs(self, cluster: Cluster) -> list[Job]:
+        resources = self.request.config.resources
+        is_open = resources.gpus_per_node and not resources.gpu
+        requests = [self._on(gpu) for gpu in cluster.gpus if gpu and is_open] or [self.request]
+        jobs = []
+        for one in requests:
+            shape = f"{resources.nodes}x{resources.gpus_per_node}"
+            shape = f"{one.config.resources.gpu or 'any'}:{shape}"
+            jobs.append(Job(shape=shape, script=batch_script(one, one.run), runs={shape: one}))
+        return jobs
+
+    def _on(self, gpu: str) -> RunRequest:
+        """Return the request on a type of GPU."""
+        request, change = self.request, {"resources.gpu": gpu}
+        config = resolve(merge(to_tree(request.config), change), source=str(request.source))
+        site = read_site(ROOT, config.resources, name=self.site_name)
+        words = [*request.overrides, *overrides_from(change)]
+        return replace(request, config=config, site=site, overrides=words)
 
     def bill(self) -> str:
         """Return the most that it costs."""
         return f"1 run, at most {self.request.config.resources.gpu_hours:g} GPU-hours"
 
     def scripts(self) -> list[str]:
-        """Return the batch script, and the command for the checkout instead of a snapshot."""
-        same = textwrap.indent(sbatch_command(self.request), "# ", lambda line: True)
-        script = sbatch_text(batch_script(self.request, self.request.run))
-        return [script, f"# Equivalent command, for the checkout instead of a snapshot:\n{same}"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the forecast as data."""
-        return {"fits": self.forecast.gpus, "parameters": self.forecast.parameters}
+        """Return the batch script."""
+        return [sbatch_text(batch_script(self.request, self.request.run))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +106,7 @@ class StudyPlan:
 
     submission: StudySubmission
     site_name: str | None
-    title = "cells"
+    title = key = "cells"
 
     @cached_property
     def arrays(self) -> list[ArrayScript]:
@@ -97,18 +126,38 @@ class StudyPlan:
             for result in forecast_checks(request, forecast):
                 yield replace(result, message=f"{row.shape}: {result.message}")
 
-    def slow_checks(self, *, test: bool) -> Iterator[CheckResult]:
+    def slow_checks(self) -> Iterator[CheckResult]:
         """Yield the checks of the site."""
         for row in self.submission.todo[:1]:
-            yield from machine.site_checks(self.submission.run_request(row), test=test)
+            yield from machine.site_checks(self.submission.run_request(row))
 
     def rows(self) -> list[Row]:
         """Return a row for each cell."""
         return table(self.submission.plan) if self.submission.plan else []
 
     def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster where, when and for how much."""
-        return study_outlook(self.submission, rates=rates, site_name=self.site_name)
+        """Ask the cluster when each array starts and ends, and for how much."""
+        one = self.submission
+        if not one.todo:
+            return [], "nothing to run: no run is missing or failed, or none fits"
+        cluster = ask_cluster(one.site.flags | one.request.flags, rates)
+        jobs = [
+            Job(
+                shape=array.shape,
+                script=script,
+                runs={row.cell: one.run_request(row) for row in array.rows},
+                throttle=one.settings.throttle,
+            )
+            for array, script in self.arrays
+        ]
+        rows = job_rows(jobs, cluster)
+        said = (
+            "{runs} runs, done " + _WHEN + ", {gpu_hours} GPU-hours ({gpu_hours_low} to "
+            "{gpu_hours_high}), money {money}"
+        ).format_map(in_words(whole := total(rows)))
+        said += "; stop: decided may end it earlier" if one.settings.stop else ""
+        queue = f"; queue it: {_submit(one.request, self.site_name)}" if whole["finish"] else ""
+        return rows, said + queue
 
     def bill(self) -> str:
         """Return the remarks on the order of runs, and the most that they cost."""
@@ -121,6 +170,7 @@ class StudyPlan:
         report = [one.report_script(["JOB"] * len(self.arrays))] if one.settings.report else []
         return [sbatch_text(script) for script in [*(each for _, each in self.arrays), *report]]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the study, its cells and its arrays as data."""
-        return to_json(self.submission.plan) if self.submission.plan else {}
+
+def _submit(request: RunRequest | StudyRequest, site_name: str | None) -> str:
+    where = to_words(request.flags | ({"site": site_name} if site_name else {}))
+    return f"ditbench submit {shlex.join([str(request.source), *request.overrides, *where])}"

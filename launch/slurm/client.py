@@ -18,6 +18,7 @@ from runs.state.slurm_job import SlurmJob
 
 # Slurm's default of MaxArraySize; task indexes are below it.
 _ARRAY_SIZE = 1001
+_PATIENCE_S = 120
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
 # A generic resource such as `gpu:a40:2(S:0-1)`; the type may be missing.
@@ -58,13 +59,11 @@ def version() -> str | None:
     """Return the version of the installed Slurm, such as `24.11.5`; None if there is none."""
     if not is_installed():
         return None
-    found = re.search(r"\d+\.\d+(\.\d+)?", run("sinfo", "--version", timeout_s=10).stdout)
+    found = re.search(r"\d+\.\d+(\.\d+)?", run("sinfo", "--version").stdout)
     return found[0] if found else None
 
 
-def run(
-    *command: str, text: str | None = None, timeout_s: float | None = 120
-) -> subprocess.CompletedProcess[str]:
+def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm without the conflicting variables, `text` on its stdin.
 
     Raise `NoSlurm` if it is not installed, `Refused` if it does not answer in 2 minutes.
@@ -78,7 +77,7 @@ def run(
             env=environment,
             input=text,
             capture_output=True,
-            timeout=timeout_s,
+            timeout=_PATIENCE_S,
             encoding="utf-8",
             errors="replace",
         )
@@ -200,17 +199,6 @@ def cancel(*jobs: str) -> None:
         raise Refused(f"scancel {' '.join(jobs)}: {answer.stderr.strip()}")
 
 
-def send_signal(job: str, name: str, *, batch_only: bool = False) -> None:
-    """Send a signal to the steps of a job, or only to its batch shell."""
-    run("scancel", *(["--batch"] if batch_only else []), f"--signal={name}", job)
-
-
-def begin_in(job: str, delay_s: int) -> bool:
-    """Move the begin time of a pending job; return False if the site does not allow it."""
-    update = run("scontrol", "update", f"jobid={job}", f"StartTime=now+{delay_s}")
-    return update.returncode == 0
-
-
 def test_only(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Let `sbatch --test-only` judge a batch script."""
     return run("sbatch", "--test-only", *flags, text=text)
@@ -238,16 +226,9 @@ def waits_s(partition: str | None) -> dict[str, list[float]]:
     return found
 
 
-def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command in a job of its own on one node; give up after half an hour in the queue."""
-    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=5")
-    return run("srun", *flags, *own, *command, timeout_s=None)
-
-
-def submit_text(text: str, *flags: str, umask: str) -> str:
-    """Queue the text of a batch script under a umask and return the job's id."""
-    words = ["sbatch", "--parsable", *flags]
-    answer = run("bash", "-c", f'umask {umask}; exec "$@"', "bash", *words, text=text)
+def submit_text(text: str, *flags: str) -> str:
+    """Queue the text of a batch script and return the job's id."""
+    answer = run("sbatch", "--parsable", *flags, text=text)
     if answer.returncode:
         raise Refused(answer.stderr.strip())
     return answer.stdout.strip().split(";")[0]

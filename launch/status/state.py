@@ -1,6 +1,5 @@
 """The state of runs: the last event of the record and, until a run has ended, its Slurm job."""
 
-import statistics
 import sys
 import time
 from collections import deque
@@ -16,11 +15,8 @@ from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, find_runs
-from runs.gpu_log import GpuLog, read_gpu_logs
 from runs.jobs import CANCELLED, awaited_job, started_job, submitted_jobs
-from runs.records import Record, is_number
-from runs.slowdown import Load, gpu_load, slowdowns
-from runs.state.activity import activity
+from runs.records import Record
 from runs.state.fold import fold, with_slurm
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
@@ -29,10 +25,6 @@ from runs.state.slurm_job import SlurmJob
 UNREADABLE = "unreadable"
 # The step rate is measured over this many of the newest records.
 RECENT_RECORDS = 32
-# The present load is that of GPUs in so many seconds, and of records over so many at least.
-RECENT_S, MIN_TRAIN_S = 60.0, 10.0
-# Further nodes would not fit.
-_MOST_NODES = 4
 
 
 @dataclass(kw_only=True)
@@ -66,33 +58,22 @@ class StepRate:
         steps, seconds = last["step"] - first["step"], last["time"] - first["time"]
         return steps / seconds if seconds > 0 and steps > 0 else None
 
-    def load(self, gpus: Sequence[GpuLog]) -> Load:
-        """Return the load of these records, and of the last minute of `gpus`."""
-        known: dict[str, float] = {}
-        clocks = ("train_s", "data_s")
-        timed = [one for one in self._points if all(is_number(one.get(n)) for n in clocks)]
-        train_s, data_s = (timed[-1][n] - timed[0][n] if timed else 0.0 for n in clocks)
-        if train_s >= MIN_TRAIN_S:
-            known["data"] = data_s / train_s
-            bound = [one["host_bound"] for one in timed[1:] if is_number(one.get("host_bound"))]
-            known |= {"host_bound": statistics.fmean(bound)} if bound else {}
-        since = time.time() - RECENT_S
-        return gpu_load([gpus], lambda row: row["span_s"] * (row["time"] > since), **known)
-
     def eta_s(self, *, step: int | None, steps: int | None) -> int | None:
-        """Return the seconds until `steps` at this rate."""
-        if step is None or not steps or self.steps_per_s is None:
+        """Return the seconds until `steps` at this rate; None if it is unknown, or is reached.
+
+        After the last step the run still saves and samples.
+        """
+        if step is None or not steps or step >= steps or self.steps_per_s is None:
             return None
-        return round(max(0, steps - step) / self.steps_per_s)
+        return round((steps - step) / self.steps_per_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
     """The state of a run according to its folder.
 
-    `doing` is "saving", "evaluating" or "sampling", "" while it trains, and `config` has dotted
-    keys; it is empty if it cannot be read. `job` is the one that started the run last, or that may
-    still start it. `problem` says why the folder cannot be read.
+    `config` has dotted keys; it is empty if it cannot be read. `job` is the one that started the
+    run last, or that may still start it. `problem` says why the folder cannot be read.
     """
 
     run: RunFolder
@@ -100,7 +81,6 @@ class RunStatus:
     config: dict[str, Any]
     job: str | None
     rate: StepRate
-    doing: str = ""
     problem: str = ""
 
     @property
@@ -112,9 +92,7 @@ class RunStatus:
     @property
     def word(self) -> str:
         """The state for people."""
-        if self.problem:
-            return UNREADABLE
-        return self.doing if self.doing and self.state.is_training else self.state.word
+        return UNREADABLE if self.problem else self.state.word
 
     @property
     def group(self) -> str:
@@ -170,10 +148,8 @@ def run_status(run: RunFolder) -> RunStatus:
     """Read the state of a run from its folder alone."""
     rate = StepRate()
     state = fold(rate.passed(run.records()))
-    config = _config(run)
     job = awaited_job(run) if state.is_queued else started_job(run)
-    doing = activity(run, state, config)
-    return RunStatus(run=run, state=state, config=config, job=job, rate=rate, doing=doing)
+    return RunStatus(run=run, state=state, config=_config(run), job=job, rate=rate)
 
 
 def _config(run: RunFolder) -> dict[str, Any]:
@@ -186,13 +162,8 @@ def _config(run: RunFolder) -> dict[str, Any]:
 def status_row(one: RunStatus) -> Row:
     """Return the state of a run as a row of a table."""
     state, slurm = one.state, one.state.slurm
-    is_training = state.is_training and not one.doing
+    is_training = state.is_training
     eta_s = one.rate.eta_s(step=state.step, steps=one.steps) if is_training else None
-    load, gpus = _load(one) if state.is_training else (Load(), None)
-    why = one.problem or _why(one)
-    if is_training and not why:
-        # `speed` also names what can be changed.
-        why = "; ".join(cause.partition(";")[0] for cause in slowdowns(load, one.config))
     progress = "" if state.step is None else f"{state.step}/{one.steps or '?'}"
     is_live = slurm is not None and bool(slurm.state) and not slurm.has_ended
     nodes = (slurm.nodes if slurm else None) or (None if one.problem else _nodes(one.run))
@@ -203,15 +174,12 @@ def status_row(one: RunStatus) -> Row:
         "steps_per_s": one.rate.steps_per_s if is_training else None,
         "eta_s": eta_s,
         "finish": None if eta_s is None else round(time.time() + eta_s),
-        "gpu_busy": load.busy,
-        "power_w": load.power_w,
-        "gpus": gpus,
         "left_s": slurm.left_s if slurm and is_live and not slurm.is_waiting else None,
         "start": slurm.started if slurm and slurm.is_waiting else None,
         "attempts": len(one.run.attempts()),
         "job": one.job,
         "nodes": nodes,
-        "why": why or None,
+        "why": one.problem or _why(one) or None,
     }
 
 
@@ -228,19 +196,6 @@ def _why(one: RunStatus) -> str:
         began = "while it started" if one.run.attempts() else "before it started"
         return began if state.is_queued else f"{state.recorded}, without a record of the end"
     return "" if state.is_queued and not slurm.is_waiting else slurm.reason
-
-
-def _load(one: RunStatus) -> tuple[Load, str | None]:
-    """Return the present load of a run, and how busy the GPUs of each node are."""
-    logs = read_gpu_logs(one.run.attempt(max(one.run.attempts(), default=1)), recent=True)
-    texts = []
-    for node in dict.fromkeys(log.node for log in logs):
-        of = one.rate.load([log for log in logs if log.node == node])
-        busy = "" if of.busy is None else f" {of.busy:.0%}"
-        power = "" if of.power_w is None else f" {of.power_w:.0f} W"
-        texts += [node + busy + power] if of.gpus else []
-    more = [f"+{len(texts) - _MOST_NODES} nodes"] if len(texts) > _MOST_NODES else []
-    return one.rate.load(logs), ", ".join(texts[:_MOST_NODES] + more) or None
 
 
 def _stopped_by(one: RunStatus) -> str:

@@ -5,7 +5,6 @@ import math
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -13,10 +12,9 @@ from configs.files import open_regular
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.status.state import RunStatus, run_status
-from launch.status.watch import RequeueHolds
 from runs.folder import RunFolder, is_run
 from runs.jobs import scripts_folder
-from runs.state.fold import fold, with_slurm
+from runs.state.fold import fold
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder, study_of
@@ -54,7 +52,7 @@ def _offset_of_last(path: Path, *, lines: int) -> int:
 def follow(run: RunFolder, *, lines: int) -> RunState:
     """Print the output of a run until it has ended; return its final status."""
     tail: Tail | None = None
-    last_output, holds = -math.inf, RequeueHolds()
+    last_output = -math.inf
     while True:
         # Read the status before the output, so that the last lines of an ended run are printed.
         one = run_status(run)
@@ -71,7 +69,7 @@ def follow(run: RunFolder, *, lines: int) -> RunState:
             return one.state
         if time.monotonic() - last_output > SILENCE_S:
             last_output = time.monotonic()
-            _check_job(one, holds)
+            _check_job(one)
         time.sleep(POLL_S)
 
 
@@ -96,7 +94,7 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
+def _check_job(one: RunStatus) -> None:
     """Raise `Refused` if the job of an unfinished run has ended."""
     if one.job is None:
         return
@@ -107,8 +105,6 @@ def _check_job(one: RunStatus, holds: RequeueHolds) -> None:
         return
     if known.is_waiting:
         print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
-        for remark in holds.shorten([replace(one, state=with_slurm(one.state, known))]):
-            print(remark, file=sys.stderr)
     # The run may have ended since its status was read.
     state = fold(one.run.records(), known)
     if state.is_open and state.next == "resume":

@@ -1,9 +1,6 @@
 """The state of runs for people: live ones first, those that are done as a number, in one table."""
 
 import re
-import shutil
-import statistics
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -11,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from configs.table import Row, output_width, text_table
+from configs.table import Row, text_table
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, status_row
 from runs.folder import RunFolder, is_run
@@ -21,7 +18,7 @@ from runs.study_folder import StudyFolder, is_study_folder, study_of
 # Groups of states, in the order of the table.
 _GROUPS = ("live", "waiting", "broken", "idle", "over")
 # The columns to leave out first on a narrow terminal.
-DROP = ("nodes", "gpus", "attempts", "steps_per_s", "job", "left", "differs", "eta")
+DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "differs", "eta")
 # The id at the end of a run's name.
 _ID = r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$"
 # Further differing keys would not fit.
@@ -33,7 +30,7 @@ Pair = tuple[RunStatus, Row]
 def table_lines(
     runs: Sequence[RunStatus], paths: Sequence[Path], *, whole: bool = False
 ) -> list[str]:
-    """Return the folder and the time, a row per run that is not done, and when all will be.
+    """Return the folder and the time, and a row per run that is not done.
 
     Below a single run stand its loss and newest sample. `whole` shows runs that are done, and
     every column.
@@ -50,8 +47,6 @@ def table_lines(
         lines += text_table(rows, drop=DROP, whole=whole).splitlines()
     if folded:
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
-    if (left_s := remaining_s(pairs)) is not None:
-        lines.append(f"about {clock_text(left_s)} until all are trained")
     if len(runs) == 1 and is_run(paths[0]) and runs[0].state.step is not None:
         lines += run_lines(runs[0].run)
     return lines if runs else [f"no run in {base}"]
@@ -96,7 +91,6 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
         "left": None if row["left_s"] is None else clock_text(row["left_s"]),
         "differs": differing or None,
         "steps_per_s": row["steps_per_s"],
-        "gpus": row["gpus"],
         "job": row["job"],
         "attempts": row["attempts"] or None,
         "nodes": row["nodes"] or None,
@@ -149,18 +143,6 @@ def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:
     return found
 
 
-def remaining_s(pairs: Sequence[Pair]) -> float | None:
-    """Return the seconds until all runs are trained, at the present rates and number at once."""
-    live = [row for _, row in pairs if row["eta_s"] is not None]
-    waiting = [one for one, _ in pairs if one.group == "waiting"]
-    if len(pairs) < 2 or not live or any(one.steps is None for one in waiting):
-        return None
-    rate = statistics.median(float(row["steps_per_s"]) for row in live)
-    steps = sum((one.steps or 0) - (one.state.step or 0) for one in waiting)
-    own_s = [float(row["eta_s"]) for row in live]
-    return max([(sum(own_s) + steps / rate) / len(live), *own_s])
-
-
 def clock_text(length_s: float) -> str:
     """Return `HH:MM:SS`, with days as Slurm writes them: `2-03:00:00`."""
     minutes, seconds = divmod(round(length_s), 60)
@@ -170,29 +152,13 @@ def clock_text(length_s: float) -> str:
 
 
 def run_lines(run: RunFolder) -> list[str]:
-    """Return a curve of the loss (in a pipe its newest and first value) and the newest sample."""
+    """Return the newest and the first loss, and the newest sample."""
     known = [record for record in run.records() if is_number(record.get("loss"))]
     loss = {record["step"]: record["loss"] for record in known}
     steps, lines = sorted(loss), []
     if len(steps) > 1:
         first, last = (f"{loss[step]:.4g} at step {step}" for step in (steps[0], steps[-1]))
         lines.append(f"loss {last}; it was {first}")
-        if sys.stdout.isatty():
-            lines += _curve([loss[step] for step in steps], steps)
     if samples := sorted(run.samples.rglob("*.png"), key=lambda path: path.stat().st_mtime_ns):
         lines.append(f"newest sample: {samples[-1]}")
     return lines
-
-
-def _curve(loss: list[float], steps: list[int]) -> list[str]:
-    import plotext  # it takes a tenth of a second
-
-    # At most 15 lines, and room for the table.
-    height = max(5, min(15, shutil.get_terminal_size().lines - 9))
-    plotext.clear_figure()
-    plotext.limit_size(False, False)
-    plotext.plot_size(output_width(), height)
-    plotext.plot(steps, loss, marker="braille")
-    ticks = [steps[0], (steps[0] + steps[-1]) // 2, steps[-1]]
-    plotext.xticks(ticks, list(map(str, ticks)))
-    return str(plotext.uncolorize(plotext.build())).rstrip().splitlines()

@@ -1,6 +1,5 @@
 """The batch scripts of a run, of a study's arrays and of its report, and the plain commands."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from configs.schema.training import Resources
 from configs.yaml12 import dump_value
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
-from launch.slurm.flags import Flags, template_flags, to_words
+from launch.slurm.flags import Flags, template_flags
 from launch.submit.site import Site
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, run_name
@@ -181,13 +180,3 @@ def _task_list(indexes: Sequence[int]) -> str:
         else:
             parts.append([index])
     return ",".join("-".join(map(str, part)) for part in parts)
-
-
-def sbatch_command(request: RunRequest) -> str:
-    """Return the sbatch command for the same run from the checkout instead of a snapshot."""
-    flags = batch_script(request, request.run).flags
-    known = template_flags(ROOT / request.template) | {"chdir": flags["chdir"]}
-    other = {name: value for name, value in flags.items() if known.get(name) != value}
-    del other["job-name"]
-    words = [*to_words(other), str(request.template), str(request.source), *request.overrides]
-    return shlex.join(["env", f"SITE={request.site.name}", "sbatch", *words])

@@ -32,8 +32,7 @@ from launch.submit.script import (
 )
 from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
-    find_matching_study,
-    find_part_of_study,
+    find_study,
     make_folder,
     record,
     roll_back,
@@ -54,15 +53,14 @@ class StudyRequest:
     """A request to submit a study.
 
     `source` is a study file, a config with several values in `overrides`, or a study's folder.
-    `into` names the folder to extend, and `rerun` includes the runs that ran out of memory.
-    `for_shell` prints the results as shell assignments.
+    `rerun` includes the runs that ran out of memory. `for_shell` prints the results as shell
+    assignments.
     """
 
     source: Path
     overrides: list[str]
     flags: Flags
     choices: Choices
-    into: Path | None = None
     rerun: bool = False
     with_forecast: bool = True
     for_shell: bool = False
@@ -85,7 +83,6 @@ class StudySubmission:
     site: Site
     site_for: Callable[[Resources], Site]
     tree: snapshot.Tree
-    partly_in: str | None
 
     def print_result(self, name: str, value: object) -> None:
         """Print `name: value`, or the shell assignment NAME=value."""
@@ -145,9 +142,7 @@ class StudySubmission:
             raise ConfigError(self.plan.fault)
 
     def check_choice(self) -> None:
-        """Raise `Refused` if only a person can choose: a folder, or a session for turns."""
-        if self.partly_in:
-            raise Refused(self.partly_in)
+        """Raise `Refused` if the runs need a session for their turns, or a process has them."""
         if self.settings.interleave and self.request.choices.how == "slurm":
             raise Refused(
                 "interleave: runs take turns in one allocation, not in arrays; submit with --local "
@@ -181,13 +176,13 @@ def study_submission(request: StudyRequest) -> StudySubmission:
         assert plan is not None
         study = StudyFolder(site.logs / f"{plan.grid.name}-{new_id()}")
     known = [] if is_new else study.rows()
-    rows = rows_with(plan, known, source=str(study.path)) if plan else known
+    rows = rows_with(plan, known) if plan else known
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
     unfinished = (
         [] if is_new else rows_to_run(study, rerun=request.rerun, dropped=not request.with_forecast)
     )
-    indexes = {row.index for row in unfinished}
-    may_be_in_part = is_new and not request.choices.new
+    planned = {run.name for run in plan.runs} if plan else {row.cell for row in known}
+    indexes = {row.index for row in unfinished if row.cell in planned}
     return StudySubmission(
         request=request,
         study=study,
@@ -202,26 +197,21 @@ def study_submission(request: StudyRequest) -> StudySubmission:
         tree=snapshot.read_trees(
             plan.runs[0].cell.config if plan else RunFolder(study.cell(known[0].cell)).config()
         ),
-        partly_in=_partly_in(plan, site.logs) if plan and may_be_in_part else None,
     )
 
 
 def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, StudyFolder | None]:
     """Return the plan, None to continue a folder unchanged, and the folder, None for a new one."""
-    if request.into is not None and not is_study_folder(request.into):
-        raise ConfigError(f"--into {request.into}: not a study's folder")
     if is_study_folder(request.source):
-        if request.overrides or request.into:
+        if request.overrides:
             raise ConfigError(
                 f"{request.source}: a study's folder is continued unchanged; to add cells, submit "
-                "the study with --into this folder"
+                "the study file, or the config, with all its values"
             )
         return None, _own_study(request.source)
     grid = load_grid(request.source, request.overrides)
     plan = make_plan(grid, with_forecast=request.with_forecast)
-    if request.into is not None:
-        return plan, _own_study(request.into)
-    same = None if request.choices.new else find_matching_study(plan, logs)
+    same = None if request.choices.new else find_study(plan, logs)
     if same is not None:
         print(f"continues {same.path}; --new starts another", file=sys.stderr)
     return plan, same
@@ -235,18 +225,6 @@ def _own_study(path: Path) -> StudyFolder:
         if is_run(study.cell(row.cell)):
             check_own(study.cell(row.cell))
     return study
-
-
-def _partly_in(plan: Plan, logs: Path) -> str | None:
-    """Return the choice that a person has if runs of the plan are in an older folder."""
-    found = find_part_of_study(plan, logs)
-    if found is None:
-        return None
-    study, done, others = found
-    return (
-        f"{done} of these {len(plan.kept)} runs are done in {study.path}: "
-        f"--into {shlex.quote(str(study.path))} runs the other {others}; --new runs all"
-    )
 
 
 def _queue(submission: StudySubmission) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from configs.disk import replace_file
 from configs.errors import ConfigError
 from configs.files import read_text
-from configs.load import merge, read_tree, resolve, to_tree
+from configs.load import read_tree, resolve, to_tree
 from configs.progress import counted
 from configs.yaml12 import dump_yaml
 from launch.plan.study import Plan, PlannedRun, digest
@@ -27,31 +27,18 @@ from runs.trust import check_own
 _MEMORY = ("oom", "host_oom")
 
 
-def find_matching_study(plan: Plan, logs: Path) -> StudyFolder | None:
-    """Return the newest folder of the same study with the same config in every cell."""
+def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
+    """Return the newest folder of the study that has a cell of the plan and contradicts none.
+
+    A cell of the same name with another config keeps a folder from taking the others.
+    """
+    wanted = {run.name: digest(run.cell.config) for run in plan.runs}
     for study in _studies_of(plan, logs):
-        is_same = study.study() == plan.grid.study and _configs(study) == _planned(plan)
+        known = {row.cell: row.digest for row in study.rows()}
+        shared = known.keys() & wanted.keys()
+        is_same = shared and all(known[name] == wanted[name] for name in shared)
         if is_same and _has_its_configs(study, plan):
             return study
-    return None
-
-
-def find_part_of_study(plan: Plan, logs: Path) -> tuple[StudyFolder, int, int] | None:
-    """Return the newest folder in which runs of the plan are done, and how many are, and are not.
-
-    A cell of the same name with another config keeps a folder from taking the rest.
-    """
-    wanted = _planned(plan)
-    for study in _studies_of(plan, logs):
-        known = _configs(study)
-        if any(name in dict(known) for name, _ in wanted - known):
-            continue
-        same = [row for row in study.rows() if (row.cell, row.digest) in wanted]
-        if not _has_its_configs(study, plan):
-            continue
-        done = sum(one.state.is_done for one in run_statuses(study, same).values())
-        if done:
-            return study, done, len(plan.kept) - done
     return None
 
 
@@ -77,8 +64,7 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
             check_own(cell.path)
             if read_text(cell.config_file) == _config_text(run):
                 continue
-            edited = {name: old for name, (old, _) in cell.edits().items()}
-            tree = merge(read_tree(cell.config_file), edited)
+            tree = read_tree(cell.config_file)
             if digest(resolve(tree, source=str(cell.config_file))) != digest(run.cell.config):
                 raise ConfigError(f"{cell.config_file}: not the config of {study.cells_file}")
         except (OSError, ValueError) as error:
@@ -87,28 +73,13 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
     return True
 
 
-def _planned(plan: Plan) -> set[tuple[str, str]]:
-    return {(run.name, digest(run.cell.config)) for run in plan.runs}
-
-
-def _configs(study: StudyFolder) -> set[tuple[str, str]]:
-    return {(row.cell, row.digest) for row in study.rows()}
-
-
-def rows_with(plan: Plan, known: Sequence[StudyRow], *, source: str) -> list[StudyRow]:
+def rows_with(plan: Plan, known: Sequence[StudyRow]) -> list[StudyRow]:
     """Return the known rows, followed by the plan's new ones.
 
-    The new rows of one shape follow each other, as an array needs; dropped ones are last. Raise
-    `ConfigError` if a known cell of the same name has another config.
+    The new rows of one shape follow each other, as an array needs; dropped ones are last.
     """
-    digests = {row.cell: row.digest for row in known}
-    for run in plan.runs:
-        if run.name in digests and digests[run.name] != digest(run.cell.config):
-            raise ConfigError(
-                f"{source}: its cell {run.name} has another config; omit --into for a new "
-                "folder, or give the level another label"
-            )
-    new = [run for run in plan.runs if run.name not in digests]
+    names = {row.cell for row in known}
+    new = [run for run in plan.runs if run.name not in names]
     new.sort(key=lambda run: (run.dropped is not None, run.shape, run.order))
     after = max((row.order for row in known), default=-1) + 1
     rows = [

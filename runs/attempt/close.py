@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from runs.attempt.pruning import skip_after_alike
 from runs.folder import RunFolder
 from runs.json_files import read_error_note
 from runs.records import Record, Superseded
@@ -53,13 +52,12 @@ def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> 
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
     requeue = state.next == "requeue" and not is_stalled(run)
-    if not requeue and (stopped := skip_after_alike(run, state)):
-        print(stopped, file=sys.stderr)
+    is_faulty = state.is_failed and state.reason == "node"
     return Verdict(
         event=state.name,
         exit_code=1 if state.is_failed else 0,
         requeue=requeue,
-        faulty_node=state.last.get("node", "") if state.is_faulty_node else "",
+        faulty_node=state.last.get("node", "") if is_faulty else "",
     )
 
 
@@ -85,7 +83,8 @@ def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bo
         is_cancelled=is_cancelled,
     )
     state = attempt_state(run, number, process=traces)
-    if not state.is_recorded:
+    # The event of an end that only the traces show has no time yet.
+    if "time" not in state.last:
         record_end(run, state, traces)
         state = attempt_state(run, number)
     if state.is_paused and is_stalled(run):

@@ -15,7 +15,6 @@ from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
 from runs.attempt.program import program_tree
-from runs.attempt.pruning import skip_after_alike
 from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data, record_data
 from runs.code_version import read_version
@@ -66,8 +65,6 @@ def open_attempt(
         if found and _is_awaited(found):
             newest = max(found.attempts(), default=0)
             record_failure(found, newest, reason="config", message=str(error))
-            if stopped := skip_after_alike(found, run_state(found)):
-                print(stopped, file=sys.stderr)
         raise
     if found and is_done(found, config):
         longer = "; raise train.steps to continue" if config.last_step() else ""

@@ -1,19 +1,12 @@
-"""Skip the waiting cells of a study that would only repeat what its ended cells have shown.
+"""Cells that a study need not run: `cells --decided` skips repeats that can change no verdict."""
 
-A study whose cells fail alike stops: the cause lies in what they share, such as the code. A crash
-of one cell, a NaN, a lost node or a lack of memory says nothing about another cell. The repeats
-that can change no verdict are skipped by `cells --decided`.
-"""
-
-import re
 from collections.abc import Iterator
 
 from runs.folder import RunFolder
 from runs.records import Superseded
 from runs.state.fold import run_state
-from runs.state.reasons import reasons
 from runs.state.run_state import RunState
-from runs.study_folder import StudyFolder, study_of
+from runs.study_folder import StudyFolder
 
 # The reason of a repeat that is skipped because it can change no verdict (`cells --decided`).
 DECIDED = "decided"
@@ -62,47 +55,3 @@ def _is_out_of_memory(run: RunFolder, state: RunState) -> bool:
     placement = entries[-1].get("placement", []) if entries else []
     had_gpu = not placement or any(rank.get("gpu") for rank in placement)
     return state.reason == "oom" or (state.reason == "host_oom" and not had_gpu)
-
-
-def skip_after_alike(run: RunFolder, state: RunState) -> str | None:
-    """Skip the waiting cells of a study if the newest `stop_after` ends are failures like `state`.
-
-    Return a sentence that says so, or None. A cell that ends in another way restarts the count;
-    `rerun` queues the cells again, whose last event then is no failure.
-    """
-    study = study_of(run.path)
-    most = study.stop_after() if study else None
-    if study is None or most is None or not _is_shared(state):
-        return None
-    newest = _ends(study)[-most:]
-    if len(newest) < most or len({_signature(one, end) for one, end in newest}) > 1:
-        return None
-    first, end = newest[0]
-    message = (
-        f"the last {most} cells failed alike, first {first.name} ({end.reason}): "
-        f"{end.message}; fix that, then: ditbench rerun {study.path}"
-    )
-    reason = str(end.reason)
-    skipped = [
-        one for one in waiting(study) if skip(one, proof=first, reason=reason, message=message)
-    ]
-    return f"{len(skipped)} waiting cells are skipped: {message}" if skipped else None
-
-
-def _is_shared(state: RunState) -> bool:
-    """Return whether a failure can lie in what cells share, not in one config or node."""
-    return state.is_failed and reasons()[state.reason or "crash"].shared
-
-
-def _ends(study: StudyFolder) -> list[tuple[RunFolder, RunState]]:
-    """Return the cells that are done or failed with their states, oldest first."""
-    runs = [RunFolder(study.cell(row.cell)) for row in study.rows()]
-    ends = [(run, run_state(run)) for run in runs]
-    ended = [end for end in ends if end[1].is_done or end[1].is_failed]
-    return sorted(ended, key=lambda end: end[1].since or 0.0)
-
-
-def _signature(run: RunFolder, end: RunState) -> tuple[str, str]:
-    """Return what equal failures have in common: numbers and the cell's name may differ."""
-    message = end.message.replace(run.name, "CELL")
-    return end.reason or end.name, re.sub(r"\d+", "N", message)

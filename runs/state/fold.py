@@ -114,15 +114,10 @@ def _replay(events: Iterable[Record]) -> RunState:
     step: int | None = None
     began: dict[int, int] = {}
     added: dict[int, int] = {}
-    after_step: set[str] = set()
     for record in events:
         if isinstance(record.get("step"), int):
             step = record["step"]
         event, attempt = record.get("event"), record.get("attempt", 0)
-        if "loss" in record:
-            after_step.clear()
-        elif event:
-            after_step.add(event)
         if event == "started":
             began[attempt] = record.get("step", 0)
         elif event == "saved":
@@ -144,7 +139,6 @@ def _replay(events: Iterable[Record]) -> RunState:
         step=step,
         last=last,
         progress=added,
-        after_step=frozenset(after_step),
     )
     return replace(state, next=_next(state))
 

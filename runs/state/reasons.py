@@ -26,7 +26,6 @@ class Reason(KeyGroup):
     meaning: str
     passes: bool | None = None
     at_once: bool = False
-    shared: bool = False
     slurm: str = ""
     output: str = ""
     advice: dict[str, str]

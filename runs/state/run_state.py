@@ -25,14 +25,23 @@ GROUPS: Mapping[str, Group] = {
 ENDS = ("done", "failed", "stopped", "skipped")
 
 
+class _Recorded:
+    """Whether the state by the record is one of these names."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, state: "RunState", kind: type | None = None) -> bool:
+        return state.recorded in self._names
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunState:
     """How a run is: its state, since when, why, what shows it, and what comes next.
 
     `recorded` is the state by the record alone, `last` the event that led to it. `reason` is a key
     of reasons.yaml; `step` is the last one that the record names. `progress` are the steps that
-    each attempt added to those saved before, `after_step` the events since the last training step.
-    `slurm` is its job.
+    each attempt added to those saved before. `slurm` is its job.
     """
 
     name: str = "new"
@@ -44,8 +53,16 @@ class RunState:
     recorded: str = "new"
     last: Record = field(default_factory=dict)
     progress: Mapping[int, int] = field(default_factory=dict)
-    after_step: frozenset[str] = frozenset()
     slurm: SlurmJob | None = None
+
+    is_queued = _Recorded("queued")  # it waits for the job that was submitted last
+    is_waiting = _Recorded("queued", "paused")  # for its job, or for its next one
+    is_started = _Recorded("started")  # ranks have started, and none recorded an end
+    is_paused = _Recorded("paused")  # the ranks saved and left, to go on in another attempt
+    is_done = _Recorded("done")
+    is_failed = _Recorded("failed")
+    is_stopped = _Recorded("stopped")  # a person stopped it
+    is_skipped = _Recorded("skipped")  # its study left it out
 
     @property
     def message(self) -> str:
@@ -70,19 +87,9 @@ class RunState:
         return GROUPS.get(self.name, "live")
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether the record has the event that led to the state."""
-        return "time" in self.last
-
-    @property
     def was_cancelled_here(self) -> bool:
         """Whether `ditbench cancel` cancelled the run while it waited for its job."""
         return "cancelled while" in self.message
-
-    @property
-    def is_faulty_node(self) -> bool:
-        """Whether a node broke down, so that the next attempt should avoid it."""
-        return self.is_failed and self.reason == "node"
 
     @property
     def has_events(self) -> bool:
@@ -105,51 +112,11 @@ class RunState:
         return self.is_open or (self.is_failed and self.next == "requeue")
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the record says that the run waits for its job, or for its next one."""
-        return self.recorded in ("queued", "paused")
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether the record says that the run waits for the job that was submitted last."""
-        return self.recorded == "queued"
-
-    @property
     def is_requeued(self) -> bool:
         """Whether Slurm says that the job waits for its next start."""
         return self.name == "requeued"
 
     @property
-    def is_started(self) -> bool:
-        """Whether the record says that the run's ranks have started, and not that they ended."""
-        return self.recorded == "started"
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the ranks saved and left, to go on in another attempt."""
-        return self.recorded == "paused"
-
-    @property
     def is_training(self) -> bool:
         """Whether ranks run as far as known."""
         return self.name in ("started", "running")
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the run reached its end."""
-        return self.recorded == "done"
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether the last attempt failed."""
-        return self.recorded == "failed"
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a person stopped the run."""
-        return self.recorded == "stopped"
-
-    @property
-    def is_skipped(self) -> bool:
-        """Whether its study left the run out."""
-        return self.recorded == "skipped"

@@ -29,9 +29,9 @@ CONCRETE = {
     "source env/activate.sh": ["source env/activate.sh && python -m runs show pretrain"],
     "python -m launch check configs/studies/NAME.yaml": [f"python -m launch check {LAYOUTS}"],
     "python -m launch check X... [key=value ...]": [
-        f"python -m launch check {LAYOUTS} logs/RUN logs/STUDY"
+        f"python -m launch check {LAYOUTS} configs/pretrain/digits.yaml"
     ],
-    "python -m launch plan X [key=value ...] [--test] [--rates FILE] [--script|--json]": [
+    "python -m launch plan X [key=value ...] [--rates FILE] [--script|--json]": [
         "python -m launch plan logs/RUN --script"
     ],
     "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [

@@ -39,15 +39,6 @@ def test_a_file_without_its_first_line_tells_nothing(write) -> None:
     assert read_gpu_logs(write(FACTS[:20])) == []
 
 
-def test_the_end_of_a_large_file_suffices_for_the_present(write) -> None:
-    attempt = write(FACTS, *(row(n % 2, n, power_w=n) for n in range(4000)))
-    whole, recent = read_gpu_logs(attempt), read_gpu_logs(attempt, recent=True)
-    assert [len(log.rows) for log in whole] == [2000, 2000]
-    assert 100 < len(recent[0].rows) < 1000
-    assert recent[0].rows[-1] == whole[0].rows[-1]
-    assert recent[0].facts == whole[0].facts
-
-
 def test_each_node_has_a_file_of_its_own(write) -> None:
     write(FACTS, node="n2")
     assert [(log.node, log.index) for log in read_gpu_logs(write(FACTS))] == [

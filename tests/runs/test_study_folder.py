@@ -100,3 +100,8 @@ def test_a_run_knows_its_study(study: StudyFolder, tmp_path: Path) -> None:
     assert study_of(study.cell("c1")) == study
     assert study_of(tmp_path / "cells" / "x") is None
     assert study_of(study.path) is None
+
+
+def test_a_study_of_an_earlier_version_is_read(study: StudyFolder) -> None:
+    study.study_file.write_text("base: x.yaml\nstop_after: 5\n")
+    assert study.study().base == "x.yaml"

@@ -70,16 +70,11 @@ def strict(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
-    found = clinic.measure("--quick")
+    found = clinic.measure()
     assert found["KillWait"] == "5 s"
     assert found["requeue by default"] == "yes"
     assert found["requeue"] == "allowed"
-    assert 0 <= int(found["hold of a requeued job"].split()[0]) <= 10
-    assert found["hold ended by its owner"] == "allowed"
-    assert found["scancel -s SIGNAL"] == "received by step"
-    assert found["scancel -b -s SIGNAL"] == "received by batch"
     assert found["cpus-per-task in steps"] == "not inherited"
-    assert found["umask on nodes"] == "that of sbatch"
     assert found["sacct"] == "yes"
     assert found["driver and compiler"] == "good"
     assert found["GPU a40, 2 per node"].startswith("--gpus-per-node=TYPE:N")
@@ -90,7 +85,7 @@ def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> N
 def test_another_cluster_gives_other_values(strict: Cluster, tmp_path: Path) -> None:
     copy_tree(root := tmp_path / "tree")
     clinic = Clinic(root=root, cluster=strict)
-    found = clinic.measure("--quick")
+    found = clinic.measure()
     assert found["KillWait"] == "12 s"
     assert found["GraceTime of gpu"] == "45 s"
     assert found["preemption in gpu"] == "REQUEUE"
@@ -103,7 +98,7 @@ def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_plan(
 ) -> None:
     file = clinic.root / "env" / "sites" / "mine.sh"
     file.write_text("# by hand\n")
-    measure = ("doctor", "--quick", "--partition", "preempt", "--site", "mine")
+    measure = ("doctor", "--partition", "preempt", "--site", "mine")
     kept = clinic.launch(*measure)
     assert "exists and is unchanged; --force overwrites it" in kept.stderr
     assert file.read_text() == "# by hand\n"
@@ -122,7 +117,10 @@ def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_plan(
         assert f"#SBATCH {flag}\n" in script
 
 
-def test_ctrl_c_cancels_the_probe_jobs(clinic: Clinic) -> None:
+def test_ctrl_c_cancels_the_job(clinic: Clinic) -> None:
+    # One job runs at a time, so the doctor's waits behind this one.
+    other = clinic.cluster.submit("--time=5", "--output=/dev/null", script="sleep 200")
+    clinic.cluster.wait(other, "RUNNING")
     process = subprocess.Popen(
         [sys.executable, "-m", "launch", "doctor"],
         cwd=clinic.root,
@@ -132,25 +130,11 @@ def test_ctrl_c_cancels_the_probe_jobs(clinic: Clinic) -> None:
         text=True,
     )
     assert process.stderr is not None
-    submitted = next(line for line in process.stderr if "] limit: job " in line)
-    assert clinic.cluster.state(submitted.split()[-1]) in {"PENDING", "RUNNING"}
+    submitted = next(line for line in process.stderr if line.startswith("job "))
+    assert clinic.cluster.state(submitted.split()[1]) == "PENDING"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
+    clinic.cluster.run("scancel", other)
     wait_until(lambda: clinic.cluster.run("squeue", "-h").stdout == "", what="an empty queue")
     assert list((clinic.root / "lo gs").iterdir()) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("lines", "kill_wait"), [((), 5), (STRICT, 12)], ids=["usual", "strict"])
-def test_the_time_limit_is_measured(
-    request: pytest.FixtureRequest, tmp_path: Path, lines: tuple[str, ...], kill_wait: int
-) -> None:
-    cluster = request.getfixturevalue("strict" if lines else "cluster")
-    copy_tree(root := tmp_path / "tree")
-    found = Clinic(root=root, cluster=cluster).measure()
-    # Slurm checks every 30 s, starting 30 s before the requested lead.
-    lead = int(found["--signal=B:USR1@40"].split()[0])
-    assert 39 <= lead <= 71
-    assert 0 <= int(found["TERM at the limit"].split()[0]) <= 31
-    assert abs(int(found["KILL after TERM"].split()[0]) - kill_wait) <= 3

@@ -14,11 +14,8 @@ from configs.load import load, to_tree
 from launch.__main__ import main
 from launch.check.kinds import kind_of
 from runs.folder import ROOT, make_run
-from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import submitted
 
-LINE = '{"time": 1.0, "attempt": 1, "event": "saved", "step": 5}'
 Launch = Callable[..., tuple[int, str, str]]
 
 
@@ -32,33 +29,19 @@ def images(folder: Path, *names: str) -> Path:
 
 
 def test_each_x_is_taken_for_what_it_is(launch: Launch, site: Path, tmp_path: Path) -> None:
-    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
-    writer = RecordWriter(run.path, attempt=1)
-    writer.event("started")
-    writer.close()
     lora = tmp_path / "a.safetensors"
     halves = {"x.lora_A.weight": np.zeros((4, 8)), "x.lora_B.weight": np.zeros((16, 4))}
     save_file(halves, lora)
-    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml", run.path, lora)
+    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml", lora)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         f"{DIGITS}: config of kind pretrain: good",
         f"{ROOT}/configs/studies/layouts.yaml: study of 48 cells: good",
-        f"{run.path}: run of kind pretrain, 0 attempts, 1 record: good",
         f"{lora}: LoRA of 1 layer, rank 4, F64: good",
     ]
-    # A run is found by its name, too.
-    assert launch("check", run.name)[1].startswith(f"{run.path}: run of kind pretrain")
 
 
-def test_a_damaged_run_and_lora_have_problems(launch: Launch, site: Path, tmp_path: Path) -> None:
-    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
-    run.metrics_file.write_text(f"{LINE}\nnonsense\n{LINE}\n")
-    assert launch("check", run.path)[:2] == (
-        1,
-        f"{run.path}: metrics.jsonl:2: not a record; it is skipped\n"
-        f"{run.path}: run of kind pretrain, 0 attempts, 2 records\n",
-    )
+def test_a_damaged_lora_has_problems(launch: Launch, tmp_path: Path) -> None:
     lora = tmp_path / "a.safetensors"
     save_file({"x.lora_A.weight": np.zeros((4, 8)), "y.lora_down.weight": np.zeros((4, 8)),
                "y.lora_up.weight": np.zeros((16, 3))}, lora)  # fmt: skip
@@ -70,21 +53,6 @@ def test_a_damaged_run_and_lora_have_problems(launch: Launch, site: Path, tmp_pa
     assert launch("check", lora)[::2] == (2, f"{lora}: 1 tensor, none of a LoRA\n")
     lora.write_bytes(b"x")
     assert "not a safetensors file" in launch("check", lora)[2]
-
-
-def test_the_folder_of_a_study_is_checked_run_by_run(
-    launch: Launch, command: Callable[[str, str], Path]
-) -> None:
-    command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
-    command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
-    command("srun", "exit 0")
-    command("squeue", "exit 0")
-    study = submitted(launch, DIGITS, "seed=1,2", "resources.gpu=a40")
-    code, out, err = launch("check", study.path)
-    assert (code, out) == (0, f"{study.path}: folder of a study, 2 runs: good\n"), err
-    (study.cell(study.rows()[0].cell) / "config.yaml").write_text("kind: [")
-    code, out, _ = launch("check", study.path)
-    assert (code, f"{study.rows()[0].cell}: " in out) == (1, True)
 
 
 def test_images_and_latents_go_to_the_part_that_reads_them(
@@ -115,7 +83,8 @@ def test_what_is_unknown_and_a_flag_of_another_kind_are_misuse(
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
-    for name in ("notes.txt", "empty"):
+    run = make_run("digits", to_tree(load(DIGITS, [])), identity="1")
+    for name in ("notes.txt", "empty", run.path):
         code, out, err = launch("check", tmp_path / name)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "not recognised; check takes a config or a study (.yaml), a batch script" in err

@@ -27,11 +27,11 @@ def test_these_are_all_its_flags() -> None:
             "--fast", "--help", "--labels", "--resolution", "--sheet", "--trigger", "--vae", "-h",
         ],
         "plan": [
-            "--all", "--help", "--into", "--json", "--new", "--no-forecast", "--partition",
-            "--rates", "--script", "--site", "--test", "-h",
+            "--all", "--help", "--json", "--new", "--no-forecast", "--partition",
+            "--rates", "--script", "--site", "-h",
         ],
         "submit": [
-            "--force", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
+            "--force", "--help", "--local", "--new", "--no-forecast", "--partition",
             "--shell", "--site", "--yes", "-h",
         ],
         "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
@@ -39,8 +39,7 @@ def test_these_are_all_its_flags() -> None:
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "--yes", "-h"],
         "doctor": [
-            "--account", "--force", "--help", "--partition", "--quick", "--site",
-            "-h",
+            "--account", "--force", "--help", "--partition", "--site", "-h",
         ],
         "why": ["--help", "--json", "-h"],
     }  # fmt: skip

@@ -9,60 +9,53 @@ from configs.errors import ConfigError
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.gpu_flags import Gpus
 from launch.doctor.measurements import Measurement
-from launch.doctor.probe_jobs import ProbeJobs
 
 Command = Callable[[str, str], Path]
 
 
-def probes(folder: Path, **facts: str) -> ProbeJobs:
-    """Return probe jobs that have all written their facts and ended."""
-    for name, text in facts.items():
-        (folder / f"{name}.facts").write_text(text)
-    jobs = dict.fromkeys(("requeue", "node", "limit"), "7")
-    return ProbeJobs(folder=folder, flags=[], patience_s=5, jobs=jobs)
+FACTS = """host node-1
+command scontrol
+command srun
+asks scontrol
+lacks {lacks}
+cpus-of-job 4
+cpus-of-step 2
+asked requeue
+"""
 
 
-def values(found: list[Measurement]) -> dict[str, str]:
-    return {one.name: one.value for one in found}
+def values(found: list[Measurement]) -> dict[str, tuple[str, str]]:
+    return {one.name: (one.value, one.means) for one in found}
 
 
-def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, command: Command) -> None:
+@pytest.fixture
+def job(command: Command) -> None:
+    """A cluster whose job 7 has ended."""
+    command("sbatch", "cat >/dev/null; echo 7")
     command("squeue", "echo '7|COMPLETED||||None'")
-    one = probes(tmp_path, requeue="start 0 100\nasked 0 100\nrefused\n")
-    (tmp_path / "requeue.error").write_text("Requested operation is presently disabled\n")
-    (measured,) = measurements.requeue(one)
-    assert measured.value == "refused"
-    assert "Requested operation is presently disabled" in measured.means
-
-
-def test_a_node_with_an_old_driver_is_reported_with_the_fix(
-    tmp_path: Path, command: Command
-) -> None:
-    command("squeue", "echo '7|RUNNING||||None'")
     for name in ("scancel", "sacct"):
         command(name, "exit 0")
-    heard = "heard-step USR1\nheard-batch USR2\n"
-    one = probes(tmp_path, node=f"ready batch\nready step\n{heard}")
-    (tmp_path / "node.lacks").write_text("torch needs 580\n")
-    measured = {found.name: found for found in measurements.node(one)}["driver and compiler"]
-    assert (measured.value, measured.means) == ("not good", "torch needs 580")
 
 
-def test_a_warning_that_no_process_receives_is_reported(tmp_path: Path, command: Command) -> None:
-    command("squeue", "echo '7|TIMEOUT||||None'")
-    one = probes(tmp_path, limit="start 40.5\nbatch-TERM 175.5\nstep-TERM 175.7\n")
-    (tmp_path / "step.beat").write_text("205.6\n")
-    assert values(measurements.limit(one)) == {
-        "--signal=B:USR1@40": "never came",
-        "TERM at the limit": "+15 s after it",
-        "KILL after TERM": "30 s",
-    }
+def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, job: None) -> None:
+    refused = "refused Requested operation is presently disabled\n"
+    (tmp_path / "facts").write_text(FACTS.format(lacks="") + refused)
+    found = values(measurements.probe(tmp_path, []))
+    why = "resubmit to continue; Requested operation is presently disabled"
+    assert found["requeue"] == ("refused", why)
+    assert found["driver and compiler"] == ("good", "")
+    assert found["commands on nodes"] == ("scontrol srun", "")
+    assert found["cpus-per-task in steps"][0] == "not inherited"
 
 
-def test_a_job_that_never_started_is_not_measured(tmp_path: Path, command: Command) -> None:
-    command("squeue", "echo '7|CANCELLED||||None'")
-    assert values(measurements.limit(probes(tmp_path))) == {"time limit": "not measured"}
-    assert values(measurements.node(probes(tmp_path))) == {"node": "not measured"}
+def test_a_node_with_an_old_driver_is_reported_with_the_fix(tmp_path: Path, job: None) -> None:
+    (tmp_path / "facts").write_text(FACTS.format(lacks="torch needs 580"))
+    found = values(measurements.probe(tmp_path, []))
+    assert found["driver and compiler"] == ("not good", "torch needs 580")
+
+
+def test_a_job_that_never_started_is_not_measured(tmp_path: Path, job: None) -> None:
+    assert [one.value for one in measurements.probe(tmp_path, [])] == ["not measured"]
 
 
 @pytest.mark.parametrize(

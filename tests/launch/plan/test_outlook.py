@@ -1,4 +1,4 @@
-"""`plan`: shapes of a cluster by the time at which they would be done."""
+"""`plan`: when a run or a study would be done, where, and for how much."""
 
 import json
 import re
@@ -60,8 +60,8 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _facts(gpu: str, ranks: int, *, fits: bool) -> dict[str, Any]:
     if not fits:
-        sizes = {"gib": {"peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
-        return {"fits": False, "step_s": None, "reason": "90 GiB", **sizes}
+        sizes = {"gib": {"total": 90, "peak": 90}, "capacity_gib": 45, "fix": "a smaller model"}
+        return {"fits": False, "micro_batch": 1, "reason": "90 GiB", **sizes}
     step = STEP_S[gpu] / ranks
     ends = {"value": step, "low": step / 2, "high": 2 * step, "source": "guess by data sheet"}
     sizes = {"gib": {"total": 3, "peak": 3}, "capacity_gib": 45}
@@ -71,48 +71,55 @@ def _facts(gpu: str, ranks: int, *, fits: bool) -> dict[str, Any]:
 WORDS = ("train.steps=3600", "checkpoint.every=3600")
 
 
-def test_shapes_are_sorted_by_their_finish_with_hours_and_money(launch, tmp_path: Path) -> None:
+def test_the_types_of_gpu_are_sorted_by_their_finish_with_hours_and_money(
+    launch, tmp_path: Path
+) -> None:
     (tmp_path / "rates.yaml").write_text("a40: 2\n")
-    words = (*WORDS, "--rates", tmp_path / "rates.yaml", "--json")
+    words = (*WORDS, "resources.gpus_per_node=2", "--rates", tmp_path / "rates.yaml", "--json")
     code, out, err = launch("plan", DIGITS, *words)
-    rows = json.loads(out)["placements"]
+    best, other = json.loads(out)["placements"]
     assert code == 0, err
-    assert [row["shape"] for row in rows] == [
-        "a40:2x2", "a40:1x2", "a40:1x1", "a100:1x2", "a100:1x1",
-    ]  # fmt: skip
-    best = rows[0]
-    # 180 s + 2 saves of 5 s + 1.1 x 3600 steps of 0.5 s (0.25 to 1 s).
-    assert best["finish"] - best["start"] == pytest.approx(180 + 10 + 1980)
-    assert best["finish_low"] - best["start"] == pytest.approx(180 + 10 + 990)
-    assert best["finish_high"] - best["start"] == pytest.approx(180 + 10 + 3960)
-    assert best["gpu_hours"] == pytest.approx(4 * 2170 / 3600)
+    assert (best["shape"], other["shape"]) == ("a40:1x2", "a100:1x2")
+    # 180 s + 2 saves of 5 s + 1.1 x 3600 steps of 1 s (0.5 to 2 s).
+    assert best["finish"] - best["start"] == pytest.approx(180 + 10 + 3960)
+    assert best["finish_low"] - best["start"] == pytest.approx(180 + 10 + 1980)
+    assert best["finish_high"] - best["start"] == pytest.approx(180 + 10 + 7920, abs=2)
+    assert best["gpu_hours"] == pytest.approx(2 * 4150 / 3600)
     assert best["money"] == pytest.approx(2 * best["gpu_hours"])
     assert (best["by"], best["wait_min"]) == ("guess by data sheet", "no history")
-    assert "money" not in rows[3]
+    assert "money" not in other
 
 
 def test_one_line_names_the_best_and_the_command_that_queues_it(launch) -> None:
     code, out, err = launch("plan", DIGITS, *WORDS)
-    assert (code, "\na40:2x2 " in out) == (0, True)
-    assert "\nfirst done: a40:2x2, about " in err
-    words = f"{' '.join(WORDS)} resources.gpu=a40 resources.nodes=2 resources.gpus_per_node=2"
+    assert (code, "\na40:1x1 " in out) == (0, True)
+    assert "\nfirst done: a40:1x1, about " in err
+    words = f"{' '.join(WORDS)} resources.gpu=a40"
     assert err.endswith(f"; queue it: ditbench submit {DIGITS} {words}\n")
     err = launch("plan", DIGITS, *WORDS, "--partition", "gpu", "--site", "local")[2]
     assert err.endswith(f" {words} --partition=gpu --site=local\n")
 
 
-def test_types_that_begin_with_a_digit_and_whole_nodes_of_any_size_are_asked_about(
-    launch, command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_type_that_the_config_names_is_the_only_one(launch) -> None:
+    code, out, err = launch("plan", DIGITS, *WORDS, "resources.gpu=a100", "--json")
+    assert (code, len(json.loads(out)["placements"])) == (0, 1)
+    assert err.startswith("first done: a100:1x1, about ")
+
+
+def test_a_type_on_which_a_run_does_not_fit_is_named_with_the_reason(launch) -> None:
+    _, out, err = launch("plan", DIGITS, *WORDS, f"model.width={TOO_LARGE}", "--json")
+    assert [row["shape"] for row in json.loads(out)["placements"]] == ["a100:1x1"]
+    assert "no forecast of a40:1x1: 90 GiB\n" in err
+
+
+def test_types_that_begin_with_a_digit_are_asked_about(launch, command, monkeypatch) -> None:
     rows = r"x1|gpu:2080ti:6(S:0-1)\nx2|gpu:1g.10gb:7,gpu:a40:1\nx3|gpu:2(S:0)\n"
     command("sinfo", f"printf '{rows}'")
     assert client.gpus() == {"": (1, 2), "1g.10gb": (1, 7), "2080ti": (1, 6), "a40": (1, 1)}
     for name in ("2080ti", "1g.10gb"):
         monkeypatch.setitem(STEP_S, name, 1.0)
-    out, err = launch("plan", DIGITS, *WORDS, "--json")[1:]
-    shapes = {row["shape"] for row in json.loads(out)["placements"]}
-    assert shapes >= {f"{gpu}:1x{n}" for gpu in ("2080ti", "1g.10gb") for n in (1, 2, 4)}
-    assert "2080ti:1x6: train.global_batch 64 does not divide" in err
+    rows = json.loads(launch("plan", DIGITS, *WORDS, "--json")[1])["placements"]
+    assert {row["shape"] for row in rows} >= {"2080ti:1x1", "1g.10gb:1x1"}
 
 
 def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
@@ -125,16 +132,16 @@ def test_the_history_of_waits_widens_the_interval(launch, command) -> None:
     )
     rows = json.loads(launch("plan", DIGITS, *WORDS, "--json")[1])["placements"]
     assert (rows[0]["wait_min"], rows[0]["wait_90_min"]) == (300, 492)
-    late = rows[0]["finish_high"] - (180 + 10 + 3960)
+    late = rows[0]["finish_high"] - (180 + 10 + 15840)
     assert late == pytest.approx(time.time() + 8.2 * 3600, abs=120)
-    assert rows[3]["wait_min"] == "no history"
+    assert rows[1]["wait_min"] == "no history"
 
 
-def test_shapes_that_sbatch_refuses_come_last(launch, command) -> None:
+def test_no_finish_is_known_if_sbatch_refuses_every_type(launch, command) -> None:
     command("sbatch", "echo no >&2; exit 1")
     code, _, err = launch("plan", DIGITS, *WORDS)
     assert code == 1
-    assert err.endswith("no finish time can be forecast for any placement here\n")
+    assert err.endswith("no finish time can be forecast here\n")
 
 
 def test_an_array_that_sbatch_refuses_leaves_the_finish_unknown(
@@ -146,11 +153,9 @@ def test_an_array_that_sbatch_refuses_leaves_the_finish_unknown(
         echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2""",
     )
     code, out, err = launch("plan", write(tmp_path, axes=GPUS), "--json")
-    total, a40, a100 = json.loads(out)["placements"]
-    assert (code, total["omitted"], "finish" in a40, "start" in a100) == (1, 2, True, False)
-    lines = err.splitlines()
-    refused = "study: 2 runs that sbatch refuses, as its check says: a100_bs64, a100_bs32"
-    assert lines[0] == refused
+    a40, a100 = json.loads(out)["placements"]
+    assert (code, "finish" in a40, "start" in a100) == (1, True, False)
+    assert "done about unknown (" in err
     assert "queue it" not in err
 
 
@@ -166,38 +171,31 @@ def write(folder: Path, *, axes: dict[str, Any], **keys: Any) -> Path:
 GPUS = {"resources.gpu": ["a40", "a100"], "train.global_batch": [32, 64]}
 
 
-def test_a_study_has_a_row_per_array_and_the_latest_and_the_sums_of_them(
+def test_a_study_has_a_row_per_array_and_a_line_of_the_latest_and_the_sums(
     launch, tmp_path: Path
 ) -> None:
     (tmp_path / "rates.yaml").write_text("a40: 1\na100: 2\n")
     file = write(tmp_path, axes=GPUS, repeats=3, throttle=5)
     words = (file, "--rates", tmp_path / "rates.yaml")
     code, out, err = launch("plan", *words, "--json")
-    total, *rows = json.loads(out)["placements"]
-    assert (code, total["shape"], total["runs"], total["omitted"]) == (0, "study", 12, 0), err
+    rows = json.loads(out)["placements"]
+    assert (code, sum(row["no_forecast"] for row in rows)) == (0, 0), err
     a40, a100 = sorted(rows, key=lambda row: row["start"])
     assert ("-a40-" in a40["shape"], a40["runs"], a100["runs"]) == (True, 6, 6)
     # Two nodes of two A40, one of two A100.
     assert (a40["at_once"], a100["at_once"]) == (4, 2)
-    assert (a40["run_hours"], a40["sum_hours"]) == pytest.approx((8110 / 3600, 6 * 8110 / 3600))
+    assert a40["run_hours"] == pytest.approx(8110 / 3600)
     assert a40["finish"] - a40["start"] == pytest.approx(2 * 8110)
     assert a40["finish_low"] - a40["start"] == pytest.approx(2 * 4150)
     assert a40["finish_high"] - a40["start"] == pytest.approx(6 * 16030, abs=2)
     assert a100["finish"] - a100["start"] == pytest.approx(3 * 4150)
-    assert [total[name] for name in ("finish", "finish_low")] == [
-        max(row[name] for row in rows) for name in ("finish", "finish_low")
-    ]
     hours = (6 * 8110 / 3600, 6 * 4150 / 3600)
     assert (a40["gpu_hours"], a100["gpu_hours"]) == pytest.approx(hours)
-    assert total["gpu_hours"] == pytest.approx(sum(hours))
-    assert total["gpu_hours_low"] == pytest.approx(6 * (4150 + 2170) / 3600)
-    assert total["gpu_hours_high"] == pytest.approx(6 * (16030 + 8110) / 3600)
-    assert total["money"] == pytest.approx(hours[0] + 2 * hours[1])
-    assert "study: 12 runs, done about " in err
+    assert (a40["money"], a100["money"]) == pytest.approx((hours[0], 2 * hours[1]))
+    assert "12 runs, done about " in err
     assert err.endswith(
         f"20.43 GPU-hours (10.53 to 40.23), money 27.35; queue it: ditbench submit {file}\n"
     )
-    assert "\nstudy " in launch("plan", *words)[1]
     assert "left out" in launch("plan", *words)[1]
     assert "left out" not in launch("plan", *words, "--all")[1]
 
@@ -206,22 +204,20 @@ def test_arrays_of_one_type_may_follow_each_other(launch, tmp_path: Path) -> Non
     axes = {"resources.gpus_per_node": [1, 2]}
     file = write(tmp_path, axes=axes)
     code, out, _ = launch("plan", file, "resources.gpu=a40", "--json")
-    _, *rows = json.loads(out)["placements"]
     assert code == 0
-    for row in rows:
+    for row in json.loads(out)["placements"]:
         # 16030 s on one GPU, 180 + 10 + 7920 s on two.
         assert row["finish_high"] - row["start"] == pytest.approx(16030 + 8110, abs=2)
 
 
-def test_with_stop_decided_the_lower_ends_count_three_repeats(launch, tmp_path: Path) -> None:
+def test_a_study_that_may_stop_earlier_says_so(launch, tmp_path: Path) -> None:
     axes = {"resources.gpu": ["a40"], "train.global_batch": [32, 64], "seed": [0, 1]}
     file = write(tmp_path, axes=axes, repeats=4, stop="decided", throttle=1)
-    row = json.loads(launch("plan", file, "--json")[1])["placements"][1]
+    _, out, err = launch("plan", file, "--json")
+    [row] = json.loads(out)["placements"]
     assert (row["runs"], row["at_once"]) == (16, 1)
-    assert row["finish_low"] - row["start"] == pytest.approx(2 * 3 * 4150)
-    assert row["gpu_hours_low"] == pytest.approx(2 * 3 * 4150 / 3600)
     assert row["finish"] - row["start"] == pytest.approx(16 * 8110)
-    assert row["finish_high"] - row["start"] == pytest.approx(16 * 16030, abs=2)
+    assert "; stop: decided may end it earlier; queue it: " in err
 
 
 def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
@@ -229,25 +225,29 @@ def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
 ) -> None:
     axes = {"resources.gpu": ["a40"], "model.width": [128, UNKNOWN]}
     code, out, err = launch("plan", write(tmp_path, axes=axes, repeats=2), "--json")
-    total, row = json.loads(out)["placements"]
-    assert (code, row["runs"], row["omitted"], total["omitted"]) == (0, 4, 2, 2)
-    assert (
-        "study: 2 runs without a forecast: no closed form: a40_width-512, a40_width-512_r2\n" in err
-    )
-    unknown = {"run_hours", "sum_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high"}
-    assert not unknown & {*row, *total}
-    assert total["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
-    assert "\nstudy: 4 runs, done about unknown (" in err
+    [row] = json.loads(out)["placements"]
+    assert (code, row["runs"], row["no_forecast"]) == (0, 4, 2)
+    assert "no forecast of a40_width-512, a40_width-512_r2: no closed form\n" in err
+    assert not {"run_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high"} & {*row}
+    assert row["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
+    assert "\n4 runs, done about unknown (" in err
 
 
 def test_a_program_has_no_forecast_and_one_line_says_so(launch, command, monkeypatch) -> None:
     command("sbatch", "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2")
     monkeypatch.setattr(forecast, "ask", ASK)
     code, out, err = launch("plan", ROOT / "configs" / "studies" / "own-script.yaml", "--json")
-    assert (code, json.loads(out)["placements"][0]["omitted"]) == (0, 4)
+    assert (code, json.loads(out)["placements"][0]["no_forecast"]) == (0, 4)
     said, total = err.splitlines()
-    assert re.fullmatch(r"study: 4 runs without a forecast: \S+/softmax.yaml: its kind is .*", said)
-    assert total.startswith("study: 4 runs, done about unknown (")
+    assert re.fullmatch(r"no forecast of .*: \S+/softmax.yaml: its kind is .*", said)
+    assert total.startswith("4 runs, done about unknown (")
+
+
+def test_a_study_that_names_no_type_of_gpu_has_no_finish(launch, tmp_path: Path) -> None:
+    code, out, err = launch("plan", write(tmp_path, axes={"model.width": [128, 256]}), "--json")
+    [row] = json.loads(out)["placements"]
+    assert (code, "finish" in row) == (0, False)
+    assert ": no type of GPU is named\n" in err
 
 
 def test_the_runs_of_logs_are_read_once_for_all_cells(launch, tmp_path: Path, monkeypatch) -> None:
@@ -257,30 +257,6 @@ def test_the_runs_of_logs_are_read_once_for_all_cells(launch, tmp_path: Path, mo
     (tmp_path / "logs").mkdir()
     assert launch("plan", write(tmp_path, axes=GPUS))[0] == 0
     assert asked == [tmp_path / "logs"]
-
-
-def test_a_study_that_names_no_type_is_forecast_on_each_the_whole_one_first(
-    launch, tmp_path: Path
-) -> None:
-    file = write(tmp_path, axes={"model.width": [128, 256]}, repeats=2)
-    code, out, err = launch("plan", file, "--json")
-    rows = json.loads(out)["placements"]
-    assert [row["shape"] for row in rows[::2]] == ["study on a40", "study on a100"]
-    *_, other, best = err.splitlines()
-    assert (code, other.partition(",")[0]) == (0, "study on a100: 4 runs")
-    assert best.startswith("study on a40: 4 runs, done about ")
-    assert best.endswith(f"; queue it: ditbench submit {file} resources.gpu=a40")
-    # The A40 are earlier, but not with the whole study.
-    file = write(tmp_path, axes={"model.width": [128, TOO_LARGE]}, repeats=2)
-    code, out, err = launch("plan", file, "--json")
-    rows = json.loads(out)["placements"]
-    assert [(row["shape"], row["runs"], row["omitted"]) for row in rows[::2]] == [
-        ("study on a100", 4, 0), ("study on a40", 2, 2),
-    ]  # fmt: skip
-    assert rows[0]["finish"] > rows[2]["finish"]
-    assert (
-        "study on a40: 2 runs dropped: a40: 90 GiB; would fit: a smaller model: width-1024, " in err
-    )
 
 
 def test_of_a_study_folder_the_missing_runs_are_forecast(launch, tmp_path: Path, command) -> None:
@@ -296,8 +272,8 @@ def test_of_a_study_folder_the_missing_runs_are_forecast(launch, tmp_path: Path,
         end(study, name, "saved", step=steps)
         end(study, name, "failed", reason="node")
     code, out, err = launch("plan", study.path, "--json")
-    total, *rows = json.loads(out)["placements"]
-    assert (code, total["runs"]) == (0, 2), err
+    rows = json.loads(out)["placements"]
+    assert (code, [row["runs"] for row in rows]) == (0, [1, 1]), err
     lengths = {row["shape"].split("-")[1]: row["run_hours"] * 3600 for row in rows}
     assert lengths == pytest.approx({"a40": 180 + 5 + 3960, "a100": 4150})
     assert err.endswith(f"queue it: ditbench submit {study.path}\n")

@@ -97,7 +97,7 @@ def test_the_table_matches_the_golden_text(
 
 def test_everything_is_shown_on_demand(logs: Path, launch) -> None:
     _, out, _ = launch("status", "--all")
-    assert len(out.splitlines()) == 1 + 1 + 43 + 1
+    assert len(out.splitlines()) == 1 + 1 + 43
     assert "left out" not in out
 
 

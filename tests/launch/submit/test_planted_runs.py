@@ -60,8 +60,7 @@ def test_only_a_study_whose_cells_hold_its_configs_is_continued(study: Path, lau
 def test_a_study_in_part_of_another_user_is_refused(study: Path, launch, place: str) -> None:
     folder = submitted(launch, study)
     os.chown(folder.path / place, THEIRS, THEIRS)
-    for words in (["submit", folder.path], ["rerun", folder.path], ["cancel", folder.path],
-                  ["submit", study, "--into", folder.path]):  # fmt: skip
+    for words in (["submit", folder.path], ["rerun", folder.path], ["cancel", folder.path]):
         code, _, err = launch(*words)
         assert code == 2
         assert "belongs to another user (uid 65534), who could run code as you" in err

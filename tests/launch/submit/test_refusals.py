@@ -7,13 +7,11 @@ import pytest
 
 from launch.slurm.client import Refused
 from launch.submit.refusals import confirm
-from runs.attempt.pruning import skip_after_alike
-from runs.folder import RunFolder, find_runs
-from runs.state.fold import run_state
+from runs.folder import find_runs
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
+from tests.launch.study_sandbox import _slurm
 
-__all__ = ["_slurm", "study"]
+__all__ = ["_slurm"]
 MISSING = ("data.source=folder", "data.path=/nope", "data.channels=3")
 
 
@@ -60,33 +58,6 @@ def test_a_config_that_waits_is_not_submitted_again_without_new(
     (tmp_path / "queue").write_text("101|COMPLETED||None\n")
     assert launch("submit", DIGITS, "seed=5")[0] == 0
     assert len(find_runs(site)) == 4
-
-
-def test_a_grown_grid_asks_for_the_old_folder_or_a_new_one(study: Path, launch, site: Path) -> None:
-    folder = submitted(launch, study)
-    end_all(folder, but=("a40_bs8",))
-    grown = (study, "train.global_batch=8,16,32")
-    code, out, err = launch("submit", *grown)
-    assert (code, out) == (1, "")
-    assert (
-        f"7 of these 12 runs are done in {folder.path}: --into {folder.path} runs the other 5; "
-        "--new runs all" in err
-    )
-    code, out, err = launch("submit", *grown, "--into", folder.path)
-    assert (code, "5 runs, " in err) == (0, True)
-    assert launch("submit", *grown, "--new")[0] == 0
-
-
-def test_cells_skipped_after_failures_alike_are_submitted_again(study: Path, launch) -> None:
-    folder = submitted(launch, study)
-    for cell in ("a40_bs8", "a40_bs16", "a100_bs8"):
-        run = end(folder, cell, "failed", reason="crash", message="the same")
-        skip_after_alike(run, run_state(run))
-    states = [
-        list(RunFolder(folder.cell(row.cell)).records())[-1]["event"] for row in folder.rows()
-    ]
-    assert sorted(states) == ["failed"] * 3 + ["skipped"] * 5
-    assert "8 runs, 2 arrays, at most 32 GPU-hours" in launch("rerun", folder.path)[2]
 
 
 @pytest.mark.parametrize(

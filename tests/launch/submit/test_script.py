@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,9 +51,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_script_and_the_sbatch_command_match_the_golden_text(
-    name: str, launch, tmp_path: Path
-) -> None:
+def test_the_script_matches_the_golden_text(name: str, launch, tmp_path: Path) -> None:
     words, flags = CASES[name]
     code, out, err = launch("plan", DIGITS, *words.split(), "--script", "--", *flags.split())
     assert (code, err) == (0, "")
@@ -84,8 +81,8 @@ def executed(text: str, folder: Path) -> list[str]:
     out = folder / "words"
     # No snapshot is there to check, so its line says so and the script goes on.
     stub = 'cd() { :; }; exec() { printf "%s\\0" "$@" >"$OUT"; }\n'
-    lines = text.partition("# Equivalent command")[0].replace("; exit 2; fi", "; fi")
-    subprocess.run(["bash", "-c", stub + lines], check=True, cwd=folder, env={"OUT": str(out)})
+    text = text.replace("; exit 2; fi", "; fi")
+    subprocess.run(["bash", "-c", stub + text], check=True, cwd=folder, env={"OUT": str(out)})
     return out.read_bytes().decode().split("\0")[:-1]
 
 
@@ -95,7 +92,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+# A few names that begin with what may act at the beginning, and hold all the others.
+@pytest.mark.parametrize("name", [f"{first}{''.join(HOSTILE)}" for first in ("-x", "#", "~", "*")])
 def test_no_name_reaches_a_shell_unquoted(
     name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +110,6 @@ def test_no_name_reaches_a_shell_unquoted(
     assert script.startswith(f"{tmp_path / name}/logs/.code/")
     directives = [line for line in out.splitlines() if line.startswith("#SBATCH")]
     assert len(directives) == 11
-    command = out.split("# Equivalent command")[1].partition("\n")[2].removeprefix("# ")
-    assert shlex.split(command)[-1] == str(config)
     assert not list(tmp_path.rglob("hacked"))
 
 

@@ -116,7 +116,6 @@ def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--into", "/nowhere"], "--into /nowhere: not a study's folder"),
         (["train.global_batch=7,9", "resources.nodes=2"], "cell a40_bs7: train.global_batch 7"),
         (["data.source=folder", "data.path=/nope"], "/nope: no such folder"),
     ],

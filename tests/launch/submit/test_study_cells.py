@@ -93,20 +93,22 @@ def test_only_ranks_without_a_gpu_prove_a_lack_of_memory_by_that_of_the_host(
     assert out.splitlines()[1] == "array: 104 (1 runs, 1x1-a40-4.0h-8cpu)"
 
 
-def test_cells_are_added_to_a_folder_and_a_changed_one_is_refused(
+def test_a_grown_study_is_continued_and_a_narrowed_one_runs_its_own_cells(
     study: Path, launch, tmp_path: Path
 ) -> None:
     folder = submitted(launch, study)
     end_all(folder)
-    code, out, _ = launch("submit", study, "train.global_batch=8,16,32", "--into", folder.path)
+    code, out, err = launch("submit", study, "train.global_batch=8,16,32")
     assert (code, out.splitlines()[0]) == (0, f"study: {folder.path}")
+    assert f"continues {folder.path}; --new starts another" in err
     assert array_lines(tmp_path)[3:] == ["0-1%3", "0-1%3", ""]
     assert [row.cell for row in folder.rows()][8:] == [
         "a100_bs32", "a100_bs32_r2", "a40_bs32", "a40_bs32_r2",
     ]  # fmt: skip
-    code, _, err = launch("submit", study, "train.steps=99", "--into", folder.path)
-    assert (code, "has another config; omit --into" in err) == (2, True)
-    assert launch("submit", study, "--into", tmp_path)[0] == 2
+    code, out, _ = launch("submit", study, "train.global_batch=32", "resources.gpu=a40")
+    assert (code, out.splitlines()[:2]) == (
+        0, [f"study: {folder.path}", "array: 107 (2 runs, 1x1-a40-4.0h-8cpu)"],
+    )  # fmt: skip
 
 
 def test_a_changed_study_and_a_new_one_get_their_own_folders(study: Path, launch) -> None:
@@ -171,15 +173,16 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     assert last == ["started", "stopped", "stopped"]
 
 
-def test_into_is_for_studies_only(launch) -> None:
-    code, _, err = launch("plan", DIGITS, "--into", ".", "--script")
-    assert (code, "--into is for studies" in err) == (2, True)
+def test_a_flag_that_is_gone_names_what_replaces_it(launch, capsys) -> None:
+    with pytest.raises(SystemExit):
+        launch("submit", DIGITS, "--into", "x")
+    assert "--into is gone: submit adds cells to the newest folder" in capsys.readouterr().err
 
 
 def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:
     folder = submitted(launch, study)
     code, _, err = launch("submit", folder.path, "train.steps=3")
-    assert (code, "submit the study with --into this folder" in err) == (2, True)
+    assert (code, "to add cells, submit the study file" in err) == (2, True)
 
 
 def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:

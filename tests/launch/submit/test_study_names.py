@@ -122,10 +122,10 @@ def test_each_hostile_name_is_accepted_and_inert(name: str, tmp_path: Path) -> N
     assert check(Names(study=name, logs=name, label=name, gpu=name, question=name), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["$(touch hacked)", "a b;touch hacked", "-x", "#SBATCH --uid=0"])
 def test_a_study_with_hostile_names_is_submitted_safely(
-    name: str, launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
+    launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    name = "-x $(touch hacked) a b;touch hacked #SBATCH --uid=0"
     command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
     command("sbatch", f'[[ $1 == --test-only ]] || cp "$1" {tmp_path}/script; '
             "echo Submitted batch job 7")  # fmt: skip
@@ -141,7 +141,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     assert code == 0, err
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["arrays"]
+    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["cells"]
     assert executed((tmp_path / "script").read_text(), tmp_path)[-1] == str(folder.path)
     assert not list(tmp_path.rglob("hacked"))
 

@@ -1,4 +1,4 @@
-"""Why training is slower than its GPUs allow: one rule for `status`, `speed` and `report`."""
+"""Why training is slower than its GPUs allow: one rule for `speed` and `report`."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

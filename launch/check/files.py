@@ -1,8 +1,7 @@
-"""Checks of configs, of the folders of runs and studies, and of LoRA files."""
+"""Checks of configs and of LoRA files."""
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 from configs.checks.aitoolkit import check_engine, check_keys
@@ -12,15 +11,10 @@ from configs.grid.study_file import is_study, load_grid
 from configs.load import load
 from configs.schema import Finetune, Run
 from configs.terminal import plural
-from runs.folder import RunFolder, is_run
-from runs.records import read_records
-from runs.study_folder import StudyFolder
 
 # The two matrices of a layer's update, by the names of diffusers, ComfyUI and kohya.
 _MATRIX = re.compile(r"(.+)\.(lora_A|lora_B|lora_down|lora_up)\b.*")
 _DOWN = ("lora_A", "lora_down")
-# What was checked, and its problems.
-Checked = tuple[str, list[str]]
 
 
 def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
@@ -43,34 +37,8 @@ def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
     return what, bool(images) and Path(str(images)).is_dir()
 
 
-def check_run(path: Path) -> Checked:
-    """Read the config, the manifest and every record of a run; raise `ConfigError` if invalid."""
-    run = RunFolder(path)
-    config, odd = run.config(), list[int]()
-    run.manifest()
-    count = sum(1 for _ in read_records(run.metrics_file, odd=odd))
-    attempts = plural(len(run.attempts()), "attempt")
-    what = f"run of kind {config.kind}, {attempts}, {plural(count, 'record')}"
-    return what, [f"metrics.jsonl:{number}: not a record; it is skipped" for number in odd]
-
-
-def check_study(path: Path) -> Checked:
-    """Read a study and the runs of its cells."""
-    study = StudyFolder(path)
-    study.study()
-    rows, problems = study.rows(), []
-    for row in rows:
-        try:
-            if not is_run(study.cell(row.cell)):
-                raise ConfigError("no run in it")
-            problems += [f"{row.cell}: {one}" for one in check_run(study.cell(row.cell))[1]]
-        except ConfigError as error:
-            problems.append(f"{row.cell}: {error}")
-    return f"folder of a study, {plural(len(rows), 'run')}", problems
-
-
-def check_lora(path: Path) -> Checked:
-    """Read the header of a LoRA file, and check that both matrices of each layer fit together."""
+def check_lora(path: Path) -> tuple[str, list[str]]:
+    """Return what a LoRA file holds, and its problems: matrices of a layer that do not fit."""
     header = read_safetensors_header(path)
     layers = defaultdict[str, dict[bool, TensorEntry]](dict)
     for name, tensor in header.tensors.items():
@@ -90,10 +58,3 @@ def check_lora(path: Path) -> Checked:
     types = ", ".join(sorted({tensor.dtype for tensor in header.tensors.values()}))
     rank = ", ".join(map(str, sorted(ranks))) or "unknown"
     return f"LoRA of {plural(len(layers), 'layer')}, rank {rank}, {types}", problems
-
-
-CHECKS: dict[str, Callable[[Path], Checked]] = {
-    "run": check_run,
-    "study folder": check_study,
-    "LoRA": check_lora,
-}
