@@ -64,7 +64,7 @@ def slurm_config(partition: str) -> list[Measurement]:
 def _version(config: str) -> list[Measurement]:
     """Return the version, and a row for each of its changes that concerns this site."""
     version = shown_field(config, "SLURM_VERSION")
-    if version is None:
+    if not version:
         return [Measurement(name="Slurm", value="?")]
     notes = [
         Measurement(name=f"Slurm {version}", value="note", means=text)

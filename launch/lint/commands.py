@@ -47,7 +47,8 @@ def in_pipe(line: ScriptLine) -> bool:
 
 def keeps_status(line: ScriptLine) -> bool:
     """Return whether the line itself uses the exit code."""
-    return line.has(r"\|\||&&|\$\?|^(el)?if\b|^while\b|^until\b|\bexec\b|^!")
+    replaced = r"(?<!apptainer )(?<!singularity )\bexec\b"
+    return line.has(rf"\|\||&&|\$\?|^(el)?if\b|^while\b|^until\b|{replaced}|^!")
 
 
 def is_strict(script: Script) -> bool:

@@ -56,10 +56,12 @@ def is_installed() -> bool:
 
 
 def version() -> str | None:
-    """Return the version of the installed Slurm, such as `24.11.5`; None if there is none."""
-    if not is_installed():
+    """Return the version of the cluster's Slurm, such as `24.11.5`; None if there is none."""
+    try:
+        answer = run("sinfo", "--version")
+    except (NoSlurm, Refused):
         return None
-    found = re.search(r"\d+\.\d+(\.\d+)?", run("sinfo", "--version").stdout)
+    found = re.search(r"\d+\.\d+(\.\d+)?", answer.stdout)
     return found[0] if found else None
 
 

@@ -24,7 +24,8 @@ def test_these_are_all_its_flags() -> None:
     )
     assert {name: flags(command) for name, command in commands.items()} == {
         "check": [
-            "--fast", "--help", "--labels", "--resolution", "--sheet", "--trigger", "--vae", "-h",
+            "--fast", "--help", "--labels", "--resolution", "--sheet", "--slurm", "--trigger",
+            "--vae", "-h",
         ],
         "plan": [
             "--all", "--help", "--json", "--new", "--no-forecast", "--partition",
