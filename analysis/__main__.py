@@ -20,7 +20,7 @@ COMMANDS = {
     "noise": "gradient noise scale over training and by bins of t, with intervals",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
-    "report": "one self-contained HTML page on the runs, and a CSV beside it",
+    "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "formats": "the formats of logs that are read, and how the logs under a path are",
@@ -36,10 +36,9 @@ VIEWS = {
         "fid": "quality of samples by arms: FID at infinity and KID",
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
-    "report": {"site": "a folder of pages to filter and zoom in; --check recomputes its numbers"},
     "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
 }
-_IN_FILES = ("archive", "export", "figure", "site")
+_IN_FILES = ("archive", "export", "figure")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks

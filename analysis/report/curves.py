@@ -5,31 +5,23 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from analysis.gpus.energy import energy_at
 from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.loss import AXES, FEWEST_SEEDS, axis_values, loss_curve
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
-from analysis.report.html import text
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Floats, geometric_mean
 from configs.errors import Unreadable
-from configs.table import formatted
 from runs.records import is_number
 
 PLOT_AXES = {**AXES, "energy_kwh": "energy of the GPUs in kWh"}
-MOST_POINTS, ALL_POINTS = 2000, 100_000
+MOST_POINTS, ALL_POINTS, MOST_BAND_POINTS = 2000, 100_000, 400
 # A smaller share of an axis is a difference of rounding.
 SAME = 1e-9
-STATIC_POINTS, STATIC_CURVES = 240, 10
 # Fields of records that are an axis, a clock or a place, but no result.
 _PLACES = ("step", "images", "time", "attempt", "line", "batch", "bars")
 _CLOCKED = ("_s", "_j", "_low", "_high", "_95", "_samples", "drawn_images")
-COLOURS = (
-    "#1f77b4", "#e6730a", "#2ca02c", "#d62728", "#9467bd",
-    "#8c564b", "#d65fb0", "#7f7f7f", "#a5a520", "#12a5b8",
-)  # fmt: skip
 Curve = dict[str, Any]
 
 
@@ -66,7 +58,7 @@ def curves(log: RunLog, *, most: int) -> Mapping[str, Curve]:
             step = np.array(sorted(known))
             y, half = (np.array([known[at].get(field, np.nan) for at in step.tolist()], float)
                        for field in (name, f"{name}_95"))  # fmt: skip
-            found[name] = _curve(log, step, y, most=most, half=half)
+            found[name] = _curve(log, step, y, most=most, band=np.stack([y - half, y + half]))
     return {name: curve for name, curve in found.items() if curve}
 
 
@@ -75,10 +67,10 @@ def _is_result(name: str) -> bool:
 
 
 def mean_curve(arm: Arm, *, most: int) -> Curve:
-    """Return the mean loss over the seeds of an arm, with Student's 95 % interval at each step.
+    """Return the geometric mean loss over the seeds of an arm, with its 95 % interval by step.
 
-    Repeats of one seed have the same losses and count once. Fewer than three `seeds` with a loss
-    give nothing.
+    Repeats of one seed have the same losses and count once. Fewer than three `seeds` with a
+    positive loss give nothing.
     """
     by_seed = {}
     for run in arm.runs:
@@ -90,17 +82,21 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
     low, high = max(part.x[0] for part in parts), min(part.x[-1] for part in parts)
     step = parts[0].x[(parts[0].x >= low) & (parts[0].x <= high)]
     losses = np.stack([np.interp(step, part.x, part.loss) for part in parts])
-    n, axes = len(parts), ("step", "images")
-    half = stdtrit(n - 1, 0.975) * losses.std(axis=0, ddof=1) / np.sqrt(n)
-    mean = _curve(parts[0].log, step, losses.mean(axis=0), most=most, half=half, axes=axes)
-    return mean and mean | {"seeds": n}
+    if not len(step) or not (losses > 0).all():
+        return {}
+    rows = thinned(losses.mean(axis=0), min(most, MOST_BAND_POINTS))
+    means = [geometric_mean(np.log(losses[:, row])) for row in rows]
+    band = np.array([(one.low, one.value, one.high) for one in means], float).T
+    axes = ("step", "images")
+    mean = _curve(parts[0].log, step[rows], band[1], most=most, band=band[[0, 2]], axes=axes)
+    return mean and mean | {"seeds": len(parts)}
 
 
 def _curve(
-    log: RunLog, step: Floats | Ints, y: Floats, *, most: int, half: Floats | None = None,
+    log: RunLog, step: Floats | Ints, y: Floats, *, most: int, band: Floats | None = None,
     axes: Sequence[str] = tuple(PLOT_AXES),
 ) -> Curve:  # fmt: skip
-    """Return the finite values [n] at `step` [n], with the band y -+ half, over axes that rise.
+    """Return the finite values [n] at `step` [n], with the `band` [2, n], over axes that rise.
 
     An axis in proportion to an earlier one is stored as its name and the factor.
     """
@@ -116,8 +112,8 @@ def _curve(
         if np.isfinite(values).all() and (np.diff(values) > 0).all():
             found[name] = values
     curve: Curve = {"y": _plain(y[rows]), "x": {name: _axis(name, found) for name in found}}
-    if half is not None and np.isfinite(half[rows]).all():
-        curve |= {"low": _plain((y - half)[rows]), "high": _plain((y + half)[rows])}
+    if band is not None and np.isfinite(band[:, rows]).all():
+        curve |= {"low": _plain(band[0, rows]), "high": _plain(band[1, rows])}
     return curve
 
 
@@ -138,32 +134,3 @@ def _axis(name: str, found: Mapping[str, Floats]) -> list[Any]:
 def _plain(values: Floats) -> list[float | int]:
     """Return numbers of six digits, and whole ones exactly."""
     return [int(v) if v == int(v) else float(f"{v:.6g}") for v in values.tolist()]
-
-
-def static_plot(drawn: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first curves of `drawn` as SVG, for a page without a script and for paper."""
-    label = next((name for run in drawn for name in run["curves"]), "")
-    found = [(run["name"], run["curves"][label]) for run in drawn if label in run["curves"]]
-    parts, points = [], []
-    for _, curve in found[:STATIC_CURVES]:
-        rows = thinned(np.array(curve["y"], float), STATIC_POINTS)
-        points.append(np.array([curve["x"]["step"], curve["y"]], float)[:, rows])
-    low, high = (end(np.hstack(points), axis=1) for end in (np.min, np.max))
-    span = np.where(high > low, high - low, 1.0)
-    for number, ((name, _), xy) in enumerate(zip(found, points, strict=False)):
-        x, y = np.array([[62], [238]]) + np.array([[690], [-212]]) * ((xy.T - low) / span).T
-        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        parts.append(f'<polyline points="{line}" stroke="{COLOURS[number]}" stroke-width="1.5">'
-                     f"<title>{text(name)}</title></polyline>")  # fmt: skip
-    ticks = [(62, 254, low[0]), (720, 254, high[0]), (8, 240, low[1]), (8, 32, high[1])]
-    labels = [(x, y, formatted(float(value))) for x, y, value in ticks]
-    for x, y, shown in [*labels, (8, 14, label), (380, 272, "step")]:
-        parts.append(f'<text x="{x}" y="{y}" fill="currentColor">{text(shown)}</text>')
-    for number, (name, _) in enumerate(found[:STATIC_CURVES]):
-        x, y = 62 + 350 * (number % 2), 292 + 15 * (number // 2)
-        parts.append(f'<text x="{x}" y="{y}" fill="{COLOURS[number]}">&#8212; {text(name)}</text>')
-    return (
-        f'<svg class="plain" viewBox="0 0 760 {y + 8}" font-size="11" fill="none" role="img"'
-        f' aria-label="{text(label)} over steps"><path d="M62 26V238H752" stroke="currentColor"/>'
-        f"{''.join(parts)}</svg>"
-    )

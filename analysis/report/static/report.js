@@ -1,5 +1,5 @@
-// Filters and sorting, curves, samples and differences of a page of the site. The page
-// stands without it. Names and values become text nodes only, never markup.
+// Filters and sorting, curves, samples and differences of a page. Its tables stand without it.
+// Names and values become text nodes only, never markup.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -66,11 +66,13 @@ function parsed(words, columns) {
   return (n) => tests.every((test) => test(n));
 }
 
-function exploreRuns() {
-  const table = document.querySelector("#runs table");
+// The numbers of the runs that the filter keeps, and who draws them.
+let kept;
+const watchers = [];
+
+function exploreRuns(table) {
   const columns = { ...data.columns, ...data.keys };
   const rows = [...table.tBodies[0].rows];
-  const names = Object.keys(data.columns).filter((name) => data.columns[name].some((v) => v !== null));
   const order = rows.map((_, n) => n);
   const status = make("output", { role: "status" });
 
@@ -78,20 +80,21 @@ function exploreRuns() {
     const test = parsed(words.value, columns);
     const wrong = typeof test === "string";
     words.setAttribute("aria-invalid", wrong);
-    const facets = [[state, "state"], [gpus, "gpu"], [studies, "study"]];
-    const kept = rows.filter((row, n) => {
-      const fits = facets.every(([list, name]) => !list.value || shown(columns[name]?.[n]) === list.value);
+    kept = new Set();
+    rows.forEach((row, n) => {
+      const fits = facets.every(([name, list]) => !list.value || shown(columns[name]?.[n]) === list.value);
       row.hidden = wrong || !fits || !test(n);
-      return !row.hidden;
+      if (!row.hidden) kept.add(n);
     });
-    status.textContent = wrong ? test : `${kept.length} of ${rows.length} runs`;
+    status.textContent = wrong ? test : `${kept.size} of ${rows.length} runs`;
+    watchers.forEach((draw) => draw());
   }
 
   const words = make("input", { type: "search", size: 42, oninput: show, spellcheck: false,
     placeholder: "loss<0.3 gpu:A40 train.global_batch=64" });
   const facet = (name) => choice([["", "all"],
     ...[...new Set(columns[name]?.map(shown))].filter(Boolean).sort().map((v) => [v, v])], show);
-  const [state, gpus, studies] = ["state", "gpu", "study"].map(facet);
+  const facets = ["state", "gpu", "study"].map((name) => [name, facet(name)]);
 
   function sorted(name, head) {
     const up = head.getAttribute("aria-sort") !== "ascending";
@@ -111,28 +114,35 @@ function exploreRuns() {
   function sortable(head, name) {
     head.replaceChildren(button(head.textContent, () => sorted(name, head), `sort by ${name}`));
   }
-  [...table.tHead.rows[0].cells].forEach((head, n) => sortable(head, names[n]));
+  [...table.tHead.rows[0].cells].forEach((head) => sortable(head, head.dataset.name));
 
   const added = choice([["", "a config key"], ...Object.keys(data.keys).map((k) => [k, k])], () => {
     const name = added.value;
     if (!name) return;
-    const head = make("th", { scope: "col" }, name);
+    const head = make("th", { scope: "col", "data-name": name }, name);
     table.tHead.rows[0].append(head);
     rows.forEach((row, n) => row.append(make("td", {}, shown(columns[name][n]))));
     sortable(head, name);
     added.selectedOptions[0].remove();
     added.value = "";
   });
+  const several = facets.filter(([, list]) => list.length > 2);
   table.closest(".wide").before(make("div", { className: "controls", role: "search" },
-    labelled("Filter", words), labelled("State", state), labelled("GPU", gpus),
-    labelled("Study", studies), labelled("Add a column", added), status));
-  show();
+    labelled("Filter", words), ...several.map(([name, list]) => labelled(name, list)),
+    ...(added.length > 1 ? [labelled("Add a column", added)] : []), status));
+  const read = () => {
+    words.value = new URLSearchParams(location.hash.slice(1)).get("filter") ?? words.value;
+    show();
+  };
+  addEventListener("hashchange", read);
+  read();
 }
 
 // --- Two configs side by side.
 
 function compareConfigs(place) {
-  const options = data.runs.map(([study, run], n) => [n, `${study}: ${run}`]);
+  const { run: runs, study } = data.columns;
+  const options = runs.map((run, n) => [n, study ? `${study[n]}: ${run}` : run]);
   const [a, b] = [choice(options, show), choice(options, show)];
   const found = make("div", { className: "wide", role: "status" });
   b.value = Math.min(1, options.length - 1);
@@ -168,6 +178,10 @@ function smoothed(values, weight) {
   });
 }
 
+// More curves at once would be unreadable.
+const MOST_OVERLAID = 40;
+// Pixels of a page of A4 between its margins.
+const PAPER = 680;
 // Of curves beyond the colours, which then begin again.
 const DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3]];
 
@@ -179,14 +193,13 @@ function oneDigit(value, round) {
 }
 
 function exploreCurves(place) {
-  const fallback = place.querySelector("svg");
   const metrics = [...new Set(data.curves.flatMap((run) => Object.keys(run.curves)))];
   const metric = choice(metrics.map((name) => [name, name]), draw);
   const axis = choice(Object.entries(data.axes), draw);
   const logX = make("input", { type: "checkbox", onchange: draw });
   const logY = make("input", { type: "checkbox", onchange: draw });
   const weight = make("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: 0, oninput: draw });
-  const hasMeans = data.curves.some((run) => run.of) && data.curves.some((run) => !run.of);
+  const hasMeans = data.curves.some((run) => run.mean);
   const which = choice([["means", "means of repeats"], ["runs", "runs"], ["all", "both"]], draw);
   const status = make("output", { role: "status" });
   const range = make("output", { role: "status" });
@@ -195,8 +208,9 @@ function exploreCurves(place) {
 
   function series() {
     const found = [];
-    const drawn = data.curves.filter((run) => !hasMeans || metric.value !== "loss"
-      || which.value === "all" || (which.value === "means") === Boolean(run.of));
+    const fits = data.curves.filter((run) => (!kept || run.rows.some((n) => kept.has(n)))
+      && (metric.value !== "loss" || { means: run.mean || run.alone, runs: !run.mean, all: true }[which.value]));
+    const drawn = fits.slice(0, MOST_OVERLAID);
     drawn.forEach((run, number) => {
       const curve = run.curves[metric.value];
       const x = curve && points(curve, axis.value);
@@ -211,14 +225,18 @@ function exploreCurves(place) {
       if (curve.low) Object.assign(own, { low: take(curve.low), high: take(curve.high) });
       found.push(w && !curve.low ? { ...own, smooth: smoothed(own.y, w) } : own);
     });
-    return { found, lacking: drawn.length - found.length };
+    return { found, lacking: drawn.length - found.length, hidden: fits.length - drawn.length };
   }
 
-  function draw() {
+  /** Draw the curves, on paper in its width and with dark ink. */
+  function draw(paper) {
     plot?.destroy();
-    const { found, lacking } = series();
-    const [ink, line] = ["--ink", "--line"].map((name) =>
+    plot = undefined;
+    const { found, lacking, hidden } = series();
+    const onPaper = paper === PAPER;
+    const [ink, line] = onPaper ? ["#1d2733", "#dfe5ec"] : ["--ink", "--line"].map((name) =>
       getComputedStyle(document.documentElement).getPropertyValue(name));
+    const width = onPaper ? PAPER : canvas.clientWidth;
     const rows = [{ label: axis.value, value: (_, v) => shown(v) }];
     const [tables, bands, edges] = [[], [], {}];
     for (const run of found) {
@@ -241,13 +259,14 @@ function exploreCurves(place) {
     }
     const smoothing = Number(weight.value) ? `; smoothed by ${weight.value}, as recorded in faint` : "";
     status.textContent = `${found.length} ${found.length === 1 ? "curve" : "curves"}${smoothing}`
-      + (lacking ? `; ${lacking} have no ${metric.value} over ${axis.value}` : "");
+      + (lacking ? `; ${lacking} have no ${metric.value} over ${axis.value}` : "")
+      + (hidden ? `; ${hidden} more: filter the runs` : "");
     canvas.setAttribute("aria-label", `${metric.value} over ${data.axes[axis.value]}, ${status.textContent}`);
     if (!found.length) return;
     const side = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const values = (_, splits) => splits.map((v) => (v === null ? "" : shown(v)));
     plot = new uPlot({
-      width: canvas.clientWidth, height: Math.max(260, Math.min(420, canvas.clientWidth * 0.55)),
+      width, height: Math.max(260, Math.min(420, width * 0.55)),
       scales: { x: { time: false, distr: logX.checked ? 3 : 1 }, y: logY.checked
         ? { distr: 3, range: (_, low, high) => [oneDigit(low, Math.floor), oneDigit(high, Math.ceil)] } : {} },
       axes: [{ ...side, label: data.axes[axis.value], values }, { ...side, label: metric.value, values, size: 64 }],
@@ -282,11 +301,13 @@ function exploreCurves(place) {
       button("+", () => zoom(0.25, 0.75), "zoom in"), button("\u2212", () => zoom(-0.5, 1.5), "zoom out"),
       button("\u2190", () => zoom(-0.25, 0.75), "move left"),
       button("\u2192", () => zoom(0.25, 1.25), "move right"), button("all", whole, "show all")), status, range), canvas);
-  fallback.classList.add("static");
   const losses = data.curves.flatMap((run) => run.curves.loss?.y ?? []);
   const [least, most] = losses.reduce(([low, high], y) => [Math.min(low, y), Math.max(high, y)], [Infinity, 0]);
   logY.checked = least > 0 && most > 3 * least;
   draw();
+  watchers.push(draw);
+  addEventListener("beforeprint", () => draw(PAPER));
+  addEventListener("afterprint", draw);
   new ResizeObserver(() => plot && plot.width !== canvas.clientWidth
     && plot.setSize({ width: canvas.clientWidth, height: plot.height })).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
@@ -294,9 +315,10 @@ function exploreCurves(place) {
 
 // --- Samples: one image by step, or two of the same noise in turn.
 
-function exploreSamples(place) {
-  const noises = [...new Set(data.samples.map(([, , noise]) => noise))];
-  const runs = [...new Set(data.samples.map(([run]) => run))];
+function exploreSamples(place, images) {
+  const samples = images.map((one) => [one.dataset.run, one.dataset.step, one.dataset.noise, one.src, one.alt]);
+  const noises = [...new Set(samples.map(([, , noise]) => noise))];
+  const runs = [...new Set(samples.map(([run]) => run))];
   const noise = choice(noises.map((text, n) => [n, text]), show);
   const image = make("img", {});
   const caption = make("figcaption", { role: "status" });
@@ -308,7 +330,7 @@ function exploreSamples(place) {
   const flicker = button("Flicker A | B", toggle);
   const swap = button("Show the other", () => show(current ? "A" : "B"));
 
-  const list = ({ run }) => data.samples.filter((one) => one[0] === run.value && one[2] === noises[noise.value]);
+  const list = ({ run }) => samples.filter((one) => one[0] === run.value && one[2] === noises[noise.value]);
   function show(side) {
     if (side === "A" || side === "B") current = side === "B" ? 1 : 0;
     sides.forEach((one) => {
@@ -317,9 +339,9 @@ function exploreSamples(place) {
     });
     const found = list(sides[current])[sides[current].step.value];
     flicker.disabled = sides.some((one) => !list(one).length);
-    if (found) Object.assign(image, { src: found[3], alt: `${found[0]}, step ${found[1]}` });
+    if (found) Object.assign(image, { src: found[3], alt: found[4] });
     image.hidden = !found;
-    caption.textContent = found ? `${"AB"[current]}: ${found[0]}, step ${found[1]}; ${found[2]}`
+    caption.textContent = found ? `${"AB"[current]}: ${found[4]}; ${found[2]}`
       : `${sides[current].run.value} has no sample of this noise`;
   }
   function toggle() {
@@ -340,9 +362,11 @@ function exploreSamples(place) {
   show("A");
 }
 
-for (const [id, act, wanted] of [["configs", compareConfigs, data.runs?.length > 1],
-  ["curves-plot", exploreCurves, data.curves?.length], ["viewer", exploreSamples, data.samples?.length]]) {
+const runs = document.querySelector("#runs table");
+const images = [...document.querySelectorAll(".samples img[data-run]")];
+if (runs && runs.tBodies[0].rows.length > 1) exploreRuns(runs);
+for (const [id, act, wanted, more] of [["configs", compareConfigs, data.columns.run.length > 1],
+  ["curves-plot", exploreCurves, data.curves?.length], ["viewer", exploreSamples, images.length > 1, images]]) {
   const place = document.getElementById(id);
-  if (place && wanted) act(place);
+  if (place && wanted) act(place, more);
 }
-if (data.columns && document.querySelector("#runs table")) exploreRuns();

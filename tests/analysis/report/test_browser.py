@@ -5,8 +5,8 @@ import time
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.site.browser import CHROMIUM, Browser
-from tests.analysis.site.example import example_runs
+from tests.analysis.report.browser import CHROMIUM, Browser
+from tests.analysis.report.example import example_runs
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -19,7 +19,7 @@ from analysis.read.find import read_logs
 from analysis.site.curves import curves, mean_curve, thinned
 from configs.table import heading
 from runs.folder import ROOT
-from tests.analysis.site.example import HOSTILE, data_of
+from tests.analysis.report.example import HOSTILE, data_of
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ARCHIVE = ROOT / "docs/measurements/recipes-small.tar.xz"

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.site.example import example_runs
+from tests.analysis.report.example import example_runs
 
 
 @pytest.fixture(scope="module")

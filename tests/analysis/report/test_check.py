@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.site import check
 from analysis.site.build import BuiltSite, SiteRecord
-from tests.analysis.site.example import data_of
+from tests.analysis.report.example import data_of
 
 
 def test_the_check_agrees_until_a_number_or_a_source_changes(site, capsys):

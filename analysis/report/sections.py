@@ -1,0 +1,414 @@
+"""The sections of a page: the rows that commands print, each with the command that prints them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.detect.detectors import detect, finding_row
+from analysis.gpus.load import explained, steady_load
+from analysis.gradient_noise.stages import read_noise
+from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
+from analysis.measure import finetune, speed_table
+from analysis.measure.differences import yaml_text
+from analysis.measure.loss import AXES, NO_TRAINING, CurvePair, pair_curves, pair_row, same_quantity
+from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
+from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
+from analysis.measure.time_breakdown import PARTS
+from analysis.read.machine import machine
+from analysis.read.run_log import RunLog
+from analysis.report.evidence import address, command, evidence, recomputed, source
+from analysis.report.html import aside, figure, section, table, text
+from analysis.report.svg import MOST_ROWS, Range, ranges, shares
+from analysis.study.ablation import effect_row, effects, interaction_row, interactions
+from analysis.study.cells import group_cells, started_runs
+from analysis.study.cells_table import cell_rows, display_cell, hardware_text
+from analysis.study.decision import contrast_row, decide, spent
+from analysis.table import with_intervals
+from configs.errors import Unreadable
+from runs.folder import RunFolder
+from runs.study_folder import study_of
+
+# Two cells have a single ratio, which is among the verdicts.
+FEWEST_CELLS = 3
+MOST_FINDINGS = 200
+# The default of `analysis noise`.
+STAGES = 10
+_LEARNT = (
+    "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
+    "on training images (validation) it shows that something was learned, on held-out ones that "
+    "it holds for others."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Runs as arms of repeats, the first being the baseline, and the axis of their losses.
+
+    `beside` is the folder of the page, to which paths are relative.
+    """
+
+    logs: Sequence[RunLog]
+    arms: Sequence[Arm]
+    by: str
+    margin: float
+    beside: Path
+
+    @property
+    def firsts(self) -> list[RunLog]:
+        """The first run of each arm."""
+        return [arm.runs[0].log for arm in self.arms]
+
+
+def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared | None:
+    """Return the runs that have begun and train something as arms; None if there are none."""
+    begun = started_runs(logs)
+    trained = [log for log in begun if (log.config or {}).get("kind") not in NO_TRAINING]
+    if not trained:
+        return None
+    arms = group_arms(measure_rates(trained))
+    has_images = all((arm.runs[0].log.column("images") > 0).any() for arm in arms)
+    by = "images" if has_images else "step"
+    return Compared(logs=trained, arms=arms, by=by, margin=margin, beside=beside)
+
+
+def verdicts(study: Compared) -> str:
+    """Return a verdict on speed and one on loss for each arm against the first."""
+    pairs = {pair.b.name: pair for pair in _pairs(study)}
+    base, *others = study.arms
+    lines = []
+    for row, arm in zip(speed_table.speed_rows(study.arms)[1:], others, strict=True):
+        logs = [run.log for one in (base, arm) for run in one.runs]
+        paths = [log.path for log in logs]
+        commands = [command("speed", "--arms", paths=paths, beside=study.beside)]
+        ratio = "" if row["speedup"] is None else f"<b>{speed_table.speedup_text(row)}</b> "
+        words = [f"{ratio}{text(row['verdict'])}"]
+        if (pair := pairs.get(arm.runs[0].log.name)) is not None:
+            verdict = pair_row(pair, margin=study.margin)["verdict"]
+            words.append(text(verdict if "loss" in verdict else f"loss {verdict}"))
+            options = ("--by", study.by, "--margin", str(study.margin))
+            both = [pair.a.path, pair.b.path]
+            commands.append(command("loss", *options, paths=both, beside=study.beside))
+        elif not same_quantity(base.runs[0].log, arm.runs[0].log, "loss"):
+            words.append("losses of different terms or data, not compared")
+        how = attribution(base, arm)
+        if rounds := speed_table.paired_text(row):
+            how += f"; paired by {rounds} than unpaired"
+        lines.append(
+            f"<li><b>{text(arm_in_words(base, arm))}</b>: {'; '.join(words)}"
+            f"<br><small>{text(arm.name)}: {text(how)}</small>"
+            f"{evidence(logs, commands, study.beside)}</li>"
+        )
+    if not lines:
+        return ""
+    return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(lines)}</ul>')
+
+
+def cells(study: Compared) -> str:
+    """Return the table of cells and their hardware."""
+    known = [log for log in study.logs if log.config is not None]
+    rows = cell_rows(known, by=study.by, margin=study.margin) if known else []
+    if len(rows) < FEWEST_CELLS:
+        return ""
+    options = ("--by", study.by, "--margin", str(study.margin))
+    within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
+    return section(
+        "cells",
+        "Cells",
+        table([display_cell(row) for row in rows]),
+        aside(f"On {hardware_text(known)}. {within}"),
+        recomputed("cells", *options, logs=known, beside=study.beside),
+    )
+
+
+def decisions(logs: Sequence[RunLog], beside: Path) -> str:
+    """Return what a study with `stop: decided` has settled, and what that spared."""
+    study = next((one for log in logs if (one := study_of(log.path))), None)
+    if study is None or not study.study_file.exists() or not study.study().stop:
+        return ""
+    found = decide(study, logs)
+    rule = "Intervals that hold at every look at once, 95 % for all of them together"
+    commands = [command("cells", "--decided", paths=[study.path], beside=beside)]
+    return section(
+        "decisions",
+        "Decisions",
+        table([with_intervals(contrast_row(one)) for one in found.contrasts]),
+        aside(f"{rule}; {spent(found, logs)}."),
+        evidence(logs, commands, beside),
+    )
+
+
+def factor_effects(study: Compared) -> str:
+    """Return main effects and interactions over pairs of cells that differ in one factor only."""
+    known = [log for log in study.logs if log.config is not None]
+    grouped = group_cells(known)
+    found = effects(grouped) if len(grouped.cells) >= FEWEST_CELLS else []
+    if not found:
+        return ""
+    rows = [effect_row(effect) for effect in found]
+    changes = [_rounded(interaction_row(one)) for one in interactions(found, grouped)]
+    drawn = [
+        figure(_effects_of(metric, rows), f"Change of {metric}, mean over pairs of cells, in %")
+        for metric in dict.fromkeys(row["metric"] for row in rows)
+    ]
+    rule = (
+        f"{len(grouped.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
+        "mean over its repeats. Intervals need three pairs, and hold for these settings of the "
+        "other factors."
+    )
+    return section(
+        "effects",
+        "Effects of the factors",
+        *drawn,
+        table([_rounded(row) for row in rows]),
+        "<h3>How an effect changes with another factor</h3>" if changes else "",
+        table(changes) if changes else "",
+        aside(rule),
+        recomputed("cells", "--ablation", logs=known, beside=study.beside),
+    )
+
+
+def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    drawn = [
+        Range(
+            name=f"{row['factor']}: {row['from']} to {row['to']}",
+            value=row["percent"],
+            low=row["low"],
+            high=row["high"],
+        )
+        for row in rows
+        if row["metric"] == metric
+    ]
+    return ranges(drawn, "%", reference=0)
+
+
+def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Round percents to a tenth; more digits would be noise."""
+    return {
+        name: f"{value:+.1f}" if isinstance(value, float) else value for name, value in row.items()
+    }
+
+
+def quality(study: Compared) -> str:
+    """Return the distances of samples from a reference by arm, the first being the baseline."""
+    arms = qualities(study.logs)
+    if not arms:
+        return ""
+    rows = [with_intervals(quality_row(arms[0], arm, margin=MARGIN)) for arm in arms]
+    options = ("--fid", "--margin", str(MARGIN))
+    return section(
+        "quality",
+        "Quality of samples",
+        table(rows),
+        aside(f"{GUIDANCE.capitalize()}."),
+        recomputed("cells", *options, logs=study.logs, beside=study.beside),
+    )
+
+
+def speed(study: Compared) -> str:
+    """Return steady rates with their intervals, and where the time went."""
+    rows = speed_table.speed_rows(study.arms)
+    spent = [row for row in speed_table.time_rows(study.arms) if row["wall_s"] > 0]
+    rated = [
+        Range(
+            name=row["run"],
+            value=row["steps_per_s"],
+            low=row["steps_per_s_low"],
+            high=row["steps_per_s_high"],
+        )
+        for row in rows
+    ]
+    more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
+    return section(
+        "speed",
+        "Speed",
+        figure(ranges(rated, "steps per second"), f"Steady rates{more}"),
+        table([speed_table.display_row(row) for row in rows]),
+        "<h3>Time by purpose, in seconds</h3>" + table(spent) if spent else "",
+        _phases(spent),
+        recomputed("speed", "--arms", logs=study.logs, beside=study.beside),
+    )
+
+
+def _phases(rows: Sequence[Mapping[str, Any]]) -> str:
+    parts = [f"{name}_s" for name in PARTS if name != "queue"]
+    return figure(shares(rows, "wall_s", parts), "Shares of the time without the queue, by run")
+
+
+def loss(study: Compared) -> str:
+    """Return the losses of the first run of each arm against the baseline's."""
+    base = study.firsts[0]
+    rows = [pair_row(pair, margin=study.margin) for pair in _pairs(study)]
+    unlike = [log.name for log in study.firsts if not same_quantity(base, log, "loss")]
+    other = "Not compared, for a loss of other terms, or of pixels or latents of another VAE"
+    if not rows and not unlike:
+        return ""
+    options = ("--by", study.by, "--margin", str(study.margin))
+    return section(
+        "loss",
+        "Loss",
+        table(rows) if rows else "",
+        aside(f"The same means within {study.margin:.1%} of the first run's mean loss."),
+        aside(f"{other}: {', '.join(unlike)}.") if unlike else "",
+        recomputed("loss", *options, logs=study.firsts, beside=study.beside),
+    )
+
+
+def _pairs(study: Compared) -> Iterator[CurvePair]:
+    base, *others = study.firsts
+    for other in others:
+        with suppress(Unreadable):
+            yield pair_curves(base, other, by=study.by)
+
+
+def remarks(study: Compared) -> list[str]:
+    """Return why rates are not known or narrow, and why runs are slow."""
+    found = [run for arm in study.arms for run in arm.runs]
+    return [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
+
+
+def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
+    """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
+    tuned = finetune.of_kind(logs, "finetune")
+    if not tuned:
+        return ""
+    settings = {log.name: finetune.settings(log) for log in tuned}
+    common = set.intersection(*(set(known.items()) for known in settings.values()))
+    rows = []
+    for row in finetune.finetune_rows(tuned):
+        own = [words for name, words in settings[row["run"]].items() if (name, words) not in common]
+        rows.append(finetune.display_row(row | {"settings": ", ".join(own) or None}))
+    phases = [f"{name}_s" for name in finetune.PHASES]
+    hidden = (*phases, "wall_s", "done", "engine", "clock")
+    shared = [words for name, words in settings[tuned[0].name].items() if (name, words) in common]
+    ratios = [finetune.display_row(row) for row in finetune.speedup_rows(tuned)]
+    alone = "No speedup: no two runs have the same number of steps on different devices."
+    return section(
+        "finetune",
+        "Fine-tuning",
+        aside(f"All: {', '.join(shared)}.") if shared else "",
+        table([{name: row[name] for name in row if name not in hidden} for row in rows]),
+        aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
+        "<h3>Seconds by phase</h3>",
+        table([{name: row[name] for name in ("run", "wall_s", *phases)} for row in rows]),
+        _phases(rows),
+        "<h3>Speedup at equal steps</h3>" + table(ratios) if ratios else aside(alone),
+        recomputed("runs", "--finetune", logs=tuned, beside=beside),
+    )
+
+
+def drawing(logs: Sequence[RunLog]) -> str:
+    """Return seconds per image, of inference runs and of samples during training."""
+    drew = [*finetune.of_kind(logs, "infer"), *finetune.of_kind(logs, "finetune")]
+    rows = [row for row in finetune.image_rows(drew) if row["image_s"] is not None]
+    if not rows:
+        return ""
+    return section(
+        "images",
+        "Seconds per image",
+        table([finetune.display_row(row) for row in rows]),
+        aside("Medians over images, without loading, warm-up and the first image of a start."),
+    )
+
+
+def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
+    """Return B_simple by checkpoint, and by bins of t if they were measured."""
+    rows: list[dict[str, Any]] = []
+    told: list[str] = []
+    measured = []
+    for log in logs:
+        if (log.config or {}).get("kind") == "gns":
+            with suppress(Unreadable):
+                noise = read_noise(RunFolder(log.path), stages=STAGES)
+                stages = noise_by_stage(noise)
+                rows += noise_rows(noise, stages)
+                told += noise_remarks(noise, stages)
+                measured.append(log)
+    if not measured:
+        return ""
+    drawn = [
+        Range(
+            name=f"{row['run']}, step {row['step']}",
+            value=row["b_simple"],
+            low=row["low"],
+            high=row["high"],
+        )
+        for row in rows
+        if row["t"] == "all"
+    ]
+    return section(
+        "noise",
+        "Gradient noise scale",
+        figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint"),
+        table(rows),
+        *map(aside, told),
+        recomputed("noise", logs=measured, beside=beside),
+    )
+
+
+def findings(logs: Sequence[RunLog], beside: Path) -> str:
+    """Return what the detectors found in runs, linked to the lines that show it."""
+    found = [(log, one) for log in logs for one in detect(log)]
+    if not found:
+        return section("findings", "Findings", aside("The detectors found nothing."))
+    rows = [finding_row(log, one) for log, one in found[:MOST_FINDINGS]]
+    places = {
+        id(row): address(one.path or source(log), beside, line=one.line)
+        for row, (log, one) in zip(rows, found, strict=False)
+    }
+    left = len(found) - len(rows)
+    return section(
+        "findings",
+        "Findings",
+        table(rows, link=lambda head, row: places[id(row)] if head == "line" else None),
+        aside(f"{left} more") if left else "",
+    )
+
+
+def settings(logs: Sequence[RunLog]) -> str:
+    """Return the config and the machine of a single run; of several, the place to compare two."""
+    if len(logs) > 1:
+        return section("compare", "Two runs side by side", '<div id="configs"></div>')
+    (log,) = logs
+    known = {"Config": log.config or {}, "Machine": machine(log.facts)}
+    parts = [
+        f"<h3>{title}</h3>"
+        + table([{"name": name, "value": yaml_text(value)} for name, value in facts.items()])
+        for title, facts in known.items()
+        if facts
+    ]
+    return section("settings", "Config and machine", *parts) if parts else ""
+
+
+def study_sections(
+    logs: Sequence[RunLog], *, margin: float, beside: Path
+) -> tuple[dict[str, str], dict[str, str], str, list[str]]:
+    """Return the sections before and after the table of runs, the baseline in words, and remarks.
+
+    Runs that differ only in their seed are pooled as repeats of one arm. Runs that train nothing
+    are listed but not compared.
+    """
+    study = compared(logs, margin=margin, beside=beside)
+
+    def of_study(part: Callable[[Compared], str]) -> str:
+        return part(study) if study else ""
+
+    first = {
+        "finetune": fine_tuning(logs, beside),
+        "verdicts": of_study(verdicts),
+        "decisions": decisions(logs, beside),
+        "cells": of_study(cells),
+        "effects": of_study(factor_effects),
+        "quality": of_study(quality),
+        "noise": gradient_noise(logs, beside),
+        "images": drawing(logs),
+    }
+    second = {
+        "speed": of_study(speed),
+        "loss": of_study(loss),
+        "findings": findings(logs, beside),
+        "settings": settings(logs),
+    }
+    base = f", compared with {study.arms[0].name}" if study and len(study.arms) > 1 else ""
+    return first, second, base, remarks(study) if study else []
