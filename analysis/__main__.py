@@ -12,8 +12,9 @@ from runs.lookup import look_up
 
 # The command and its help; analysis/commands/ or files/ in it holds a module for each.
 COMMANDS = {
-    "runs": "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran",
-    "speed": "steady rate of each run and its speedup over the first, with 95 % intervals",
+    "runs": "one row per run: state, step, loss, rate, ranks, attempts, where it ran",
+    "compare": "speed, loss and quality against the first run or arm, one verdict each",
+    "speed": "mean rate of each run and its speedup over the first, with 95 % intervals",
     "loss": "loss of each run against the first: same within a margin, different or undetermined",
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
     "target": "time to a target loss or evaluation, by devices and batch, and its factors",
@@ -42,6 +43,7 @@ _IN_FILES = ("archive", "export", "figure")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks
+  ditbench compare logs/one-rank logs/two-ranks
   ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png
   ditbench loss A B --exact && echo bitwise the same
 

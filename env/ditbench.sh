@@ -75,7 +75,7 @@ case ${1-} in
     exit
     ;;
   doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
-  runs | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
+  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
     part=analysis
     ;;
   show) part=runs ;;

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
-from analysis.observations import nodes_of, seed_of
+from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import (
@@ -30,6 +30,8 @@ MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
 FACTOR_TOLERANCE = 0.02
+# Ends of two runs that differ by less are the same.
+ROUNDING = 1e-6
 MAX_FACTOR = 4096
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (30, 2), (0, 1))
@@ -88,10 +90,15 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         return Contrast(mean=None, why="no record near the end of the range that both have")
     if len(sides[0]) == len(sides[1]) == 1:
         steps = _of_two_curves(sides[0][0], sides[1][0], low, high)
+        steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    return contrast(*replicates, steps=steps, pair_seeds=True)
+    found = contrast(*replicates, steps=steps, pair_seeds=True)
+    if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
+        remark = f"up to {high:.6g} {compared.by.replace('_', ' ')}, which all have"
+        return replace(found, remarks=(*found.remarks, remark))
+    return found
 
 
 def _curve(log: RunLog, compared: Compared) -> LossCurve:
@@ -243,11 +250,9 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
     size = np.maximum(np.abs(left), np.abs(right))
     relative = np.abs(right - left)[unlike] / size[unlike]
     return {
-        "a": a.name,
-        "b": b.name,
         "common_steps": len(step),
         "differing": len(unlike),
         "first_step": int(step[unlike[0]]) if len(unlike) else None,
         "largest_relative": float(relative.max()) if len(unlike) else 0.0,
-        "verdict": "different" if len(unlike) else "identical",
+        "exact": "different" if len(unlike) else "identical",
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.observations import group_alike, is_repeat
+from analysis.observations import group_alike, is_repeat, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import (
     Contrast,
@@ -50,14 +50,16 @@ FID = Quantity(name="FID", better="lower", stretch="last evaluation", margin=MAR
 
 def qualities(logs: Sequence[RunLog]) -> list[Quality]:
     """Return the arms that record distances without their bias."""
-    arms = []
-    for members in group_alike(logs, is_repeat):
-        seeds = {(log.config or {}).get("seed"): log.evaluations for log in members}
-        known = [[one for one in records if "fid_blocks" in one] for records in seeds.values()]
-        last = [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
-        if last:
-            arms.append(Quality(name=members[0].name, records=last))
-    return arms
+    found = [quality_of(members) for members in group_alike(logs, is_repeat)]
+    return [quality for quality in found if quality is not None]
+
+
+def quality_of(arm: Sequence[RunLog]) -> Quality | None:
+    """Return the last evaluation of each seed of an arm, None if none records a distance."""
+    seeds = {seed_of(log): log.evaluations for log in arm}
+    known = [[one for one in records if "fid_blocks" in one] for records in seeds.values()]
+    last = [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
+    return Quality(name=arm[0].name, records=last) if last else None
 
 
 def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, Any]]:
@@ -67,7 +69,7 @@ def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, An
     with the interval over trainings, on which the verdict rests.
     """
     quantity = replace(FID, margin=margin)
-    (judged,) = judge(([_contrast(arms[0], arm) for arm in arms[1:]], quantity))
+    (judged,) = judge(([quality_contrast(arms[0], arm) for arm in arms[1:]], quantity))
     return [
         _row(arm)
         | verdict_fields(found, quantity, base=arms[0].name, arm=arm.name)
@@ -91,7 +93,8 @@ def _row(arm: Quality) -> dict[str, Any]:
     }
 
 
-def _contrast(base: Quality, arm: Quality) -> Contrast:
+def quality_contrast(base: Quality, arm: Quality) -> Contrast:
+    """Return the contrast of the distances of two arms over their seeds."""
     if unlike := _unlike([*base.records, *arm.records]):
         return refused(f"other {', '.join(unlike)}")
     sides = [

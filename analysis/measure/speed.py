@@ -199,8 +199,11 @@ def speed_contrast(base: Arm, arm: Arm) -> Contrast:
     if not all(sides):
         return Contrast(mean=None, why="no time is recorded")
     single = len(base.runs) == len(arm.runs) == 1
-    steps = _of_two_runs(base.runs[0], arm.runs[0], shift) if single else None
-    return contrast(*sides, steps=steps)
+    if not single:
+        return contrast(*sides)
+    steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
+    alike = is_repeat(base.runs[0].log, arm.runs[0].log)
+    return contrast(*sides, steps=replace(steps, of_one_recipe=alike))
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -281,12 +284,12 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     if a.clock != b.clock:
         untimed = next((run for run in (a, b) if run.summary is None), None)
         if untimed is not None:
-            return f"not compared: {untimed.log.name} records no time"
-        return f"not compared: {b.clock} clock against {a.clock} clock"
+            return f"{untimed.log.name} records no time"
+        return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
-        return f"not compared: {b.unit}s against {a.unit}s"
+        return f"{b.unit}s against {a.unit}s"
     if a.clock == "printed" and a.log.format != b.log.format:
-        return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
+        return f"printed by {b.log.format} against printed by {a.log.format}"
     return None
 
 

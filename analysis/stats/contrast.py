@@ -24,6 +24,7 @@ Unit = Literal["round", "repeat", "seed", "step", "run", "none"]
 FEWEST = 3
 LEVEL = 0.05
 HOLDS_ONE = "the interval holds 1"
+ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"
 BY_CHANCE = "one of so many comparisons may differ as much by chance"
 NODES_DIFFER = "nodes differ"
 ALLOWED = "for which the interval allows"
@@ -75,7 +76,8 @@ class Contrast:
     """The mean log ratio of two arms over `n` replicates; `why` if there is none, or no claim.
 
     `is_claim` says that it holds for the arms, not for these two runs alone. `further` are ratios
-    over other stretches of the runs. `remarks` belong into the sentence, as "nodes differ".
+    over other stretches of the runs. Two runs `of_one_recipe` differ by the scatter between runs
+    only. `remarks` belong into the sentence, as "nodes differ".
     """
 
     mean: Mean | None
@@ -83,6 +85,7 @@ class Contrast:
     n: int = 0
     is_claim: bool = False
     is_refused: bool = False
+    of_one_recipe: bool = False
     why: str | None = None
     further: tuple[Mean, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -334,6 +337,8 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
         return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)
     if one.is_claim:
         return quantity.word(one.mean.value), None
+    if one.of_one_recipe:
+        return "undetermined", ONE_RECIPE
     allowed = 1.96 * 2**0.5 * quantity.seed_scatter
     ends = one.mean.estimate()
     assert ends.low is not None

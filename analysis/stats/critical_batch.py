@@ -76,27 +76,19 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
 
 
 def _lack_of_fit(batches: Floats, runs: Sequence[Floats]) -> float | None:
-    """Return the p-value of curvature: of the logs of all runs beyond a line through them.
+    """Return the p-value of the curvature, None for two batches or fewer than five runs.
 
-    The noise is relative, and is that between repeats if there are some, otherwise what a parabola
-    leaves. Return None if neither can be told.
+    It is that of the square term of a parabola, with relative noise about the parabola.
     """
     each = np.repeat(batches, [len(values) for values in runs])
     samples = np.concatenate(list(runs))
-    line = _relative_rest(each, samples, degree=1)
-    count = len(batches)
-    between = len(samples) - count
-    if count < 3:
+    freedom = len(samples) - 3
+    if len(batches) < 3 or freedom < 2:
         return None
-    if between > 0:
-        means = np.repeat([values.mean() for values in runs], [len(values) for values in runs])
-        noise, freedom, terms = float(((samples / means - 1) ** 2).sum()), between, count - 2
-    else:
-        noise, freedom, terms = _relative_rest(each, samples, degree=2), count - 3, 1
-    if freedom < 1 or noise <= 0:
+    line, parabola = (_relative_rest(each, samples, degree=degree) for degree in (1, 2))
+    if parabola <= 0:
         return None
-    ratio = max(line - noise, 0.0) / terms / (noise / freedom)
-    return float(fdtrc(terms, freedom, ratio))
+    return float(fdtrc(1, freedom, max(line - parabola, 0.0) / (parabola / freedom)))
 
 
 def _relative_rest(batches: Floats, samples: Floats, *, degree: int) -> float:

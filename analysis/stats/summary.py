@@ -19,7 +19,7 @@ FEWEST_EFFECTIVE = 2.0
 CAUTION = 0.25
 # Warm-up: a segment shorter than MIN_SEGMENT has none, a step needs MIN_STRENGTH deviations, and
 # 1/GUARD of the cut is added to it as a margin.
-MIN_SEGMENT, MIN_STRENGTH, CLIP, GUARD = 10, 4.0, 3.0, 4
+MIN_SEGMENT, MIN_STRENGTH, CLIP, GUARD = 10, 4.0, 10.0, 4
 MAX_WARMUP_SHARE = 0.4
 # A head of at least so many intervals is no warm-up if it comes again over (at most) so many.
 FEWEST_RECURRING, RECURRING = 3, 8
@@ -29,7 +29,7 @@ ISOLATED_TIMES, MOST_ISOLATED, ISOLATED_SHARE = 6.0, 2, 0.05
 # Steps over so many times the median count as slow; their share of the time is told.
 SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
-CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
+CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE, CHANGE_CLIP = 6.0, 0.04, 10, 3.0
 SIGMA_OF_MAD = 1.4826
 
 
@@ -274,7 +274,9 @@ def lasting_change(logs: Floats) -> Change | None:
         return None
     median, sigma = robust(logs)
     # A single pause must not move the means of the two sides.
-    clipped = np.clip(logs, median - CLIP * sigma, median + CLIP * sigma) if sigma else logs
+    clipped = (
+        np.clip(logs, median - CHANGE_CLIP * sigma, median + CHANGE_CLIP * sigma) if sigma else logs
+    )
     heads = np.arange(edge, n - edge)
     sums = np.cumsum(clipped)
     change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads

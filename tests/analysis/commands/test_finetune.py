@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
 from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
-from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
