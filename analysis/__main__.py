@@ -118,7 +118,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
         action="append",
         default=[],
         metavar="CONDITION",
-        help='exit 1 if it holds for a row: "speedup_high<0.97", "verdict==different"',
+        help='exit 1 if it holds for a row: "high<0.97", "word==different"',
     )
     logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
     logs.add_argument(

@@ -20,9 +20,9 @@ from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.records import starts
 
-# A training loss counts as its mean over a span of images: this many of the longest steps between
-# records of the runs that are compared, but at least this share of the shortest run.
-SMOOTHING, SMOOTHING_SHARE = 5, 0.04
+# A training loss counts as its mean over a span of images: this many times the longest step between
+# records of the runs that are compared, so that all are averaged over the same.
+SMOOTHING = 5
 # The attribute of a run behind each gain, and the power at which more of it is better.
 GAINS = {
     "speedup": ("seconds", -1),
@@ -181,14 +181,11 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
 
 def smoothing_span(logs: Sequence[RunLog]) -> float:
     """Return the images over which training losses of these runs are averaged, 0 if unknown."""
-    spans = [0.0]
+    steps = [0.0]
     for log in logs:
         images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
-        if len(images) > 1:
-            spans.append(SMOOTHING * float(np.median(np.diff(images))))
-            spans.append(SMOOTHING_SHARE * float(images[-1] - images[0]))
-    least, shares = spans[1::2], spans[2::2]
-    return max(max(least), min(shares)) if shares else 0.0
+        steps += [float(np.median(np.diff(images)))] if len(images) > 1 else []
+    return SMOOTHING * max(steps)
 
 
 def _by_spans(found: _Metric, span: float) -> _Metric:

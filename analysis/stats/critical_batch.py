@@ -14,6 +14,8 @@ from analysis.stats.intervals import Estimate, Floats
 
 DRAWS = 2000
 LEVEL = 0.05
+# A smaller deviation from a line, as a share of the samples, changes B_crit by little.
+BEND = 0.015
 # With at least this many runs a batch size has its own scatter, otherwise the pooled one.
 MIN_RUNS_FOR_OWN_SCATTER = 15
 
@@ -76,7 +78,7 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
 
 
 def _lack_of_fit(batches: Floats, runs: Sequence[Floats]) -> float | None:
-    """Return the p-value of the curvature, None for two batches or fewer than five runs.
+    """Return the p-value of the curvature, None for few batches or runs or a small `BEND`.
 
     It is that of the square term of a parabola, with relative noise about the parabola.
     """
@@ -86,7 +88,7 @@ def _lack_of_fit(batches: Floats, runs: Sequence[Floats]) -> float | None:
     if len(batches) < 3 or freedom < 2:
         return None
     line, parabola = (_relative_rest(each, samples, degree=degree) for degree in (1, 2))
-    if parabola <= 0:
+    if parabola <= 0 or line - parabola < BEND**2 * len(samples):
         return None
     return float(fdtrc(1, freedom, max(line - parabola, 0.0) / (parabola / freedom)))
 

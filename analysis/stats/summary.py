@@ -29,7 +29,8 @@ ISOLATED_TIMES, MOST_ISOLATED, ISOLATED_SHARE = 6.0, 2, 0.05
 # Steps over so many times the median count as slow; their share of the time is told.
 SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
-CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE, CHANGE_CLIP = 6.0, 0.04, 10, 3.0
+CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
+CHANGE_WINDOW, CHANGE_CLIP = 9, 3.0
 SIGMA_OF_MAD = 1.4826
 
 
@@ -264,33 +265,32 @@ def _slow_head(scores: Floats, most: int, deviation: float) -> int:
 
 
 def lasting_change(logs: Floats) -> Change | None:
-    """Return the strongest lasting change of the mean of `logs` [n], if there is one.
+    """Return the strongest lasting change of the level of `logs` [n], if there is one.
 
-    Its error is by the autocorrelation that is left on both sides of it.
+    It is searched in running medians, in which single pauses do not count. Its error is by the
+    scatter and the autocorrelation that are left on both sides of it.
     """
     n = len(logs)
-    edge = max(CHANGE_EDGE, n // 10)
+    edge = max(CHANGE_EDGE, n // 20)
     if n < 3 * CHANGE_EDGE:
         return None
-    median, sigma = robust(logs)
-    # A single pause must not move the means of the two sides.
-    clipped = (
-        np.clip(logs, median - CHANGE_CLIP * sigma, median + CHANGE_CLIP * sigma) if sigma else logs
-    )
+    padded = np.pad(logs, CHANGE_WINDOW // 2, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, CHANGE_WINDOW)
+    sums = np.cumsum(np.median(windows, axis=1))
     heads = np.arange(edge, n - edge)
-    sums = np.cumsum(clipped)
     change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
-    best = int(np.argmax(np.abs(change) * np.sqrt(heads * (n - heads))))
-    cut, size = int(heads[best]), float(change[best])
-    sides = clipped[:cut], clipped[cut:]
-    rest = np.concatenate([side - side.mean() for side in sides])
+    cut = int(heads[np.argmax(np.abs(change) * np.sqrt(heads * (n - heads)))])
+    sides = logs[:cut], logs[cut:]
+    before, after = (float(np.median(side)) for side in sides)
+    rest = np.concatenate([sides[0] - before, sides[1] - after])
+    _, sigma = robust(rest)
+    if sigma:
+        rest = np.clip(rest, -CHANGE_CLIP * sigma, CHANGE_CLIP * sigma)
     time = max(autocorrelation_time(rest, fitted=2), lag_one_time(rest))
     error = float(rest.std()) * (time * n / (cut * (n - cut))) ** 0.5
-    is_lasting = abs(size) > CHANGE_SIZE and abs(size) > CHANGE_STRENGTH * error
-    if not is_lasting:
-        return None
-    medians = [float(np.median(side)) for side in (logs[:cut], logs[cut:])]
-    return Change(index=cut, ratio=math.exp(medians[1] - medians[0]))
+    size = abs(after - before)
+    is_lasting = size > CHANGE_SIZE and size > CHANGE_STRENGTH * error
+    return Change(index=cut, ratio=math.exp(after - before)) if is_lasting else None
 
 
 def robust(values: Floats) -> tuple[float, float]:

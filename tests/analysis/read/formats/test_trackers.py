@@ -183,7 +183,7 @@ def test_the_runs_of_a_database_are_told_apart_and_compared(tmp_path, capsys):
     assert logs[0].column("loss") == pytest.approx(runs[0][2].loss)
     assert measure_rate(logs[1], clock="wall").steps_per_s.value == pytest.approx(2, rel=0.01)
     assert main(["speed", str(tmp_path / "mlflow.db")]) == 0
-    assert "b-10000000 against a: speedup of lr: 0.1 -> 0.2" in capsys.readouterr().out
+    assert "b-10000000 against a: the effect of lr: 0.1 -> 0.2" in capsys.readouterr().out
     out = tmp_path / "runs.csv"
     assert main(["export", str(tmp_path / "mlflow.db"), "--to", "csv", "--out", str(out)]) == 0
     assert out.read_text().count("\n") == 901
