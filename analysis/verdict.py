@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.stats.contrast import ALLOWED, HOLDS_ONE, Quantity, Verdict
+from configs.terminal import printable
 
 # Of a ratio, after the point.
 MOST_DIGITS = 5
@@ -33,8 +34,8 @@ def verdict_fields(
 
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> list[str]:
-    """Return the sentences of the rows that carry a judgement."""
-    return [row[f"{prefix}verdict"] for row in rows if row.get(f"{prefix}verdict")]
+    """Return the sentences of the rows that carry a judgement, fit for a terminal."""
+    return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}verdict")]
 
 
 def sentence(found: Verdict, quantity: Quantity, *, base: str, arm: str) -> str:

@@ -10,6 +10,7 @@ from analysis.study.cells import started_runs
 from analysis.table import put, put_more, remark
 from analysis.verdict import ratio_text
 from configs.errors import Unreadable
+from configs.terminal import printable
 
 EXAMPLE = "ditbench compare logs/one-rank logs/two-ranks"
 # Of more arms the sentences would hide the table.
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         ]
         put(shown, args)
         if len(arms) <= MOST_ARMS:
-            print("\n" + "\n".join(f"{row['verdict']}. {_cause(row['differs'])}" for row in rows))
+            lines = (f"{row['verdict']}. {_cause(row['differs'])}" for row in rows)
+            print("\n" + "\n".join(map(printable, lines)))
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
     args.rows = rows
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
