@@ -45,6 +45,7 @@ def _path(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_path)]
+PageName = Annotated[str, Field(pattern=r"^[^/\\\x00]+$")]
 
 
 class ReportRecord(BaseModel):
@@ -57,11 +58,11 @@ class ReportRecord(BaseModel):
     title: str
     margin: float = Field(gt=0, lt=1)
     paths: list[Name]
-    page: str | None = None
+    page: PageName | None = None
     claims: list[Name] = []
     rates: Name | None = None
     hashes: dict[str, str] = {}
-    pages: list[str] = []
+    pages: list[PageName] = []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
+from analysis.gradient_noise.table import by_step, noise_by_stage, noise_remarks, noise_rows
 from analysis.measure import finetune, speed_table
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss import AXES, NO_TRAINING, CurvePair, pair_curves, pair_row, same_quantity
@@ -19,7 +19,7 @@ from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.evidence import address, command, evidence, recomputed, source
-from analysis.report.html import aside, figure, section, table, text
+from analysis.report.html import aside, figure, folded, section, table, text
 from analysis.report.svg import MOST_ROWS, Range, ranges, shares
 from analysis.study.ablation import effect_row, effects, interaction_row, interactions
 from analysis.study.cells import group_cells, started_runs
@@ -341,7 +341,7 @@ def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
         "noise",
         "Gradient noise scale",
         figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint"),
-        table(rows),
+        table(by_step(rows)),
         *map(aside, told),
         recomputed("noise", logs=measured, beside=beside),
     )
@@ -373,8 +373,7 @@ def settings(logs: Sequence[RunLog]) -> str:
     (log,) = logs
     known = {"Config": log.config or {}, "Machine": machine(log.facts)}
     parts = [
-        f"<h3>{title}</h3>"
-        + table([{"name": name, "value": yaml_text(value)} for name, value in facts.items()])
+        folded(title, table([{"name": n, "value": yaml_text(value)} for n, value in facts.items()]))
         for title, facts in known.items()
         if facts
     ]

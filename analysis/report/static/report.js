@@ -205,6 +205,7 @@ function exploreCurves(place) {
   const range = make("output", { role: "status" });
   const canvas = make("div", { className: "plot", role: "img" });
   let plot;
+  let onPaper = false; // in its width and with dark ink
 
   function series() {
     const found = [];
@@ -228,12 +229,10 @@ function exploreCurves(place) {
     return { found, lacking: drawn.length - found.length, hidden: fits.length - drawn.length };
   }
 
-  /** Draw the curves, on paper in its width and with dark ink. */
-  function draw(paper) {
+  function draw() {
     plot?.destroy();
     plot = undefined;
     const { found, lacking, hidden } = series();
-    const onPaper = paper === PAPER;
     const [ink, line] = onPaper ? ["#1d2733", "#dfe5ec"] : ["--ink", "--line"].map((name) =>
       getComputedStyle(document.documentElement).getPropertyValue(name));
     const width = onPaper ? PAPER : canvas.clientWidth;
@@ -306,9 +305,13 @@ function exploreCurves(place) {
   logY.checked = least > 0 && most > 3 * least;
   draw();
   watchers.push(draw);
-  addEventListener("beforeprint", () => draw(PAPER));
-  addEventListener("afterprint", draw);
-  new ResizeObserver(() => plot && plot.width !== canvas.clientWidth
+  for (const name of ["beforeprint", "afterprint"]) {
+    addEventListener(name, () => {
+      onPaper = name === "beforeprint";
+      draw();
+    });
+  }
+  new ResizeObserver(() => plot && !onPaper && plot.width !== canvas.clientWidth
     && plot.setSize({ width: canvas.clientWidth, height: plot.height })).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
