@@ -1,5 +1,6 @@
 """Curves of runs for a page: thinned, over every axis that a log has, with intervals."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -8,10 +9,11 @@ import numpy as np
 
 from analysis.gpus.energy import energy_at
 from analysis.measure.clocks import choose_clocks, intervals
-from analysis.measure.loss import AXES, FEWEST_SEEDS, axis_values, loss_curve
+from analysis.measure.loss_curve import AXES, axis_values, loss_curve
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
-from analysis.stats.intervals import Floats, geometric_mean
+from analysis.stats.contrast import FEWEST, one_sample
+from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from runs.records import is_number
 
@@ -77,7 +79,7 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
         with suppress(Unreadable):
             by_seed[(run.log.config or {}).get("seed")] = loss_curve(run.log, by="step")
     parts = list(by_seed.values())
-    if len(parts) < FEWEST_SEEDS:
+    if len(parts) < FEWEST:
         return {}
     low, high = max(part.x[0] for part in parts), min(part.x[-1] for part in parts)
     step = parts[0].x[(parts[0].x >= low) & (parts[0].x <= high)]
@@ -85,7 +87,7 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
     if not len(step) or not (losses > 0).all():
         return {}
     rows = thinned(losses.mean(axis=0), min(most, MOST_BAND_POINTS))
-    means = [geometric_mean(np.log(losses[:, row])) for row in rows]
+    means = [one_sample(np.log(losses[:, row])).estimate().map(math.exp) for row in rows]
     band = np.array([(one.low, one.value, one.high) for one in means], float).T
     axes = ("step", "images")
     mean = _curve(parts[0].log, step[rows], band[1], most=most, band=band[[0, 2]], axes=axes)

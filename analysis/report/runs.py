@@ -8,7 +8,7 @@ from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
 from analysis.measure.cost import cost_rows
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss import same_quantity
+from analysis.measure.loss_curve import why_unlike
 from analysis.measure.overview import run_row
 from analysis.measure.speed import group_arms, measure_rate
 from analysis.read.machine import machine
@@ -101,9 +101,9 @@ def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:
     known = {row for one in data["curves"] if "loss" in one["curves"] for row in one["rows"]}
     with_loss = [logs[row] for row in sorted(known)]
     remarks = ["Long curves are thinned to the least and the largest value of equal stretches."]
-    if not all(same_quantity(with_loss[0], log, "loss") for log in with_loss):
+    if any(why_unlike(with_loss[0], log, "loss") for log in with_loss):
         remarks.append(
-            "Some training losses are of other terms, or of pixels or latents of another VAE: only "
+            "Some training losses are of other objectives, images, or latents of another VAE: only "
             "those of the same quantity can be compared."
         )
     place = '<div id="curves-plot"></div><noscript><p>Curves need JavaScript.</p></noscript>'

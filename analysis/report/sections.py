@@ -1,6 +1,6 @@
 """The sections of a page: the rows that commands print, each with the command that prints them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,11 @@ from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import by_step, noise_by_stage, noise_remarks, noise_rows
 from analysis.measure import finetune, speed_table
+from analysis.measure import loss as losses
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss import AXES, NO_TRAINING, CurvePair, pair_curves, pair_row, same_quantity
-from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_row
+from analysis.measure.loss_curve import AXES, NO_TRAINING
+from analysis.measure.loss_table import loss_rows
+from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
@@ -21,11 +23,12 @@ from analysis.read.run_log import RunLog
 from analysis.report.evidence import address, command, evidence, recomputed, source
 from analysis.report.html import aside, figure, folded, section, table, text
 from analysis.report.svg import MOST_ROWS, Range, ranges, shares
-from analysis.study.ablation import effect_row, effects, interaction_row, interactions
+from analysis.study.ablation import effect_rows, effects, interactions
 from analysis.study.cells import group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
-from analysis.study.decision import contrast_row, decide, spent
+from analysis.study.decision import decide, spent, standing_row
 from analysis.table import with_intervals
+from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.folder import RunFolder
 from runs.study_folder import study_of
@@ -56,6 +59,16 @@ class Compared:
     beside: Path
 
     @property
+    def loss(self) -> losses.Compared:
+        """How losses are compared."""
+        return losses.Compared(by=self.by, margin=self.margin)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of `loss` and `cells` that compare losses so."""
+        return "--by", self.by, "--margin", str(self.margin)
+
+    @property
     def firsts(self) -> list[RunLog]:
         """The first run of each arm."""
         return [arm.runs[0].log for arm in self.arms]
@@ -75,29 +88,22 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
 
 def verdicts(study: Compared) -> str:
     """Return a verdict on speed and one on loss for each arm against the first."""
-    pairs = {pair.b.name: pair for pair in _pairs(study)}
     base, *others = study.arms
+    speeds = speed_table.speed_rows(study.arms)[1:]
+    found = losses.judged_losses([[run.log for run in arm.runs] for arm in study.arms], study.loss)
     lines = []
-    for row, arm in zip(speed_table.speed_rows(study.arms)[1:], others, strict=True):
+    for row, verdict, arm in zip(speeds, found[1:], others, strict=True):
         logs = [run.log for one in (base, arm) for run in one.runs]
         paths = [log.path for log in logs]
-        commands = [command("speed", "--arms", paths=paths, beside=study.beside)]
-        ratio = "" if row["speedup"] is None else f"<b>{speed_table.speedup_text(row)}</b> "
-        words = [f"{ratio}{text(row['verdict'])}"]
-        if (pair := pairs.get(arm.runs[0].log.name)) is not None:
-            verdict = pair_row(pair, margin=study.margin)["verdict"]
-            words.append(text(verdict if "loss" in verdict else f"loss {verdict}"))
-            options = ("--by", study.by, "--margin", str(study.margin))
-            both = [pair.a.path, pair.b.path]
-            commands.append(command("loss", *options, paths=both, beside=study.beside))
-        elif not same_quantity(base.runs[0].log, arm.runs[0].log, "loss"):
-            words.append("losses of different terms or data, not compared")
-        how = attribution(base, arm)
-        if rounds := speed_table.paired_text(row):
-            how += f"; paired by {rounds} than unpaired"
+        commands = [
+            command("speed", "--arms", paths=paths, beside=study.beside),
+            command("loss", *study.options, paths=paths, beside=study.beside),
+        ]
+        loss = verdict_fields(verdict, study.loss.quantity, base=base.name, arm=arm.name)
+        words = f"{text(row['verdict'])}<br>{text(loss['verdict'])}"
         lines.append(
-            f"<li><b>{text(arm_in_words(base, arm))}</b>: {'; '.join(words)}"
-            f"<br><small>{text(arm.name)}: {text(how)}</small>"
+            f"<li><b>{text(arm_in_words(base, arm))}</b>: {words}"
+            f"<br><small>{text(arm.name)}: {text(attribution(base, arm))}</small>"
             f"{evidence(logs, commands, study.beside)}</li>"
         )
     if not lines:
@@ -108,7 +114,7 @@ def verdicts(study: Compared) -> str:
 def cells(study: Compared) -> str:
     """Return the table of cells and their hardware."""
     known = [log for log in study.logs if log.config is not None]
-    rows = cell_rows(known, by=study.by, margin=study.margin) if known else []
+    rows = cell_rows(known, compared=study.loss) if known else []
     if len(rows) < FEWEST_CELLS:
         return ""
     options = ("--by", study.by, "--margin", str(study.margin))
@@ -133,7 +139,7 @@ def decisions(logs: Sequence[RunLog], beside: Path) -> str:
     return section(
         "decisions",
         "Decisions",
-        table([with_intervals(contrast_row(one)) for one in found.contrasts]),
+        table([standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]),
         aside(f"{rule}; {spent(found, logs)}."),
         evidence(logs, commands, beside),
     )
@@ -146,8 +152,8 @@ def factor_effects(study: Compared) -> str:
     found = effects(grouped) if len(grouped.cells) >= FEWEST_CELLS else []
     if not found:
         return ""
-    rows = [effect_row(effect) for effect in found]
-    changes = [_rounded(interaction_row(one)) for one in interactions(found, grouped)]
+    rows, others = effect_rows(found, interactions(found, grouped))
+    changes = [_rounded(row) for row in others]
     drawn = [
         figure(_effects_of(metric, rows), f"Change of {metric}, mean over pairs of cells, in %")
         for metric in dict.fromkeys(row["metric"] for row in rows)
@@ -174,8 +180,8 @@ def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
         Range(
             name=f"{row['factor']}: {row['from']} to {row['to']}",
             value=row["percent"],
-            low=row["low"],
-            high=row["high"],
+            low=None if row["low"] is None else 100 * (row["low"] - 1),
+            high=None if row["high"] is None else 100 * (row["high"] - 1),
         )
         for row in rows
         if row["metric"] == metric
@@ -186,7 +192,8 @@ def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
 def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
     """Round percents to a tenth; more digits would be noise."""
     return {
-        name: f"{value:+.1f}" if isinstance(value, float) else value for name, value in row.items()
+        name: f"{value:+.1f}" if name.endswith("percent") and value is not None else value
+        for name, value in row.items()
     }
 
 
@@ -195,7 +202,7 @@ def quality(study: Compared) -> str:
     arms = qualities(study.logs)
     if not arms:
         return ""
-    rows = [with_intervals(quality_row(arms[0], arm, margin=MARGIN)) for arm in arms]
+    rows = [with_intervals(row) for row in quality_rows(arms, margin=MARGIN)]
     options = ("--fid", "--margin", str(MARGIN))
     return section(
         "quality",
@@ -238,28 +245,16 @@ def _phases(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def loss(study: Compared) -> str:
     """Return the losses of the first run of each arm against the baseline's."""
-    base = study.firsts[0]
-    rows = [pair_row(pair, margin=study.margin) for pair in _pairs(study)]
-    unlike = [log.name for log in study.firsts if not same_quantity(base, log, "loss")]
-    other = "Not compared, for a loss of other terms, or of pixels or latents of another VAE"
-    if not rows and not unlike:
+    rows = loss_rows(study.firsts, study.loss)
+    if not rows:
         return ""
-    options = ("--by", study.by, "--margin", str(study.margin))
     return section(
         "loss",
         "Loss",
-        table(rows) if rows else "",
-        aside(f"The same means within {study.margin:.1%} of the first run's mean loss."),
-        aside(f"{other}: {', '.join(unlike)}.") if unlike else "",
-        recomputed("loss", *options, logs=study.firsts, beside=study.beside),
+        table(rows),
+        aside(f"The mean over the last tenth of a run; the same within {study.margin:.1%}."),
+        recomputed("loss", *study.options, logs=study.firsts, beside=study.beside),
     )
-
-
-def _pairs(study: Compared) -> Iterator[CurvePair]:
-    base, *others = study.firsts
-    for other in others:
-        with suppress(Unreadable):
-            yield pair_curves(base, other, by=study.by)
 
 
 def remarks(study: Compared) -> list[str]:
