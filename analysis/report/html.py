@@ -108,7 +108,10 @@ def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Link | None)
     address = link(head, row) if link and value is not None else None
     if address:
         content = f'<a href="{html.escape(address)}">{content}</a>'
-    return f"<td{_class(number, formatted(value))}>{content}</td>"
+    kind = _class(number, formatted(value))
+    if head.endswith("verdict"):
+        kind = ' class="v w"' if kind else ' class="v"'
+    return f"<td{kind}>{content}</td>"
 
 
 def section(name: str, title: str, *parts: str) -> str:

@@ -256,7 +256,7 @@ def test_a_phone_scrolls_tables_but_not_the_page(browser, page, public, single):
 def test_a_verdict_is_on_the_screen_of_a_phone(browser, page):
     browser.size(400)
     opened(browser, page)
-    for name in ("cells", "speed", "loss"):
+    for name in ("cells", "speed"):
         left = browser.run(
             f"document.querySelector('#{name} th[data-name$=verdict]').getBoundingClientRect().left"
         )

@@ -88,7 +88,7 @@ def test_a_page_fetches_nothing_and_a_folder_its_images(page, public):
 def test_every_part_is_there_and_pictures_stand_first(page):
     source = page.read_text()
     found = re.findall(r'<section id="(\w+)">', source)
-    assert found == ["samples", "verdicts", "cells", "effects", "runs", "curves", "speed", "loss",
+    assert found == ["samples", "verdicts", "cells", "effects", "runs", "curves", "speed",
                      "findings", "compare", "remarks"]  # fmt: skip
     assert source.count("<svg") == 3
 
@@ -210,21 +210,6 @@ def test_prices_give_costs(runs, tmp_path):
     ]
 
 
-def test_claims_have_a_badge_and_the_command_that_judges_them(runs, tmp_path):
-    claims = tmp_path / "claims.yaml"
-    one, two, none = (str(folder) for folder in (runs / "one", runs / "two", tmp_path / "none"))
-    claims.write_text(
-        f"- {{text: a rate, quantity: steps_per_s, runs: [{one}], value: 4.0}}\n"
-        f"- {{text: a ratio, quantity: speedup, runs: [{one}, {two}], value: 3.0}}\n"
-        f"- {{text: nothing, quantity: loss, runs: [{none}], value: 3.0}}\n"
-    )
-    report(one, two, "--out", tmp_path / "r.html", "--claims", claims)
-    source = (tmp_path / "r.html").read_text()
-    for kind, verdict in (("good", "agrees"), ("bad", "disagrees"), ("open", "undecidable")):
-        assert f'<span class="badge {kind}">{verdict}</span>' in source
-    assert "ditbench audit claims.yaml" in source
-
-
 def test_the_page_of_a_study_that_is_gone_goes_too(copied):
     public, runs = copied / "public", copied / "runs"
     (public / "notes.html").write_text("mine")
@@ -292,7 +277,7 @@ def test_an_archive_has_bands_of_its_arms_and_no_arm_is_hidden(tmp_path):
     assert alone == {f"dispersive_s{seed}" for seed in range(3)}
     source = page.read_text()
     assert "other terms" in part(source, "curves")
-    assert "Not compared, for a loss of other terms" in part(source, "loss")
+    assert "is not compared with" in part(source, "verdicts")
     index = (tmp_path / "public" / "index.html").read_text()
     assert 'href="recipes-small.html#filter=run%3D%22muon_s0%22"' in index
 
