@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.stats.contrast import HOLDS_ONE, Quantity, Verdict
+from analysis.stats.contrast import ALLOWED, HOLDS_ONE, Quantity, Verdict
 
 # Of a ratio, after the point.
 MOST_DIGITS = 5
@@ -45,7 +45,7 @@ def sentence(found: Verdict, quantity: Quantity, *, base: str, arm: str) -> str:
     if ratio is None or ratio.low is None or ratio.high is None:
         return f"{arm} against {base} is undetermined: {found.why}"
     ends = between(ratio.low, ratio.high)
-    basis = f"({', '.join([_basis(found), *found.remarks])})"
+    basis = f"({', '.join(filter(None, [_basis(found), *found.remarks]))})"
     speed = quantity.name.startswith("speed")
     times = f"{factor(ratio.value, ratio.low, ratio.high)}x"
     if found.word == "undetermined":
@@ -68,10 +68,11 @@ def _basis(found: Verdict) -> str:
     if found.unit == "step":
         basis = "these two runs, paired by step"
     elif found.unit == "run":
-        basis = "these two runs"
+        basis = "these two runs" if ALLOWED not in " ".join(found.remarks) else ""
     else:
         basis = f"{found.n} {_REPLICATES.get(found.unit, 'runs')}"
-    return basis + (f", {found.comparisons} comparisons" if found.comparisons > 1 else "")
+    count = f"{found.comparisons} comparisons" if found.comparisons > 1 else ""
+    return ", ".join(filter(None, [basis, count]))
 
 
 def factor(value: float, low: float | None, high: float | None) -> str:

@@ -21,7 +21,7 @@ from analysis.stats.contrast import (
     refused,
 )
 from analysis.stats.intervals import Floats
-from analysis.stats.summary import Mean, effective_number, mean_of, trend
+from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
 from configs.errors import Unreadable
 
 # The loss of a run is the mean over this share of it: a single record is noisy.
@@ -135,19 +135,24 @@ def _of_two_curves(a: LossCurve, b: LossCurve, low: float, high: float) -> Contr
     parts = [_tail(paired.x, low, high, a.of), *_halves(paired.x, low, high)]
     if not all(part.any() for part in parts):
         return Contrast(mean=None, why="no common record near the end")
-    mean, *further = (_part_mean(gap, part, paired) for part in parts)
+    around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
+    mean, *further = (
+        _part_mean(gap, part, paired, around=near) for part, near in zip(parts, around, strict=True)
+    )
     return Contrast(mean=mean, unit=paired.unit, n=len(gap), further=tuple(further))
 
 
-def _part_mean(gap: Floats, part: Floats, paired: "PairedCurves") -> Mean:
+def _part_mean(gap: Floats, part: Floats, paired: "PairedCurves", *, around: Floats) -> Mean:
     """Return the log ratio of the mean losses over a part of the points.
 
-    Its error is by the noise about a smooth trend of the log ratio over all points.
+    Its error is by the noise of the log ratio about a smooth trend over the points `around` it, or
+    over all points if those are few.
     """
     value = math.log(float(paired.b[part].mean()) / float(paired.a[part].mean()))
     if not gap.any():
         return Mean(value=0.0, error=0.0)
-    if mean_of(gap).error is None:
+    gap = gap[around] if around.sum() >= MIN_VALUES else gap
+    if len(gap) < MIN_VALUES:
         return Mean(value=value)
     terms = next(terms for least, terms in TREND_TERMS if len(gap) >= least)
     noise = gap - trend(gap, terms=terms)

@@ -157,7 +157,7 @@ def _remarks(found: MeasuredRate) -> list[str]:
     parts += [f"{left_out} with a pause left out"] if left_out else []
     lines = [f"{name}: mean rate of {', '.join(parts)}"]
     if summary.slow_share > NOTED_SHARE:
-        share = f"{summary.slow_share:.0%} of the time in steps over 3x the median"
+        share = f"{summary.slow_share:.0%} of the time in steps over 2x the median"
         lines.append(f"{name}: {share}, which counts: the log does not say that these are pauses")
     if (change := found.lasting_change()) is not None:
         lines.append(f"{name}: {change}")
@@ -223,14 +223,17 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     a, b = base.seconds, arm.seconds
     assert a is not None
     assert b is not None
-    change = base.lasting_change() or arm.lasting_change()
+    changes = tuple(
+        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
+    )
+    change = changes[0] if changes else None
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
         found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b]).widened(rounding)
         mean = replace(found, value=found.value + shift)
-        return Contrast(mean=mean, unit="step", n=len(common), why=change)
+        return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
     value = math.log(a.value / b.value) + shift
     if a.error is None or b.error is None:
         return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")

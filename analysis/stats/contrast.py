@@ -26,6 +26,9 @@ LEVEL = 0.05
 HOLDS_ONE = "the interval holds 1"
 BY_CHANCE = "one of so many comparisons may differ as much by chance"
 NODES_DIFFER = "nodes differ"
+ALLOWED = "for which the interval allows"
+# What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
+RUN_SCATTER = 0.02
 # What two nodes of one model differ by, as a standard deviation of logs.
 NODE_SCATTER = 0.02
 
@@ -208,14 +211,31 @@ def _by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast
 def _apart(found: Contrast) -> Contrast:
     """Allow for what two nodes differ by."""
     assert found.mean is not None
-    assert found.mean.error is not None
-    allowed = 2**0.5 * NODE_SCATTER
-    error = math.hypot(found.mean.error, allowed)
-    # Satterthwaite: the allowance counts as known.
-    freedom = found.mean.freedom * (error / max(found.mean.error, 1e-12)) ** 4
-    mean = Mean(value=found.mean.value, error=error, freedom=min(freedom, 1e6))
-    remark = f"{NODES_DIFFER}, for which the interval allows {NODE_SCATTER:.0%} each"
+    mean = _allowing(found.mean, NODE_SCATTER)
+    remark = f"{NODES_DIFFER}, {ALLOWED} {NODE_SCATTER:.0%} each"
     return replace(found, mean=mean, is_claim=False, remarks=(remark,))
+
+
+def of_cells(found: Contrast, quantity: Quantity) -> Contrast:
+    """Return the contrast of two single runs as one of their cells, with an allowance for runs.
+
+    What agrees within the margin stays: runs of one seed have the same losses.
+    """
+    if found.unit not in ("step", "run") or found.mean is None or found.mean.error is None:
+        return found
+    if found.further and all(_is_within(m, quantity.margin) for m in (found.mean, *found.further)):
+        return found
+    remark = f"one run each, {ALLOWED} {RUN_SCATTER:.0%} each"
+    widened = _allowing(found.mean, RUN_SCATTER)
+    return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))
+
+
+def _allowing(mean: Mean, scatter: float) -> Mean:
+    """Return a mean with the error of two runs, nodes or seeds beside its own (Satterthwaite)."""
+    assert mean.error is not None
+    error = math.hypot(mean.error, 2**0.5 * scatter)
+    freedom = mean.freedom * (error / max(mean.error, 1e-12)) ** 4
+    return Mean(value=mean.value, error=error, freedom=min(freedom, 1e6))
 
 
 def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:

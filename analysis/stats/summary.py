@@ -27,7 +27,7 @@ MAX_AUTOCORRELATION = 2.0
 # One or two intervals, fewer than 5 % of all, are set aside if they are so many times the median.
 ISOLATED_TIMES, MOST_ISOLATED, ISOLATED_SHARE = 6.0, 2, 0.05
 # Steps over so many times the median count as slow; their share of the time is told.
-SLOW_TIMES = 3.0
+SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
 CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
 SIGMA_OF_MAD = 1.4826
@@ -136,10 +136,15 @@ def ratio_of_means(above: Floats, below: Floats) -> Mean:
     """Return the log of the ratio of the means of two series [n] whose values belong together.
 
     Its error is that of the mean of above/mean(above) - below/mean(below), in which what both share
-    cancels, such as a pause at the same step.
+    cancels, such as a pause at the same step. A lasting change of that is what these two series
+    did, not noise.
     """
     a, b = float(above.mean()), float(below.mean())
-    found = mean_of(above / a - below / b)
+    gap = above / a - below / b
+    if (change := lasting_change(gap)) is not None:
+        for part in (slice(change.index), slice(change.index, None)):
+            gap[part] -= gap[part].mean()
+    found = mean_of(gap)
     return Mean(value=math.log(a / b), error=found.error, freedom=found.freedom)
 
 
@@ -280,7 +285,10 @@ def lasting_change(logs: Floats) -> Change | None:
     time = max(autocorrelation_time(rest, fitted=2), lag_one_time(rest))
     error = float(rest.std()) * (time * n / (cut * (n - cut))) ** 0.5
     is_lasting = abs(size) > CHANGE_SIZE and abs(size) > CHANGE_STRENGTH * error
-    return Change(index=cut, ratio=math.exp(size)) if is_lasting else None
+    if not is_lasting:
+        return None
+    medians = [float(np.median(side)) for side in (logs[:cut], logs[cut:])]
+    return Change(index=cut, ratio=math.exp(medians[1] - medians[0]))
 
 
 def robust(values: Floats) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from analysis.measure.speed import (
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import judge, one_sample
+from analysis.stats.contrast import judge, of_cells, one_sample
 from analysis.study.cells import factors_of, peak_memory_gb
 from analysis.table import interval_text, percent_text
 from analysis.verdict import FIELDS, ratio_text, verdict_fields
@@ -41,10 +41,10 @@ def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, A
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
     # Runs that ended before they knew their GPU may have the levels of another cell.
     is_told = len(arms) == len({*levels}) > 1
-    members = [[run.log for run in arm.runs] for arm in arms]
+    members, of = [[run.log for run in arm.runs] for arm in arms], compared.quantity
     speeds, losses = judge(
-        ([speed_contrast(arms[0], arm) for arm in arms[1:]], SPEED),
-        ([loss_contrast(members[0], own, compared) for own in members[1:]], compared.quantity),
+        ([of_cells(speed_contrast(arms[0], arm), SPEED) for arm in arms[1:]], SPEED),
+        ([of_cells(loss_contrast(members[0], own, compared), of) for own in members[1:]], of),
     )
     base = arms[0].name
     rows = []

@@ -91,7 +91,9 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     for name in others:
         mixed = _nodes_of_cells(pairs[name])
         standing = _standing(name, SPEED, rates[name], planned, cells=alike)
-        contrasts.append(replace(standing, word="undetermined", why=mixed) if mixed else standing)
+        if mixed:
+            standing = replace(standing, ratio=None, word="undetermined", why=mixed)
+        contrasts.append(standing)
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
             contrasts.append(_standing(name, Compared().quantity, losses, planned))
