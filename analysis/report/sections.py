@@ -28,7 +28,6 @@ from analysis.study.cells import group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.study.decision import decide, spent, standing_row
 from analysis.table import with_intervals
-from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.folder import RunFolder
 from runs.study_folder import study_of
@@ -38,6 +37,8 @@ FEWEST_CELLS = 3
 MOST_FINDINGS = 200
 # The default of `analysis noise`.
 STAGES = 10
+# Columns of speeds that are among the verdicts, beside those of losses.
+_JUDGED = ("speedup", "verdict")
 _LEARNT = (
     "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
     "on training images (validation) it shows that something was learned, on held-out ones that "
@@ -47,31 +48,17 @@ _LEARNT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Runs as arms of repeats, the first being the baseline, and the axis of their losses.
+    """Runs as arms of repeats, the first being the baseline, and a row of verdicts for each.
 
-    `beside` is the folder of the page, to which paths are relative.
+    `by` is the axis of losses, `beside` the folder of the page, to which paths are relative.
     """
 
     logs: Sequence[RunLog]
     arms: Sequence[Arm]
+    rows: Sequence[Mapping[str, Any]]
     by: str
     margin: float
     beside: Path
-
-    @property
-    def loss(self) -> losses.Compared:
-        """How losses are compared."""
-        return losses.Compared(by=self.by, margin=self.margin)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of `loss` and `cells` that compare losses so."""
-        return "--by", self.by, "--margin", str(self.margin)
-
-    @property
-    def firsts(self) -> list[RunLog]:
-        """The first run of each arm."""
-        return [arm.runs[0].log for arm in self.arms]
 
 
 def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared | None:
@@ -83,42 +70,35 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     arms = group_arms(measure_rates(trained))
     has_images = all((arm.runs[0].log.column("images") > 0).any() for arm in arms)
     by = "images" if has_images else "step"
-    return Compared(logs=trained, arms=arms, by=by, margin=margin, beside=beside)
+    rows = cell_rows(trained, compared=losses.Compared(by=by, margin=margin))
+    return Compared(logs=trained, arms=arms, rows=rows, by=by, margin=margin, beside=beside)
 
 
 def verdicts(study: Compared) -> str:
-    """Return a verdict on speed and one on loss for each arm against the first."""
+    """Return what each arm's verdicts on speed and on loss against the first say."""
     base, *others = study.arms
-    speeds = speed_table.speed_rows(study.arms)[1:]
-    found = losses.judged_losses([[run.log for run in arm.runs] for arm in study.arms], study.loss)
     lines = []
-    for row, verdict, arm in zip(speeds, found[1:], others, strict=True):
-        logs = [run.log for one in (base, arm) for run in one.runs]
-        paths = [log.path for log in logs]
-        commands = [
-            command("speed", "--arms", paths=paths, beside=study.beside),
-            command("loss", *study.options, paths=paths, beside=study.beside),
-        ]
-        loss = verdict_fields(verdict, study.loss.quantity, base=base.name, arm=arm.name)
-        told = [arm_in_words(base, arm), row["verdict"], loss["verdict"], attribution(base, arm)]
-        lines.append(
-            f"<li><b>{text(told[0])}</b><br>{'<br>'.join(map(text, told[1:3]))}"
-            f"<br><small>{text(told[3])}</small>{evidence(logs, commands, study.beside)}</li>"
-        )
+    for row, arm in zip(study.rows[1:], others, strict=True):
+        told = [row["verdict"], row["loss_verdict"], attribution(base, arm)]
+        words = "<br>".join(text(one) for one in told if one)
+        lines.append(f"<li><b>{text(arm_in_words(base, arm))}</b><br>{words}</li>")
     listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
-    return section("verdicts", "Verdicts", listed) if lines else ""
+    return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
+
+
+def _again(study: Compared) -> str:
+    options = ("--by", study.by, "--margin", str(study.margin))
+    return recomputed("cells", *options, logs=study.logs, beside=study.beside)
 
 
 def cells(study: Compared) -> str:
     """Return the table of cells and their hardware."""
-    known = [log for log in study.logs if log.config is not None]
-    rows = cell_rows(known, compared=study.loss) if known else []
-    if len(rows) < FEWEST_CELLS:
+    if len(study.rows) < FEWEST_CELLS:
         return ""
     within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
-    told = aside(f"On {hardware_text(known)}. {within}")
-    again = recomputed("cells", *study.options, logs=known, beside=study.beside)
-    return section("cells", "Cells", table([display_cell(row) for row in rows]), told, again)
+    told = aside(f"On {hardware_text(study.logs)}. {within}")
+    shown = table([display_cell(row) for row in study.rows])
+    return section("cells", "Cells", shown, told, _again(study))
 
 
 def decisions(logs: Sequence[RunLog], beside: Path) -> str:
@@ -201,12 +181,13 @@ def speed(study: Compared) -> str:
               high=row["steps_per_s_high"])
         for row in rows
     ]  # fmt: skip
+    shown = [speed_table.display_row(row) for row in rows]
     more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
     return section(
         "speed",
         "Speed",
         figure(ranges(rated, "steps per second"), f"Steady rates{more}"),
-        table([speed_table.display_row(row) for row in rows]),
+        table([{n: v for n, v in row.items() if n not in _JUDGED} for row in shown]),
         "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
         figure(shares(times, "wall_s", purposes), "Shares of the time without the queue, by run"),
         recomputed("speed", "--arms", logs=study.logs, beside=study.beside),
@@ -217,7 +198,9 @@ def remarks(study: Compared) -> list[str]:
     """Return why rates are not known or narrow, why runs are slow, and odd factors of losses."""
     found = [run for arm in study.arms for run in arm.runs]
     told = [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
-    return [*told, *factor_remarks(study.firsts, study.loss)]
+    firsts = [arm.runs[0].log for arm in study.arms]
+    compared = losses.Compared(by=study.by, margin=study.margin)
+    return [*told, *factor_remarks(firsts, compared)]
 
 
 def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:

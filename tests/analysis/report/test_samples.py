@@ -86,7 +86,7 @@ def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(
     for step in range(20, 500, 20):
         save_sample(Path(runs[0]), step)
     assert len(grids(runs)[0].columns) == 12
-    assert section(runs, most_images=8).count("data-run") == 4
+    assert section(runs, most_images=8).count("data-run") == 6
     assert "The first 2 of 4 series" in section(runs, most_images=4)
     one = grids(runs[:1], most_steps=2)
     assert one[0].columns == (0, 500)
