@@ -207,11 +207,11 @@ def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, page, public, kind
     opened(browser, page if kind == "page" else public / "runs.html")
     image = "document.querySelector('.viewer img')"
     first = browser.run(f"{image}.src")
-    toggle = "document.querySelector('button[aria-pressed]')"
+    toggle = "document.querySelector('#viewer button')"
     browser.run(f"{toggle}.focus()")
     browser.press(" ")
     browser.wait_for(f"{image}.src !== {first!r}")
-    assert "B: " in browser.run("document.querySelector('figcaption[role=status]').textContent")
+    assert "A: " in browser.run("document.querySelector('figcaption[role=status]').textContent")
     browser.wait_for(f"{image}.src === {first!r}")
     browser.press(" ")
     assert browser.run(f"{toggle}.getAttribute('aria-pressed')") == "false"
@@ -221,12 +221,16 @@ def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, page, public, kind
     assert browser.run(f"{image}.naturalWidth") == 32
 
 
-def test_the_slider_goes_through_the_steps(browser, single):
+def test_a_click_picks_an_image_of_the_grid(browser, single):
     opened(browser, single)
     alt = "document.querySelector('.viewer img').alt"
-    assert browser.run(alt) == "two, step 400"
-    changed(browser, '[aria-label="step of A"]', 1, "input")
+    assert browser.run(alt) == "two, step 1200"
+    browser.run("document.querySelector('.samples button').focus()")
+    browser.press("Enter")
+    browser.run("document.querySelectorAll('.samples button')[1].click()")
     assert browser.run(alt) == "two, step 800"
+    pressed = "[...document.querySelectorAll('.samples button')].map((b) => b.ariaPressed)"
+    assert browser.run(pressed) == ["true", "true", "false"]
 
 
 def test_every_control_has_a_name_and_every_header_a_scope(browser, page, public, single):
@@ -256,11 +260,8 @@ def test_a_phone_scrolls_tables_but_not_the_page(browser, page, public, single):
 def test_a_verdict_is_on_the_screen_of_a_phone(browser, page):
     browser.size(400)
     opened(browser, page)
-    for name in ("cells", "speed"):
-        left = browser.run(
-            f"document.querySelector('#{name} th[data-name$=verdict]').getBoundingClientRect().left"
-        )
-        assert left < 300
+    head = "document.querySelector('#cells th[data-name$=verdict]')"
+    assert browser.run(f"{head}.getBoundingClientRect().left") < 300
 
 
 def test_print_shows_the_curves_in_dark_ink_and_hides_the_controls(browser, page):
