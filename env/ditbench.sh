@@ -29,7 +29,7 @@ afterwards
   noise     gradient noise scale
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
-  report    everything on one HTML page; --site: a folder of pages
+  report    everything on one HTML page, or --folder; --check
   export    runs to wandb or one table; --figure: PDF or SVG
   audit     claims, recomputed
   formats   logs of other trainers that are read
@@ -52,7 +52,7 @@ renamed() {
     cbs\ *) echo target --critical-batch ;;
     gns\ *) echo noise ;;
     'train gns') echo train noise ;;
-    site\ *) echo report --site ;;
+    site\ *) echo report --folder ;;
     figure\ *) echo export --figure ;;
     schema\ *) echo show pretrain ;;
   esac

@@ -199,8 +199,7 @@ def test_help_is_given_without_loading_torch(module: str) -> None:
 _OWN_FILES = {
     "analysis/commands/files/figure.py",
     "analysis/measure/cache.py",
-    "analysis/site/build.py",
-    "analysis/site/pages.py",
+    "analysis/report/html.py",
     "analysis/wandb_export.py",
     "configs/checks/compute_node.py",
     "launch/doctor/measurements.py",

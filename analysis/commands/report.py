@@ -30,9 +30,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
-    parser.add_argument(
-        "--claims", action="append", default=[], metavar="FILE", help="claims, as of `audit`"
-    )
     parser.add_argument("--rates", metavar="FILE", help="prices of a GPU-hour, as of `cost`")
 
 
@@ -45,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
     page = None if args.folder else args.out or Path("report.html")
     out = page.parent if page else args.folder
     before = read_record(out).pages if page is None and _holds_report(out) else []
-    paths, claims, rates = (
+    paths, rates = (
         [os.path.relpath(Path(path).resolve(), out.resolve()) for path in listed]
-        for listed in (args.paths, args.claims, [args.rates] if args.rates else [])
+        for listed in (args.paths, [args.rates] if args.rates else [])
     )
     record = ReportRecord(
-        title=args.title, margin=args.margin, paths=paths, claims=claims,
+        title=args.title, margin=args.margin, paths=paths,
         rates=next(iter(rates), None), page=page.name if page else None,
     )  # fmt: skip
     made = build(record, out)

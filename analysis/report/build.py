@@ -14,13 +14,12 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.audit.markdown_table import judged
 from analysis.measure.overview import run_row
 from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
-from analysis.report.evidence import address, command, file_of, relative, source
-from analysis.report.html import aside, inert_json, listing, page, section, table, text
+from analysis.report.evidence import address, file_of, relative, source
+from analysis.report.html import inert_json, listing, page, section, table
 from analysis.report.runs import curves_data, curves_section, runs_data, runs_section, table_row
 from analysis.report.samples import Picture, samples_section
 from analysis.report.sections import study_sections
@@ -45,6 +44,7 @@ def _path(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_path)]
+PageName = Annotated[str, Field(pattern=r"^[^/\\\x00]+$")]
 
 
 class ReportRecord(BaseModel):
@@ -57,11 +57,10 @@ class ReportRecord(BaseModel):
     title: str
     margin: float = Field(gt=0, lt=1)
     paths: list[Name]
-    page: str | None = None
-    claims: list[Name] = []
+    page: PageName | None = None
     rates: Name | None = None
     hashes: dict[str, str] = {}
-    pages: list[str] = []
+    pages: list[PageName] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +163,9 @@ def without_record(html: str) -> str:
 def build(record: ReportRecord, out: Path) -> Report:
     """Return the report that belongs into the folder `out`; its record has the hashes.
 
-    Raise `Unreadable` if a path has no run, or a file of claims or rates cannot be read.
+    Raise `Unreadable` if a path has no run, or the file of rates cannot be read.
     """
-    places = {name: (out / name).resolve() for name in (*record.paths, *record.claims)}
+    places = {name: (out / name).resolve() for name in record.paths}
 
     def told(remark: str) -> str:
         """Name files as the record does, wherever the report lies."""
@@ -174,10 +173,6 @@ def build(record: ReportRecord, out: Path) -> Report:
             remark = as_named(remark).replace(str(place), name)
         return remark
 
-    claims = {
-        places[name]: [row | {"why": told(row["why"])} for row in judged(places[name])]
-        for name in record.claims
-    }
     rates_file = None if record.rates is None else (out / record.rates).resolve()
     found = [read_all([str(places[name])]) for name in record.paths]
     # A path may lie in another; runs of one file have names.
@@ -193,13 +188,10 @@ def build(record: ReportRecord, out: Path) -> Report:
         raise Unreadable("\n".join(unread))
     runs = list(logs.values())
     full = record.model_copy(
-        update={"hashes": _hashes(runs, [*claims, *filter(None, [rates_file])], out)}
+        update={"hashes": _hashes(runs, [rates_file] if rates_file else [], out)}
     )
     pages = _Pages(record=record, out=out, rates=read_rates(rates_file) if rates_file else {})
-    more = {
-        "claims": _claims(claims, out),
-        "unread": section("unread", "Not read", listing(unread)) if unread else "",
-    }
+    more = {"unread": section("unread", "Not read", listing(unread)) if unread else ""}
     rows = [table_row(log, pages.rates) for log in runs]
     if record.page:
         first = record.page
@@ -231,15 +223,6 @@ def _hashes(logs: Sequence[RunLog], read: list[Path], out: Path) -> dict[str, st
         for path in dict.fromkeys(read)
         if path.is_file()
     }
-
-
-def _claims(claims: Mapping[Path, Any], out: Path) -> str:
-    parts = [
-        f"<h3>{text(relative(path, out))}</h3>{table(rows)}"
-        + aside(command("audit", paths=[path], beside=out))
-        for path, rows in claims.items()
-    ]
-    return section("claims", "Claims", *parts) if parts else ""
 
 
 def _question(logs: Sequence[RunLog]) -> str:

@@ -64,8 +64,9 @@ def table(rows: Sequence[Mapping[str, Any]], *, link: Link | None = None) -> str
     if alike:
         same = "; ".join(f"{heading(name)} {formatted(value)}" for name, value in alike.items())
         below.append(aside(f"All rows: {same}."))
+    kind = "wide long" if len(rows) > LONG else "wide"
     return (
-        f'<div class="{"wide long" if len(rows) > LONG else "wide"}"><table>\n<thead>\n<tr>{top}</tr>\n</thead>\n'
+        f'<div class="{kind}"><table>\n<thead>\n<tr>{top}</tr>\n</thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table></div>{''.join(below)}"
     )
 
@@ -107,7 +108,10 @@ def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Link | None)
     address = link(head, row) if link and value is not None else None
     if address:
         content = f'<a href="{html.escape(address)}">{content}</a>'
-    return f"<td{_class(number, formatted(value))}>{content}</td>"
+    kind = _class(number, formatted(value))
+    if head.endswith("verdict"):
+        kind = ' class="v w"' if kind else ' class="v"'
+    return f"<td{kind}>{content}</td>"
 
 
 def section(name: str, title: str, *parts: str) -> str:
@@ -121,12 +125,16 @@ def aside(remark: str) -> str:
     return f'<p class="aside">{text(remark)}</p>'
 
 
+def folded(title: str, *parts: str) -> str:
+    """Return parts that a click opens."""
+    return f"<details><summary>{text(title)}</summary>{''.join(parts)}</details>"
+
+
 def listing(remarks: Sequence[str]) -> str:
     """Return remarks, many of them folded."""
-    lines = "".join(map(aside, remarks))
-    if len(remarks) <= MOST_OPEN:
-        return lines
-    return f"<details><summary>{len(remarks)} remarks</summary>{lines}</details>"
+    lines = [aside(one) for one in remarks]
+    many = len(lines) > MOST_OPEN
+    return folded(f"{len(lines)} remarks", *lines) if many else "".join(lines)
 
 
 def figure(svg: str, caption: str) -> str:

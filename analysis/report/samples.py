@@ -26,8 +26,6 @@ from runs.folder import RunFolder
 
 WIDEST, LARGEST_FILE = 360, 1 << 25
 MAX_STEPS, MAX_PROMPTS = 12, 8
-# ai-toolkit draws one step later than the native engine.
-NEARBY = 1
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _NUMBERED = re.compile(r"(step|image)-(\d+)")
 # Keys beside those of `sample` that choose what is drawn.
@@ -38,14 +36,13 @@ _DRAWN_BY = (
 # Keys of `sample` that choose when, and not what.
 _NOT_DRAWN_BY = ("sample.every", "sample.prompts", "sample.prompts_file")
 Drawing = tuple[tuple[str, str], ...]
-Columns = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSeries:
     """The images of one run that were drawn alike, by step, or by number if they have no step.
 
-    `drawing` holds all that chose them but the weights: prompt, seed, sampler and size.
+    `drawing` holds all that chose them but the weights: prompt, seed and sampler.
     """
 
     log: RunLog
@@ -56,10 +53,10 @@ class SampleSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleGrid:
-    """Series that were drawn alike, the numbers of each column, and the captioned image, if any."""
+    """Series that were drawn alike, the number of each column, and the captioned image, if any."""
 
     series: tuple[SampleSeries, ...]
-    columns: Columns
+    columns: tuple[int, ...]
     image: Path | None = None
 
 
@@ -100,10 +97,8 @@ def _series(
 ) -> Iterator[SampleSeries]:
     for unit in dict.fromkeys(unit for unit, _ in files):
         numbers = {number: file for (kind, number), file in files.items() if kind == unit}
-        known = {**drawing, "size": _size(next(iter(numbers.values())))}
-        yield SampleSeries(
-            log=log, drawing=tuple(known.items()), unit=unit, files=dict(sorted(numbers.items()))
-        )
+        known = tuple(drawing.items())
+        yield SampleSeries(log=log, drawing=known, unit=unit, files=numbers)
 
 
 def _images(folder: Path) -> list[Path]:
@@ -129,15 +124,6 @@ def _prompt(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _size(file: Path) -> str:
-    """Return the size of an image in pixels."""
-    try:
-        with open_regular(file) as stream, Image.open(stream) as image:
-            return f"{image.width}x{image.height}"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return "unknown"
-
-
 def sample_grids(every: Sequence[SampleSeries], *, most_steps: int) -> list[SampleGrid]:
     """Return a grid per way of drawing, in the order of the runs; at most `most_steps` columns."""
     alike: dict[tuple[str, Drawing], list[SampleSeries]] = {}
@@ -153,18 +139,9 @@ def sample_grids(every: Sequence[SampleSeries], *, most_steps: int) -> list[Samp
     ]
 
 
-def _columns(files: Sequence[Mapping[int, Path]], most: int) -> Columns:
-    """Return the steps of all runs, thinned evenly to `most` with the first and the last.
-
-    Steps at most `NEARBY` apart share a column, unless one run has both.
-    """
-    every: list[tuple[int, ...]] = []
-    for step in sorted({step for found in files for step in found}):
-        joins = every and step - every[-1][0] <= NEARBY
-        if joins and not any(step in found and every[-1][0] in found for found in files):
-            every[-1] = (*every[-1], step)
-        else:
-            every.append((step,))
+def _columns(files: Sequence[Mapping[int, Path]], most: int) -> tuple[int, ...]:
+    """Return the steps of all runs, thinned evenly to `most` with the first and the last."""
+    every = sorted({step for found in files for step in found})
     count = min(most, len(every))
     places = [round(n * (len(every) - 1) / max(count - 1, 1)) for n in range(count)]
     return tuple(every[place] for place in places)
@@ -238,16 +215,16 @@ def _grid(
     """Return the table of one grid; a cell without an image of its own run stays empty."""
     title = _title(grid, grids)
     heads = ["training image"] if grid.image else []
-    heads += [f"{grid.series[0].unit} {' or '.join(map(str, steps))}" for steps in grid.columns]
+    heads += [f"{grid.series[0].unit} {step}" for step in grid.columns]
     rows = []
     for series in grid.series:
         name = series.log.name
         cells = [_image(picture(grid.image), address, "training image")] if grid.image else []
-        for steps in grid.columns:
-            step = next((n for n in steps if n in series.files), None)
-            found = None if step is None else picture(series.files[step])
-            if found and found.drawn_by not in (None, series.log.path.name):
-                place = f"{series.files[step or 0].parent.name}/{series.files[step or 0].name}"
+        for step in grid.columns:
+            file = series.files.get(step)
+            found = picture(file) if file else None
+            if file and found and found.drawn_by not in (None, series.log.path.name):
+                place = f"{file.parent.name}/{file.name}"
                 remarks.append(f"{name}: {place} was drawn by {found.drawn_by}: not shown")
                 found = None
             of = f'data-run="{text(name)}" data-step="{step}" data-noise="{text(title)}"'

@@ -9,26 +9,25 @@ from typing import Any
 from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
+from analysis.gradient_noise.table import by_step, noise_by_stage, noise_remarks, noise_rows
 from analysis.measure import finetune, speed_table
 from analysis.measure import loss as losses
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, NO_TRAINING
-from analysis.measure.loss_table import loss_rows
+from analysis.measure.loss_table import factor_remarks
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.evidence import address, command, evidence, recomputed, source
-from analysis.report.html import aside, figure, section, table, text
+from analysis.report.html import aside, figure, folded, section, table, text
 from analysis.report.svg import MOST_ROWS, Range, ranges, shares
 from analysis.study.ablation import effect_rows, effects, interactions
 from analysis.study.cells import group_cells, started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.study.decision import decide, spent, standing_row
 from analysis.table import with_intervals
-from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.folder import RunFolder
 from runs.study_folder import study_of
@@ -38,6 +37,8 @@ FEWEST_CELLS = 3
 MOST_FINDINGS = 200
 # The default of `analysis noise`.
 STAGES = 10
+# Columns of speeds that are among the verdicts, beside those of losses.
+_JUDGED = ("speedup", "verdict")
 _LEARNT = (
     "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
     "on training images (validation) it shows that something was learned, on held-out ones that "
@@ -47,31 +48,17 @@ _LEARNT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Runs as arms of repeats, the first being the baseline, and the axis of their losses.
+    """Runs as arms of repeats, the first being the baseline, and a row of verdicts for each.
 
-    `beside` is the folder of the page, to which paths are relative.
+    `by` is the axis of losses, `beside` the folder of the page, to which paths are relative.
     """
 
     logs: Sequence[RunLog]
     arms: Sequence[Arm]
+    rows: Sequence[Mapping[str, Any]]
     by: str
     margin: float
     beside: Path
-
-    @property
-    def loss(self) -> losses.Compared:
-        """How losses are compared."""
-        return losses.Compared(by=self.by, margin=self.margin)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of `loss` and `cells` that compare losses so."""
-        return "--by", self.by, "--margin", str(self.margin)
-
-    @property
-    def firsts(self) -> list[RunLog]:
-        """The first run of each arm."""
-        return [arm.runs[0].log for arm in self.arms]
 
 
 def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared | None:
@@ -83,49 +70,35 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     arms = group_arms(measure_rates(trained))
     has_images = all((arm.runs[0].log.column("images") > 0).any() for arm in arms)
     by = "images" if has_images else "step"
-    return Compared(logs=trained, arms=arms, by=by, margin=margin, beside=beside)
+    rows = cell_rows(trained, compared=losses.Compared(by=by, margin=margin))
+    return Compared(logs=trained, arms=arms, rows=rows, by=by, margin=margin, beside=beside)
 
 
 def verdicts(study: Compared) -> str:
-    """Return a verdict on speed and one on loss for each arm against the first."""
+    """Return what each arm's verdicts on speed and on loss against the first say."""
     base, *others = study.arms
-    speeds = speed_table.speed_rows(study.arms)[1:]
-    found = losses.judged_losses([[run.log for run in arm.runs] for arm in study.arms], study.loss)
     lines = []
-    for row, verdict, arm in zip(speeds, found[1:], others, strict=True):
-        logs = [run.log for one in (base, arm) for run in one.runs]
-        paths = [log.path for log in logs]
-        commands = [
-            command("speed", "--arms", paths=paths, beside=study.beside),
-            command("loss", *study.options, paths=paths, beside=study.beside),
-        ]
-        loss = verdict_fields(verdict, study.loss.quantity, base=base.name, arm=arm.name)
-        words = f"{text(row['verdict'])}<br>{text(loss['verdict'])}"
-        lines.append(
-            f"<li><b>{text(arm_in_words(base, arm))}</b>: {words}"
-            f"<br><small>{text(arm.name)}: {text(attribution(base, arm))}</small>"
-            f"{evidence(logs, commands, study.beside)}</li>"
-        )
-    if not lines:
-        return ""
-    return section("verdicts", "Verdicts", f'<ul class="verdicts">{"".join(lines)}</ul>')
+    for row, arm in zip(study.rows[1:], others, strict=True):
+        told = [row["verdict"], row["loss_verdict"], attribution(base, arm)]
+        words = "<br>".join(text(one) for one in told if one)
+        lines.append(f"<li><b>{text(arm_in_words(base, arm))}</b><br>{words}</li>")
+    listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
+    return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
+
+
+def _again(study: Compared) -> str:
+    options = ("--by", study.by, "--margin", str(study.margin))
+    return recomputed("cells", *options, logs=study.logs, beside=study.beside)
 
 
 def cells(study: Compared) -> str:
     """Return the table of cells and their hardware."""
-    known = [log for log in study.logs if log.config is not None]
-    rows = cell_rows(known, compared=study.loss) if known else []
-    if len(rows) < FEWEST_CELLS:
+    if len(study.rows) < FEWEST_CELLS:
         return ""
-    options = ("--by", study.by, "--margin", str(study.margin))
     within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
-    return section(
-        "cells",
-        "Cells",
-        table([display_cell(row) for row in rows]),
-        aside(f"On {hardware_text(known)}. {within}"),
-        recomputed("cells", *options, logs=known, beside=study.beside),
-    )
+    told = aside(f"On {hardware_text(study.logs)}. {within}")
+    shown = table([display_cell(row) for row in study.rows])
+    return section("cells", "Cells", shown, told, _again(study))
 
 
 def decisions(logs: Sequence[RunLog], beside: Path) -> str:
@@ -134,14 +107,13 @@ def decisions(logs: Sequence[RunLog], beside: Path) -> str:
     if study is None or not study.study_file.exists() or not study.study().stop:
         return ""
     found = decide(study, logs)
+    rows = [standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]
     rule = "Intervals that hold at every look at once, 95 % for all of them together"
-    commands = [command("cells", "--decided", paths=[study.path], beside=beside)]
+    again = evidence(
+        logs, [command("cells", "--decided", paths=[study.path], beside=beside)], beside
+    )
     return section(
-        "decisions",
-        "Decisions",
-        table([standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]),
-        aside(f"{rule}; {spent(found, logs)}."),
-        evidence(logs, commands, beside),
+        "decisions", "Decisions", table(rows), aside(f"{rule}; {spent(found, logs)}."), again
     )
 
 
@@ -152,12 +124,7 @@ def factor_effects(study: Compared) -> str:
     found = effects(grouped) if len(grouped.cells) >= FEWEST_CELLS else []
     if not found:
         return ""
-    rows, others = effect_rows(found, interactions(found, grouped))
-    changes = [_rounded(row) for row in others]
-    drawn = [
-        figure(_effects_of(metric, rows), f"Change of {metric}, mean over pairs of cells, in %")
-        for metric in dict.fromkeys(row["metric"] for row in rows)
-    ]
+    rows, changes = effect_rows(found, interactions(found, grouped))
     rule = (
         f"{len(grouped.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
         "mean over its repeats. Intervals need three pairs, and hold for these settings of the "
@@ -166,10 +133,10 @@ def factor_effects(study: Compared) -> str:
     return section(
         "effects",
         "Effects of the factors",
-        *drawn,
+        *(_effects_of(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)),
         table([_rounded(row) for row in rows]),
         "<h3>How an effect changes with another factor</h3>" if changes else "",
-        table(changes) if changes else "",
+        table([_rounded(row) for row in changes]) if changes else "",
         aside(rule),
         recomputed("cells", "--ablation", logs=known, beside=study.beside),
     )
@@ -177,16 +144,13 @@ def factor_effects(study: Compared) -> str:
 
 def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
     drawn = [
-        Range(
-            name=f"{row['factor']}: {row['from']} to {row['to']}",
-            value=row["percent"],
-            low=None if row["low"] is None else 100 * (row["low"] - 1),
-            high=None if row["high"] is None else 100 * (row["high"] - 1),
-        )
+        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=1 + row["percent"] / 100,
+              low=row["low"], high=row["high"])
         for row in rows
-        if row["metric"] == metric
-    ]
-    return ranges(drawn, "%", reference=0)
+        if row["metric"] == metric and row["percent"] is not None
+    ]  # fmt: skip
+    unit = f"{metric}, times that of the first level"
+    return figure(ranges(drawn, unit, reference=1), "Means over pairs of cells")
 
 
 def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,67 +164,43 @@ def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
 def quality(study: Compared) -> str:
     """Return the distances of samples from a reference by arm, the first being the baseline."""
     arms = qualities(study.logs)
-    if not arms:
-        return ""
-    rows = [with_intervals(row) for row in quality_rows(arms, margin=MARGIN)]
+    rows = [with_intervals(row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
     options = ("--fid", "--margin", str(MARGIN))
-    return section(
-        "quality",
-        "Quality of samples",
-        table(rows),
-        aside(f"{GUIDANCE.capitalize()}."),
-        recomputed("cells", *options, logs=study.logs, beside=study.beside),
-    )
+    again = recomputed("cells", *options, logs=study.logs, beside=study.beside)
+    told = aside(f"{GUIDANCE.capitalize()}.")
+    return section("quality", "Quality of samples", table(rows), told, again) if rows else ""
 
 
 def speed(study: Compared) -> str:
     """Return steady rates with their intervals, and where the time went."""
     rows = speed_table.speed_rows(study.arms)
-    spent = [row for row in speed_table.time_rows(study.arms) if row["wall_s"] > 0]
+    purposes = [f"{name}_s" for name in PARTS if name != "queue"]
+    times = [row for row in speed_table.time_rows(study.arms) if row["wall_s"] > 0]
     rated = [
-        Range(
-            name=row["run"],
-            value=row["steps_per_s"],
-            low=row["steps_per_s_low"],
-            high=row["steps_per_s_high"],
-        )
+        Range(name=row["run"], value=row["steps_per_s"], low=row["steps_per_s_low"],
+              high=row["steps_per_s_high"])
         for row in rows
-    ]
+    ]  # fmt: skip
+    shown = [speed_table.display_row(row) for row in rows]
     more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
     return section(
         "speed",
         "Speed",
         figure(ranges(rated, "steps per second"), f"Steady rates{more}"),
-        table([speed_table.display_row(row) for row in rows]),
-        "<h3>Time by purpose, in seconds</h3>" + table(spent) if spent else "",
-        _phases(spent),
+        table([{n: v for n, v in row.items() if n not in _JUDGED} for row in shown]),
+        "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
+        figure(shares(times, "wall_s", purposes), "Shares of the time without the queue, by run"),
         recomputed("speed", "--arms", logs=study.logs, beside=study.beside),
     )
 
 
-def _phases(rows: Sequence[Mapping[str, Any]]) -> str:
-    parts = [f"{name}_s" for name in PARTS if name != "queue"]
-    return figure(shares(rows, "wall_s", parts), "Shares of the time without the queue, by run")
-
-
-def loss(study: Compared) -> str:
-    """Return the losses of the first run of each arm against the baseline's."""
-    rows = loss_rows(study.firsts, study.loss)
-    if not rows:
-        return ""
-    return section(
-        "loss",
-        "Loss",
-        table(rows),
-        aside(f"The mean over the last tenth of a run; the same within {study.margin:.1%}."),
-        recomputed("loss", *study.options, logs=study.firsts, beside=study.beside),
-    )
-
-
 def remarks(study: Compared) -> list[str]:
-    """Return why rates are not known or narrow, and why runs are slow."""
+    """Return why rates are not known or narrow, why runs are slow, and odd factors of losses."""
     found = [run for arm in study.arms for run in arm.runs]
-    return [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
+    told = [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
+    firsts = [arm.runs[0].log for arm in study.arms]
+    compared = losses.Compared(by=study.by, margin=study.margin)
+    return [*told, *factor_remarks(firsts, compared)]
 
 
 def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
@@ -274,8 +214,8 @@ def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
     for row in finetune.finetune_rows(tuned):
         own = [words for name, words in settings[row["run"]].items() if (name, words) not in common]
         rows.append(finetune.display_row(row | {"settings": ", ".join(own) or None}))
-    phases = [f"{name}_s" for name in finetune.PHASES]
-    hidden = (*phases, "wall_s", "done", "engine", "clock")
+    # Phases are below, among the speeds of all runs.
+    hidden = (*(f"{name}_s" for name in finetune.PHASES), "wall_s", "done", "engine", "clock")
     shared = [words for name, words in settings[tuned[0].name].items() if (name, words) in common]
     ratios = [finetune.display_row(row) for row in finetune.speedup_rows(tuned)]
     alone = "No speedup: no two runs have the same number of steps on different devices."
@@ -285,9 +225,6 @@ def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
         aside(f"All: {', '.join(shared)}.") if shared else "",
         table([{name: row[name] for name in row if name not in hidden} for row in rows]),
         aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
-        "<h3>Seconds by phase</h3>",
-        table([{name: row[name] for name in ("run", "wall_s", *phases)} for row in rows]),
-        _phases(rows),
         "<h3>Speedup at equal steps</h3>" + table(ratios) if ratios else aside(alone),
         recomputed("runs", "--finetune", logs=tuned, beside=beside),
     )
@@ -296,15 +233,10 @@ def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
 def drawing(logs: Sequence[RunLog]) -> str:
     """Return seconds per image, of inference runs and of samples during training."""
     drew = [*finetune.of_kind(logs, "infer"), *finetune.of_kind(logs, "finetune")]
-    rows = [row for row in finetune.image_rows(drew) if row["image_s"] is not None]
-    if not rows:
-        return ""
-    return section(
-        "images",
-        "Seconds per image",
-        table([finetune.display_row(row) for row in rows]),
-        aside("Medians over images, without loading, warm-up and the first image of a start."),
-    )
+    found = (row for row in finetune.image_rows(drew) if row["image_s"] is not None)
+    rows = [finetune.display_row(row) for row in found]
+    told = aside("Medians over images, without loading, warm-up and the first image of a start.")
+    return section("images", "Seconds per image", table(rows), told) if rows else ""
 
 
 def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
@@ -323,23 +255,15 @@ def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
     if not measured:
         return ""
     drawn = [
-        Range(
-            name=f"{row['run']}, step {row['step']}",
-            value=row["b_simple"],
-            low=row["low"],
-            high=row["high"],
-        )
+        Range(name=f"{row['run']}, step {row['step']}", value=row["b_simple"], low=row["low"],
+              high=row["high"])
         for row in rows
         if row["t"] == "all"
-    ]
-    return section(
-        "noise",
-        "Gradient noise scale",
-        figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint"),
-        table(rows),
-        *map(aside, told),
-        recomputed("noise", logs=measured, beside=beside),
-    )
+    ]  # fmt: skip
+    plot = figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint")
+    again = recomputed("noise", logs=measured, beside=beside)
+    shown = table(by_step(rows))
+    return section("noise", "Gradient noise scale", plot, shown, *map(aside, told), again)
 
 
 def findings(logs: Sequence[RunLog], beside: Path) -> str:
@@ -352,13 +276,9 @@ def findings(logs: Sequence[RunLog], beside: Path) -> str:
         id(row): address(one.path or source(log), beside, line=one.line)
         for row, (log, one) in zip(rows, found, strict=False)
     }
+    shown = table(rows, link=lambda head, row: places[id(row)] if head == "line" else None)
     left = len(found) - len(rows)
-    return section(
-        "findings",
-        "Findings",
-        table(rows, link=lambda head, row: places[id(row)] if head == "line" else None),
-        aside(f"{left} more") if left else "",
-    )
+    return section("findings", "Findings", shown, aside(f"{left} more") if left else "")
 
 
 def settings(logs: Sequence[RunLog]) -> str:
@@ -368,8 +288,7 @@ def settings(logs: Sequence[RunLog]) -> str:
     (log,) = logs
     known = {"Config": log.config or {}, "Machine": machine(log.facts)}
     parts = [
-        f"<h3>{title}</h3>"
-        + table([{"name": name, "value": yaml_text(value)} for name, value in facts.items()])
+        folded(title, table([{"name": n, "value": yaml_text(value)} for n, value in facts.items()]))
         for title, facts in known.items()
         if facts
     ]
@@ -401,7 +320,6 @@ def study_sections(
     }
     second = {
         "speed": of_study(speed),
-        "loss": of_study(loss),
         "findings": findings(logs, beside),
         "settings": settings(logs),
     }

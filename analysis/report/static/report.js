@@ -15,20 +15,11 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Return a labelled control. */
-function labelled(text, control) {
-  return make("label", { className: "control" }, `${text} `, control);
-}
-
-function choice(options, act) {
-  const list = options.map(([value, text]) => make("option", { value }, text));
-  return make("select", { onchange: act }, ...list);
-}
-
-function button(text, act, label = text) {
-  return make("button", { type: "button", onclick: act, "aria-label": label }, text);
-}
-
+const labelled = (text, control) => make("label", { className: "control" }, `${text} `, control);
+const choice = (options, act) =>
+  make("select", { onchange: act }, ...options.map(([value, text]) => make("option", { value }, text)));
+const button = (text, act, label = text) =>
+  make("button", { type: "button", onclick: act, "aria-label": label }, text);
 const shown = (value) =>
   value === null || value === undefined ? "" : typeof value !== "number" ? String(value)
     : Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
@@ -111,9 +102,8 @@ function exploreRuns(table) {
     table.tBodies[0].append(...order.map((n) => rows[n]));
   }
 
-  function sortable(head, name) {
+  const sortable = (head, name) =>
     head.replaceChildren(button(head.textContent, () => sorted(name, head), `sort by ${name}`));
-  }
   [...table.tHead.rows[0].cells].forEach((head) => sortable(head, head.dataset.name));
 
   const added = choice([["", "a config key"], ...Object.keys(data.keys).map((k) => [k, k])], () => {
@@ -205,6 +195,7 @@ function exploreCurves(place) {
   const range = make("output", { role: "status" });
   const canvas = make("div", { className: "plot", role: "img" });
   let plot;
+  let onPaper = false; // in its width and with dark ink
 
   function series() {
     const found = [];
@@ -215,9 +206,9 @@ function exploreCurves(place) {
       const curve = run.curves[metric.value];
       const x = curve && points(curve, axis.value);
       if (!x) return;
-      const kept = x.map((v, n) => n).filter((n) => (!logX.checked || x[n] > 0)
+      const inside = x.map((v, n) => n).filter((n) => (!logX.checked || x[n] > 0)
         && (!logY.checked || [curve.y, curve.low ?? [1]].every((c) => c[n] === undefined || c[n] > 0)));
-      const take = (values) => kept.map((n) => values[n]);
+      const take = (values) => inside.map((n) => values[n]);
       const colour = data.colours[number % data.colours.length];
       const w = Number(weight.value);
       const dash = DASHES[Math.floor(number / data.colours.length) % DASHES.length];
@@ -228,12 +219,10 @@ function exploreCurves(place) {
     return { found, lacking: drawn.length - found.length, hidden: fits.length - drawn.length };
   }
 
-  /** Draw the curves, on paper in its width and with dark ink. */
-  function draw(paper) {
+  function draw() {
     plot?.destroy();
     plot = undefined;
     const { found, lacking, hidden } = series();
-    const onPaper = paper === PAPER;
     const [ink, line] = onPaper ? ["#1d2733", "#dfe5ec"] : ["--ink", "--line"].map((name) =>
       getComputedStyle(document.documentElement).getPropertyValue(name));
     const width = onPaper ? PAPER : canvas.clientWidth;
@@ -288,78 +277,67 @@ function exploreCurves(place) {
 
   /** Show the part of the x axis that begins and ends at two shares of the present one. */
   function zoom(from, to) {
+    if (!plot) return;
     const { min, max } = plot.scales.x;
     const [first, last] = [plot.data[0][0], plot.data[0].at(-1)];
     const at = (share) => (logX.checked ? min * (max / min) ** share : min + (max - min) * share);
     plot.setScale("x", { min: Math.max(first, at(from)), max: Math.min(last, at(to)) });
   }
-  const whole = () => plot.setData(plot.data, true);
   place.append(make("div", { className: "controls" },
     labelled("Curve", metric), labelled("over", axis), ...(hasMeans ? [labelled("of", which)] : []),
     labelled("log x", logX), labelled("log y", logY), labelled("Smoothing", weight),
     make("span", { role: "group", "aria-label": "zoom" },
       button("+", () => zoom(0.25, 0.75), "zoom in"), button("\u2212", () => zoom(-0.5, 1.5), "zoom out"),
-      button("\u2190", () => zoom(-0.25, 0.75), "move left"),
-      button("\u2192", () => zoom(0.25, 1.25), "move right"), button("all", whole, "show all")), status, range), canvas);
+      button("all", () => plot?.setData(plot.data, true), "show all")), status, range), canvas);
   const losses = data.curves.flatMap((run) => run.curves.loss?.y ?? []);
   const [least, most] = losses.reduce(([low, high], y) => [Math.min(low, y), Math.max(high, y)], [Infinity, 0]);
   logY.checked = least > 0 && most > 3 * least;
   draw();
   watchers.push(draw);
-  addEventListener("beforeprint", () => draw(PAPER));
-  addEventListener("afterprint", draw);
-  new ResizeObserver(() => plot && plot.width !== canvas.clientWidth
+  const print = (paper) => { onPaper = paper; draw(); };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  new ResizeObserver(() => plot && !onPaper && plot.width !== canvas.clientWidth
     && plot.setSize({ width: canvas.clientWidth, height: plot.height })).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-// --- Samples: one image by step, or two of the same noise in turn.
+// --- Samples: a click picks an image; the last two of one noise are shown in turn.
 
 function exploreSamples(place, images) {
-  const samples = images.map((one) => [one.dataset.run, one.dataset.step, one.dataset.noise, one.src, one.alt]);
-  const noises = [...new Set(samples.map(([, , noise]) => noise))];
-  const runs = [...new Set(samples.map(([run]) => run))];
-  const noise = choice(noises.map((text, n) => [n, text]), show);
-  const image = make("img", {});
+  const large = make("img", {});
   const caption = make("figcaption", { role: "status" });
-  const sides = ["A", "B"].map((side) => ({
-    run: choice(runs.map((run) => [run, run]), show),
-    step: make("input", { type: "range", min: 0, oninput: () => show(side), "aria-label": `step of ${side}` }),
-  }));
-  let [current, timer] = [0, 0];
   const flicker = button("Flicker A | B", toggle);
-  const swap = button("Show the other", () => show(current ? "A" : "B"));
+  let [picked, current, timer] = [[], 0, 0];
 
-  const list = ({ run }) => samples.filter((one) => one[0] === run.value && one[2] === noises[noise.value]);
-  function show(side) {
-    if (side === "A" || side === "B") current = side === "B" ? 1 : 0;
-    sides.forEach((one) => {
-      one.step.max = Math.max(list(one).length - 1, 0);
-      one.step.setAttribute("aria-valuetext", `step ${list(one)[one.step.value]?.[1]}`);
-    });
-    const found = list(sides[current])[sides[current].step.value];
-    flicker.disabled = sides.some((one) => !list(one).length);
-    if (found) Object.assign(image, { src: found[3], alt: found[4] });
-    image.hidden = !found;
-    caption.textContent = found ? `${"AB"[current]}: ${found[4]}; ${found[2]}`
-      : `${sides[current].run.value} has no sample of this noise`;
+  function show(number) {
+    current = number;
+    Object.assign(large, { src: picked[number].src, alt: picked[number].alt });
+    caption.textContent = `${"AB"[number]}: ${large.alt}; ${picked[number].dataset.noise}`;
+  }
+  function pick(image) {
+    const alike = picked.filter((one) => one !== image && one.dataset.noise === image.dataset.noise);
+    picked = [...alike.slice(-1), image];
+    for (const one of images) one.parentElement.setAttribute("aria-pressed", picked.includes(one));
+    flicker.disabled = picked.length < 2;
+    show(picked.length - 1);
   }
   function toggle() {
     if (timer) clearInterval(timer);
-    timer = timer ? 0 : setInterval(() => show(current ? "A" : "B"), 600);
+    timer = timer ? 0 : setInterval(() => show((current + 1) % picked.length), 600);
     flicker.setAttribute("aria-pressed", Boolean(timer));
   }
+  for (const image of images) {
+    const picks = button("", () => pick(image), image.alt);
+    image.before(picks);
+    picks.append(image);
+  }
+  place.append(make("div", { className: "controls" }, flicker,
+    "Two images that differ by the weights alone: pick them above."), make("figure", { className: "viewer" }, large, caption));
   flicker.setAttribute("aria-pressed", false);
-  const controls = sides.map((one, n) => make("div", { className: "controls", role: "group",
-    "aria-label": `side ${"AB"[n]}` }, labelled("AB"[n], one.run), labelled("step", one.step)));
-  place.append(make("div", { className: "controls" }, labelled("Noise of", noise), flicker, swap), ...controls,
-    make("figure", { className: "viewer" }, image, caption));
-  sides.forEach((one, n) => {
-    one.run.value = runs[Math.min(n, runs.length - 1)];
-    one.step.max = list(one).length - 1;
-    one.step.value = runs.length > 1 || n ? one.step.max : 0;
-  });
-  show("A");
+  const alike = images.filter((one) => one.dataset.noise === images[0].dataset.noise);
+  const other = alike.findLast((one) => one.dataset.run !== images[0].dataset.run);
+  for (const one of [other ?? alike[0], alike.findLast((image) => image.dataset.run === images[0].dataset.run)]) pick(one);
 }
 
 const runs = document.querySelector("#runs table");

@@ -1,4 +1,4 @@
-"""A site of the example runs, made once for each file of tests."""
+"""A page and a folder on the example runs, made once for each file of tests."""
 
 import shutil
 
@@ -14,14 +14,22 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def page(runs):
+    out = runs.parent / "page" / "report.html"
+    out.parent.mkdir()
+    assert main(["report", str(runs), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
 def public(runs):
     out = runs.parent / "public"
-    assert main(["report", "--site", str(runs), "--out", str(out)]) == 0
+    assert main(["report", str(runs), "--folder", str(out)]) == 0
     return out
 
 
 @pytest.fixture
-def site(runs, public, tmp_path):
-    """A copy of the runs and their site, which a test may change."""
+def copied(runs, page, public, tmp_path):
+    """A copy of the runs, their page and their folder, which a test may change."""
     shutil.copytree(runs.parent, tmp_path / "copy")
-    return tmp_path / "copy" / "public"
+    return tmp_path / "copy"

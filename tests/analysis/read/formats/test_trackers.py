@@ -169,7 +169,7 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
         assert main([*question, str(run), str(tmp_path / "mlflow.db")]) in (0, 1)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
-    assert main(["report", "--site", str(tmp_path), "--out", str(tmp_path / "out" / "site")]) == 0
+    assert main(["report", str(tmp_path), "--folder", str(tmp_path / "out" / "pages")]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", run.name, "out"]
 
 
