@@ -14,6 +14,7 @@ from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.observations import group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.contrast import (
+    FEWEST,
     Contrast,
     Quantity,
     Replicate,
@@ -24,11 +25,14 @@ from analysis.stats.contrast import (
     refused,
 )
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
 from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
 # A rate whose interval reaches further than this share of it is undetermined.
 WIDEST = 0.25
+# So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
+SUPPORT = 3.0
 # A share of the time in slow steps that is worth a remark.
 NOTED_SHARE = 0.02
 MOST_IN_WORDS = 3
@@ -183,11 +187,22 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
 
 def judged_speeds(arms: Sequence[Arm]) -> list[Verdict | None]:
     """Return the verdict on each arm against the first, which has none itself."""
-    found = [speed_contrast(arms[0], arm) for arm in arms[1:]]
+    common = scatter_of_cells(arms)
+    found = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
     return [None, *judge((found, SPEED))[0]]
 
 
-def speed_contrast(base: Arm, arm: Arm) -> Contrast:
+def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
+    """Return what four cells or more say about the scatter of the repeats of one.
+
+    They count only if they scatter as much alike as chance allows, and then as `SUPPORT` repeats.
+    """
+    logs = [np.array([math.log(run.rate.value) for run in arm.runs if run.rate]) for arm in arms]
+    found = common_variance([own for own in logs if len(own) >= FEWEST])
+    return replace(found, freedom=SUPPORT if found.freedom >= MOST_FREEDOM else 0.0)
+
+
+def speed_contrast(base: Arm, arm: Arm, *, common: CommonVariance | None = None) -> Contrast:
     """Return the contrast of images per second, or of steps per second if either lacks images."""
     if why := why_not_comparable(base, arm):
         return refused(why)
@@ -200,7 +215,7 @@ def speed_contrast(base: Arm, arm: Arm) -> Contrast:
         return Contrast(mean=None, why="no time is recorded")
     single = len(base.runs) == len(arm.runs) == 1
     if not single:
-        return contrast(*sides)
+        return contrast(*sides, common=common)
     steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
     alike = is_repeat(base.runs[0].log, arm.runs[0].log)
     return contrast(*sides, steps=replace(steps, of_one_recipe=alike))

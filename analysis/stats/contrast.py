@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.sequential import CommonVariance
 from analysis.stats.summary import Mean
 
 Word = Literal[
@@ -116,11 +117,13 @@ def contrast(
     *,
     steps: Contrast | None = None,
     pair_seeds: bool = False,
+    common: CommonVariance | None = None,
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
     `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` runs of
-    the same seed are compared with each other, since they share data and noise.
+    the same seed are compared with each other, since they share data and noise. `common` is what
+    all cells of a study say about the scatter of repeats.
     """
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -140,7 +143,7 @@ def contrast(
         )
     if pair_seeds and (paired := _by_seeds(base, arm)):
         return paired
-    return _by_repeats(base, arm)
+    return _by_repeats(base, arm, common or CommonVariance())
 
 
 def _mean_log(arm: Sequence[Replicate]) -> float:
@@ -182,13 +185,15 @@ def _further(a: Replicate, b: Replicate) -> list[float]:
     return [after - before for before, after in zip(a.stretches, b.stretches, strict=True)]
 
 
-def _by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
+def _by_repeats(
+    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
+) -> Contrast:
     """Compare runs of nodes that both arms used; if there are none, nodes with each other."""
     where = [{run.nodes for run in side} for side in (base, arm)]
     is_known = all(nodes for side in where for nodes in side)
     shared = where[0] & where[1]
     if not is_known or (where[0] == where[1] and len(shared) == 1):
-        return _welch(base, arm)
+        return _welch(base, arm, common)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
         found = one_sample(np.array(gaps))
@@ -196,7 +201,7 @@ def _by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast
     if shared:
         here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
         if min(map(len, here)) >= FEWEST:
-            return _welch(*here)
+            return _welch(here[0], here[1], common)
         why = f"only {' v '.join(str(len(side)) for side in here)} runs were on nodes of both arms"
         return Contrast(
             mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
@@ -208,7 +213,7 @@ def _by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast
         n = min(map(len, where))
         return Contrast(mean=welch(logs[0], logs[1]), unit="repeat", n=n, is_claim=True,
                         remarks=(NODES_DIFFER,))  # fmt: skip
-    return _apart(_welch(base, arm))
+    return _apart(_welch(base, arm, common))
 
 
 def _apart(found: Contrast) -> Contrast:
@@ -252,21 +257,29 @@ def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replic
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 
-def _welch(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
+def _welch(base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance) -> Contrast:
     logs = [np.array([[run.log, *run.stretches] for run in side]).T for side in (base, arm)]
-    mean, *further = (welch(a, b) for a, b in zip(*logs, strict=True))
+    mean = welch(logs[0][0], logs[1][0], common=common)
+    further = [welch(a, b) for a, b in zip(logs[0][1:], logs[1][1:], strict=True)]
     n = min(len(base), len(arm))
     seeds = [{run.seed for run in side} for side in (base, arm)]
     unit: Unit = "seed" if all(len(own) >= FEWEST for own in seeds) else "repeat"
     return Contrast(mean=mean, unit=unit, n=n, is_claim=True, further=tuple(further))
 
 
-def welch(below: Floats, above: Floats) -> Mean:
-    """Return the difference of the means of two samples of unlike variance (Welch 1947)."""
-    parts = [float(side.var(ddof=1)) / len(side) for side in (below, above)]
+def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
+    """Return the difference of the means of two samples of unlike variance (Welch 1947).
+
+    Each variance is drawn towards the `common` one, as far as cells scatter alike.
+    """
+    common = common or CommonVariance()
+    parts = [
+        float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
+    ]
     error = math.sqrt(sum(parts))
-    squares = sum(p**2 / (len(s) - 1) for p, s in zip(parts, (below, above), strict=True))
-    freedom = sum(parts) ** 2 / squares if squares > 0 else float(len(below) + len(above) - 2)
+    known = [common.freedom + len(side) - 1 for side in (below, above)]
+    squares = sum(part**2 / freedom for part, freedom in zip(parts, known, strict=True))
+    freedom = sum(parts) ** 2 / squares if squares > 0 else sum(known)
     return Mean(value=float(above.mean() - below.mean()), error=error, freedom=freedom)
 
 
@@ -307,8 +320,10 @@ def judge(*tables: tuple[Sequence[Contrast], Quantity]) -> list[list[Verdict]]:
 
 
 def is_tested(one: Contrast) -> bool:
-    """Whether a contrast has an interval."""
-    return one.mean is not None and one.mean.error is not None
+    """Whether a contrast has an interval, and is not of equal numbers."""
+    if one.mean is None or one.mean.error is None:
+        return False
+    return one.mean.error > 0 or one.mean.value != 0
 
 
 def _judged(one: Contrast, quantity: Quantity, *, adjusted: float, comparisons: int) -> Verdict:

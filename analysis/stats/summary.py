@@ -33,6 +33,8 @@ SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
 CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
 CHANGE_WINDOW, CHANGE_CLIP = 9, 3.0
+# The autocorrelation time of a series that has two levels and does not wander.
+STEADY_TIME = 2.0
 SIGMA_OF_MAD = 1.4826
 
 
@@ -180,8 +182,10 @@ def ratio_of_means(above: Floats, below: Floats) -> Mean:
     a, b = float(above.mean()), float(below.mean())
     gap = above / a - below / b
     if (change := lasting_change(gap)) is not None:
-        for part in (slice(change.index), slice(change.index, None)):
-            gap[part] -= gap[part].mean()
+        sides = gap[: change.index], gap[change.index :]
+        rest = np.concatenate([side - side.mean() for side in sides])
+        # What still wanders on either side may change again.
+        gap = rest if lag_one_time(rest) < STEADY_TIME else gap
     found = mean_of(gap)
     return Mean(value=math.log(a / b), error=found.error, freedom=found.freedom)
 

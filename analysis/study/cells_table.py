@@ -14,6 +14,7 @@ from analysis.measure.speed import (
     group_arms,
     measure_rates,
     pooled_rate,
+    scatter_of_cells,
     speed_contrast,
 )
 from analysis.measure.speed_table import rate_fields
@@ -42,8 +43,10 @@ def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, A
     # Runs that ended before they knew their GPU may have the levels of another cell.
     is_told = len(arms) == len({*levels}) > 1
     members, of = [[run.log for run in arm.runs] for arm in arms], compared.quantity
+    common = scatter_of_cells(arms)
+    contrasts = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
     speeds, losses = judge(
-        ([of_cells(speed_contrast(arms[0], arm), SPEED) for arm in arms[1:]], SPEED),
+        ([of_cells(one, SPEED) for one in contrasts], SPEED),
         ([of_cells(loss_contrast(members[0], own, compared), of) for own in members[1:]], of),
     )
     base = arms[0].name
