@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
