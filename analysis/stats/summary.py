@@ -17,6 +17,8 @@ FEWEST_EFFECTIVE = 2.0
 # Standard errors that the estimated lag-1 autocorrelation is raised by: an interval that is too
 # wide costs some power, one that is too narrow is wrong.
 CAUTION = 0.25
+# How alike a periodic series is after a period (as an autocorrelation), and its shortest period.
+PERIODIC, SHORTEST_PERIOD = 0.85, 4
 # Warm-up: a segment shorter than MIN_SEGMENT has none, a step needs MIN_STRENGTH deviations, and
 # 1/GUARD of the cut is added to it as a margin.
 MIN_SEGMENT, MIN_STRENGTH, CLIP, GUARD = 10, 4.0, 10.0, 4
@@ -117,6 +119,8 @@ def mean_of(series: Floats, *, trend_terms: int = 1) -> Mean:
     n, mean = len(series), float(series.mean())
     if n < MIN_VALUES:
         return Mean(value=mean)
+    if trend_terms == 1 and (period := period_of(series)):
+        return _mean_of_cycles(series, period)
     noise = series - trend(series, terms=trend_terms)
     effective = effective_number(noise, fitted=trend_terms)
     variance = float(noise @ noise) / max(n - trend_terms, 1)
@@ -124,6 +128,39 @@ def mean_of(series: Floats, *, trend_terms: int = 1) -> Mean:
     variance /= max(1 - 1 / effective, 0.5)
     error = math.sqrt(variance / effective)
     return Mean(value=mean, error=error, freedom=max(effective - 1, 1.0))
+
+
+def period_of(series: Floats) -> int | None:
+    """Return the period of a series that repeats itself, as by a save at each tenth record.
+
+    It has to be as alike after a period as `PERIODIC` says, and unlike after half of one, so that a
+    slow change is no period.
+    """
+    n, centred = len(series), series - series.mean()
+    power = np.abs(np.fft.rfft(centred, 1 << (2 * n - 1).bit_length())) ** 2
+    covariance = np.fft.irfft(power)[:n] / (n - np.arange(n))
+    if covariance[0] <= 0 or n < 3 * SHORTEST_PERIOD:
+        return None
+    alike = covariance / covariance[0]
+    lags = np.arange(SHORTEST_PERIOD, n // 3 + 1)
+    found = lags[alike[lags] > PERIODIC]
+    if not len(found):
+        return None
+    # The first such lag climbs to the peak.
+    period = int(found[0])
+    while period < n // 3 and alike[period + 1] > alike[period]:
+        period += 1
+    return period if alike[period // 2] < 1 - PERIODIC else None
+
+
+def _mean_of_cycles(series: Floats, period: int) -> Mean:
+    """Return the mean over whole periods, with an error from the scatter about the period."""
+    phase = np.arange(len(series)) % period
+    cycle = np.array([series[phase == place].mean() for place in range(period)])
+    noise = series - cycle[phase]
+    freedom = len(series) - period
+    error = math.sqrt(float(noise @ noise) / freedom / effective_number(noise))
+    return Mean(value=float(cycle.mean()), error=error, freedom=float(freedom))
 
 
 def trend(series: Floats, *, terms: int) -> Floats:
