@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from analysis.stats.steady_state import steady
+from tests.analysis.stats.test_steady_state import mild_coverage
 
 from analysis.measure.loss import pair_curves
 from analysis.measure.speed import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, mean_interval, repeats_ratio
-from analysis.stats.steady_state import steady
 from tests.analysis.detect.test_detectors import scores
 from tests.analysis.foreign_logs import log_of
-from tests.analysis.stats.test_steady_state import mild_coverage
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations
 
 

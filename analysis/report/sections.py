@@ -47,7 +47,7 @@ _LEARNT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ComparedArms:
     """Runs as arms of repeats, the first being the baseline, and a row of verdicts for each.
 
     `by` is the axis of losses, `beside` the folder of the page, to which paths are relative.
@@ -61,7 +61,7 @@ class Compared:
     beside: Path
 
 
-def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared | None:
+def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> ComparedArms | None:
     """Return the runs that have begun and train something as arms; None if there are none."""
     begun = started_runs(logs)
     trained = [log for log in begun if (log.config or {}).get("kind") not in NO_TRAINING]
@@ -71,10 +71,10 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     has_images = all((arm.runs[0].log.column("images") > 0).any() for arm in arms)
     by = "images" if has_images else "step"
     rows = cell_rows(trained, compared=losses.Compared(by=by, margin=margin))
-    return Compared(logs=trained, arms=arms, rows=rows, by=by, margin=margin, beside=beside)
+    return ComparedArms(logs=trained, arms=arms, rows=rows, by=by, margin=margin, beside=beside)
 
 
-def verdicts(study: Compared) -> str:
+def verdicts(study: ComparedArms) -> str:
     """Return what each arm's verdicts on speed and on loss against the first say."""
     base, *others = study.arms
     lines = []
@@ -86,12 +86,12 @@ def verdicts(study: Compared) -> str:
     return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
 
 
-def _again(study: Compared) -> str:
+def _again(study: ComparedArms) -> str:
     options = ("--by", study.by, "--margin", str(study.margin))
     return recomputed("cells", *options, logs=study.logs, beside=study.beside)
 
 
-def cells(study: Compared) -> str:
+def cells(study: ComparedArms) -> str:
     """Return the table of cells and their hardware."""
     if len(study.rows) < FEWEST_CELLS:
         return ""
@@ -117,7 +117,7 @@ def decisions(logs: Sequence[RunLog], beside: Path) -> str:
     )
 
 
-def factor_effects(study: Compared) -> str:
+def factor_effects(study: ComparedArms) -> str:
     """Return main effects and interactions over pairs of cells that differ in one factor only."""
     known = [log for log in study.logs if log.config is not None]
     grouped = group_cells(known)
@@ -161,7 +161,7 @@ def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def quality(study: Compared) -> str:
+def quality(study: ComparedArms) -> str:
     """Return the distances of samples from a reference by arm, the first being the baseline."""
     arms = qualities(study.logs)
     rows = [with_intervals(row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
@@ -171,7 +171,7 @@ def quality(study: Compared) -> str:
     return section("quality", "Quality of samples", table(rows), told, again) if rows else ""
 
 
-def speed(study: Compared) -> str:
+def speed(study: ComparedArms) -> str:
     """Return steady rates with their intervals, and where the time went."""
     rows = speed_table.speed_rows(study.arms)
     purposes = [f"{name}_s" for name in PARTS if name != "queue"]
@@ -194,7 +194,7 @@ def speed(study: Compared) -> str:
     )
 
 
-def remarks(study: Compared) -> list[str]:
+def remarks(study: ComparedArms) -> list[str]:
     """Return why rates are not known or narrow, why runs are slow, and odd factors of losses."""
     found = [run for arm in study.arms for run in arm.runs]
     told = [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
@@ -305,7 +305,7 @@ def study_sections(
     """
     study = compared(logs, margin=margin, beside=beside)
 
-    def of_study(part: Callable[[Compared], str]) -> str:
+    def of_study(part: Callable[[ComparedArms], str]) -> str:
         return part(study) if study else ""
 
     first = {

@@ -55,9 +55,12 @@ def run(args: argparse.Namespace) -> int:
                 table = pd.DataFrame(rows)
                 with writing(args.out), replacing(args.out) as file:
                     table.to_csv(file, index=False) if args.to == "csv" else table.to_parquet(file)
-        except ImportError as error:
+                print(f"{args.out}: {len(table)} rows", flush=True)
+        except ImportError:
             package = "pyarrow" if args.to == "parquet" else args.to
-            raise Unreadable(f"--to {args.to}: {error}; first: pip install {package}") from None
+            raise Unreadable(
+                f"--to {args.to} needs a package; first: pip install {package}"
+            ) from None
         if not args.follow or not any(map(is_unfinished, logs)):
             return 0
         time.sleep(INTERVAL_S)

@@ -45,7 +45,9 @@ def _inches(text: str) -> float:
     match = re.fullmatch(r"(\d+\.?\d*) ?(in|cm|mm)", text)
     width = float(match[1]) / {"in": 1.0, "cm": 2.54, "mm": 25.4}[match[2]] if match else 0.0
     if not 2 <= width <= 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is no width of 2 to 20 inches: 3.3in, 84mm")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: width must be 2 to 20 inches, such as 3.3in or 84mm"
+        )
     return width
 
 
@@ -107,7 +109,7 @@ def _scaling(args: argparse.Namespace) -> Any:
     found, _ = curves(every)
     if not found:
         why = "no two runs differ in the number of ranks only"
-        raise Unreadable(f"{args.paths[0]}: {why}, so that there is no scaling to draw")
+        raise Unreadable(f"{args.paths[0]}: cannot draw scaling: {why}")
     logs = [log for log in every if any(log.name in one.names for one in found)]
     caption = f"Speedup and efficiency by ranks, 95 % intervals; n = {len(logs)} runs."
     return scaling_figure(_few(found)), caption, logs

@@ -187,4 +187,4 @@ def test_a_bad_file_or_width_names_what_is_expected(flags, capsys):
     with pytest.raises(SystemExit):
         main(["export", "--figure", "cells", "logs", "--out", *flags.split()])
     err = capsys.readouterr().err
-    assert "neither in .pdf nor in .svg" in err or "2 to 20 inches: 3.3in, 84mm" in err
+    assert "neither in .pdf nor in .svg" in err or "2 to 20 inches, such as 3.3in or 84mm" in err
