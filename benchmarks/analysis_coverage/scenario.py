@@ -1,0 +1,79 @@
+"""A scenario: inputs of known truth for one command, drawn anew each time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Rng = np.random.Generator
+
+# A verdict "same" is right up to this difference of logs, the largest margin of any command.
+SAME = 0.02
+# Quantiles of a normal distribution for one two-sided test at 5 %.
+TWO_SIDED = 1.959964
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """The truth behind one row of a command's answer.
+
+    `value` is the true ratio of two arms, or the true figure of one run (a rate, a scale); None if
+    the row has no number. `of_these` is the ratio of these very runs, for a row that says that it
+    speaks of them alone. `planted` says that there is something to find: a difference, or a figure
+    that the data determine. `oracle` says whether the best test finds it in this draw. `same`
+    overrides whether the word "same" is right.
+    """
+
+    value: float | None = None
+    of_these: float | None = None
+    planted: bool = False
+    oracle: bool = False
+    same: bool | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the word "same" is right."""
+        if self.same is not None:
+            return self.same
+        return self.value is None or abs(float(np.log(self.value))) <= SAME
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One draw: the arguments of a command, and the truth behind each row of its answer.
+
+    Keys of `truths` are parts of the names of rows; the key "" fits every row. With `looks`, the
+    command is asked again after each of these functions has added to its input, and a false verdict
+    at any time counts.
+    """
+
+    argv: list[str]
+    truths: Mapping[str, Truth]
+    looks: tuple[Callable[[], None], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """Cases of one kind; `kind` chooses how the answer is read (`verdicts.READERS`).
+
+    `draws` are the cases of a full run. `note` tells what a reader of the table should know.
+    """
+
+    topic: str
+    name: str
+    kind: str
+    make: Callable[[Rng, Path], Case]
+    draws: int = 200
+    note: str = ""
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+
+def finds(observed: float, sd: float, *, comparisons: int = 1) -> bool:
+    """Return whether a test that knows the standard deviation `sd` finds a difference of logs."""
+    from scipy.special import ndtri
+
+    quantile = TWO_SIDED if comparisons == 1 else float(-ndtri(0.025 / comparisons))
+    return bool(abs(observed) > quantile * sd)
