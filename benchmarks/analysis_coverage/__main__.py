@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.analysis_coverage import rates, speedups
+from benchmarks.analysis_coverage import detectors, figures, losses, rates, speedups, studies
 from benchmarks.analysis_coverage.harness import Result, run_all
 from benchmarks.analysis_coverage.page import (
     line_of,
@@ -17,7 +17,7 @@ from benchmarks.analysis_coverage.page import (
 )
 from benchmarks.analysis_coverage.scenario import Scenario
 
-MODULES = (rates, speedups)
+MODULES = (rates, speedups, losses, studies, figures, detectors)
 PAGE = Path("docs/measurements/analysis-coverage.md")
 BEFORE = Path(__file__).with_name("before.jsonl")
 QUICK = 0.2
