@@ -5,21 +5,24 @@ python -m benchmarks.analysis_coverage [--quick] [--only TEXT] [--seed N] [--pag
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.analysis_coverage import detectors, figures, losses, rates, speedups, studies
-from benchmarks.analysis_coverage.harness import Result, run_all
-from benchmarks.analysis_coverage.page import (
-    line_of,
-    page,
-    read_results,
-    write_results,
+from benchmarks.analysis_coverage import (
+    archives,
+    detectors,
+    figures,
+    losses,
+    rates,
+    speedups,
+    studies,
 )
+from benchmarks.analysis_coverage.harness import Result, processes_agree, run_scenario
+from benchmarks.analysis_coverage.page import line_of, page, read_before
 from benchmarks.analysis_coverage.scenario import Scenario
 
 MODULES = (rates, speedups, losses, studies, figures, detectors)
 PAGE = Path("docs/measurements/analysis-coverage.md")
-BEFORE = Path(__file__).with_name("before.jsonl")
 QUICK = 0.2
 
 
@@ -28,49 +31,49 @@ def scenarios() -> list[Scenario]:
     return [scenario for module in MODULES for scenario in module.scenarios()]
 
 
-def main() -> int:
+def results(is_chosen: Callable[[str], bool], *, share: float, seed: int) -> Iterator[Result]:
+    """Yield the results of the scenarios that are chosen by topic and name."""
+    known = scenarios()
+    for one in known:
+        if is_chosen(f"{one.topic}: {one.name}"):
+            yield run_scenario(one, share=share, seed=seed)
+    if is_chosen("shipped archives"):
+        yield from archives.results()
+    if is_chosen("real processes"):
+        yield processes_agree(known, seed=seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scenarios; return 1 if one of them fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a fifth of the draws, in two minutes")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the draws")
     parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="scenarios with this in their name",
+        "--only", action="append", default=[], metavar="TEXT", help="those whose name has this"
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other draws")
-    parser.add_argument("--out", type=Path, help="write the results here, a JSON line each")
+    parser.add_argument("--out", type=Path, help="also write each result as a line of JSON")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
-    options = parser.parse_args()
-    chosen = [
-        one
-        for one in scenarios()
-        if not options.only or any(text in f"{one.topic}: {one.name}" for text in options.only)
-    ]
-    if not chosen:
-        parser.error(f"no scenario has {' or '.join(options.only)} in its name")
-    before = (
-        {(one.topic, one.scenario): one for one in read_results(BEFORE)} if BEFORE.exists() else {}
-    )
-
-    def told(result: Result) -> None:
-        known = before.get((result.topic, result.scenario))
-        print(f"{result.topic}: {line_of(result, known)}", flush=True)
+    options = parser.parse_args(arguments)
+    before, found = read_before(), []
+    share = QUICK if options.quick else 1.0
+    for result in results(
+        lambda name: not options.only or any(text in name for text in options.only),
+        share=share,
+        seed=options.seed,
+    ):
+        found.append(result)
+        print(f"{result.topic}: {line_of(result, before)}", flush=True)
         for example in result.tally.examples if result.tally.failures() else ():
             print(f"    {example}", file=sys.stderr)
-
-    share = QUICK if options.quick else 1.0
-    results = run_all(chosen, share=share, seed=options.seed, told=told)
     if options.out:
-        write_results(options.out, results)
+        options.out.write_text("".join(result.to_json() + "\n" for result in found))
     if options.page:
-        PAGE.write_text(page(results, before, seed=options.seed))
-    failed = [one for one in results if one.tally.failures()]
-    print(f"{len(failed)} of {len(results)} scenarios fail")
-    return 1 if failed else 0
+        PAGE.write_text(page(found, before, seed=options.seed))
+    failed = sum(bool(result.tally.failures()) for result in found)
+    print(f"{failed} of {len(found)} scenarios fail")
+    return 1 if failed or not found else 0
 
 
 if __name__ == "__main__":

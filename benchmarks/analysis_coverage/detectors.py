@@ -55,7 +55,7 @@ def case(name: str, process: Process, loss: Losses, planted: str | None = None) 
         truths = {f"|{planted}|": Truth(planted=True, oracle=True)} if planted else {}
         return Case(argv=["runs", "--detect", str(path)], truths=truths)
 
-    return Scenario(topic="detectors", name=name, kind="findings", make=make, draws=100)
+    return Scenario(topic="detectors", name=name, kind="findings", make=make, draws=60)
 
 
 def scenarios() -> list[Scenario]:
@@ -65,11 +65,14 @@ def scenarios() -> list[Scenario]:
         case("sound: white", white, sound_loss),
         case("sound: AR(.9)", of(p.autoregressive, N, rho=0.9), sound_loss),
         case("sound: AR(.9) of 5 %", of(p.autoregressive, N, rho=0.9, cv=0.05), sound_loss),
+        case("sound: AR(.95) of 10 %", of(p.autoregressive, N, rho=0.95, cv=0.1), sound_loss),
         case("sound: tails of t3", of(p.heavy_tails, N), sound_loss),
         case("sound: Pareto tail", of(p.pareto, N), sound_loss),
         case("sound: lognormal .3", of(p.lognormal, N, sigma=0.3), sound_loss),
         case("sound: cyclic rate, 40 records", of(p.cyclic, N, period=40.7), sound_loss),
         case("sound: cyclic rate, 12 records", of(p.cyclic, N, period=12.3), sound_loss),
+        case("sound: cyclic by 30 %", of(p.cyclic, N, period=60.3, by=0.3), sound_loss),
+        case("sound: tails of t2", of(p.heavy_tails, N, freedom=2.1, scale=0.05), sound_loss),
         case("sound: two speeds", of(p.two_speeds, N), sound_loss),
         case("sound: pauses each 10th", of(p.periodic_pauses, N, period=10), sound_loss),
         case(

@@ -70,7 +70,7 @@ def pair(
     *,
     form: str | None = None,
     identical: bool = False,
-    draws: int = 200,
+    draws: int = 120,
 ) -> Scenario:
     """Return the scenario of one run a side, as run folders or as logs of one form.
 
@@ -123,7 +123,7 @@ def cells(
     *,
     number: int = 2,
     effects: Mapping[int, Effect] | None = None,
-    draws: int = 80,
+    draws: int = 50,
 ) -> Scenario:
     """Return the scenario of a study of `number` cells over seeds; `effects` are those of cells."""
     told = effects or {}
@@ -180,7 +180,7 @@ def scenarios() -> list[Scenario]:
         pair("30 % worse, offset 2 %", Recipe(offset=0.02), level(1.3)),
     ]
     for form in ("DiT text, whole seconds", "JSON lines", "CSV", "TensorBoard"):
-        found.append(pair(f"equal, offset 1 %, {form}", Recipe(offset=0.01), form=form, draws=100))
+        found.append(pair(f"equal, offset 1 %, {form}", Recipe(offset=0.01), form=form, draws=60))
     found += [
         pair("20 % better, JSON lines", Recipe(offset=0.01), level(0.8), form="JSON lines"),
         pair("crossing, CSV", Recipe(), crossing(0.9, 1.1), form="CSV"),
@@ -188,7 +188,7 @@ def scenarios() -> list[Scenario]:
     found += [
         cells("equal, 3 seeds, offset 1 %", Recipe(offset=0.01), 3),
         cells("equal, 5 seeds, offset 2 %", Recipe(offset=0.02), 5),
-        cells("equal, 8 x 3, offset 1 %", Recipe(offset=0.01), 3, number=8, draws=40),
+        cells("equal, 8 x 3, offset 1 %", Recipe(offset=0.01), 3, number=8, draws=24),
         cells("crossing, 3 seeds", Recipe(), 3, effects={1: crossing(0.9, 1.1)}),
         cells("crossing, 5 seeds", Recipe(), 5, effects={1: crossing(0.9, 1.1)}),
         cells("10 % better, 3 seeds, offset 1 %", Recipe(offset=0.01), 3, effects={1: level(0.9)}),
@@ -199,7 +199,7 @@ def scenarios() -> list[Scenario]:
             3,
             number=4,
             effects={2: level(1.2)},
-            draws=60,
+            draws=40,
         ),
         cells("equal, 3 seeds, wandering", Recipe(offset=0.01, wander=0.01), 3),
         cells("equal, 1 seed, offset 2 %", Recipe(offset=0.02), 1),

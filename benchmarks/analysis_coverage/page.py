@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.analysis_coverage.harness import Result, Share, Tally
-from configs.disk import replace_file
 
 Key = tuple[str, str]
+# What failed in the inference before this one: topic, scenario, and the shares that missed a bar.
+BEFORE = Path(__file__).with_name("before.tsv")
 
 HEAD = """# How often the analysis is right
 
@@ -31,38 +32,34 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def read_results(path: Path) -> list[Result]:
-    """Return the results in a file of JSON lines."""
-    return [Result.from_json(line) for line in path.read_text().splitlines() if line.strip()]
+def read_before() -> dict[Key, str]:
+    """Return what failed before, by topic and scenario; "pass" if nothing did."""
+    rows = [line.split("\t") for line in BEFORE.read_text().splitlines()]
+    return {(topic, name): failed for topic, name, failed in rows}
 
 
-def write_results(path: Path, results: Sequence[Result]) -> None:
-    """Write a line of JSON per result."""
-    replace_file(path, "".join(result.to_json() + "\n" for result in results))
-
-
-def page(results: Sequence[Result], before: Mapping[Key, Result], *, seed: int) -> str:
+def page(results: Sequence[Result], before: Mapping[Key, str], *, seed: int) -> str:
     """Return the page of all results."""
     topics: dict[str, list[Result]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     minutes = sum(result.tally.seconds for result in results) / 60
-    older = f"; {_failed(list(before.values()))} of {len(before)} failed before" if before else ""
+    older = _failed_before(before, *topics)
     parts = [
         HEAD,
         f"{len(results)} scenarios, seed {seed}, {minutes:.0f} minutes of a processor: "
-        f"**{_failed(results)} fail**{older}.\n",
+        f"**{_failed(results)} fail** ({older} failed before).\n",
         _head(TOPIC_COLUMNS),
     ]
     parts += [_topic_line(topic, found, before) for topic, found in topics.items()]
     for topic, found in topics.items():
         parts += [f"\n## {topic[0].upper() + topic[1:]}\n", _head(COLUMNS)]
-        parts += [line_of(one, before.get((one.topic, one.scenario))) for one in found]
+        parts += [line_of(one, before) for one in found]
         parts += [f"\n{one.scenario}: {one.note}." for one in found if one.note]
     return "\n".join(parts) + "\n"
 
 
-def line_of(result: Result, before: Result | None) -> str:
+def line_of(result: Result, before: Mapping[Key, str]) -> str:
     """Return the row of a scenario."""
     tally = result.tally
     cells = [
@@ -74,17 +71,16 @@ def line_of(result: Result, before: Result | None) -> str:
         _percent(tally.false, brackets=True),
         _power(tally),
         f"**{', '.join(tally.failures())}**" if tally.failures() else "pass",
-        _before(before.tally) if before else "",
+        before.get((result.topic, result.scenario), ""),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def _topic_line(topic: str, found: Sequence[Result], before: Mapping[Key, Result]) -> str:
+def _topic_line(topic: str, found: Sequence[Result], before: Mapping[Key, str]) -> str:
     """Return the row of a topic: its scenarios pooled."""
     whole = Tally()
     for result in found:
         whole.add(result.tally)
-    older = [result for (name, _), result in before.items() if name == topic]
     cells = [
         topic,
         str(len(found)),
@@ -92,7 +88,7 @@ def _topic_line(topic: str, found: Sequence[Result], before: Mapping[Key, Result
         _percent(whole.false),
         _power(whole),
         str(_failed(found)),
-        str(_failed(older)) if older else "",
+        str(_failed_before(before, topic)),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -101,8 +97,12 @@ def _failed(results: Sequence[Result]) -> int:
     return sum(bool(result.tally.failures()) for result in results)
 
 
-def _before(tally: Tally) -> str:
-    """Return the shares of the older inference that missed a bar."""
+def _failed_before(before: Mapping[Key, str], *topics: str) -> int:
+    return sum(failed != "pass" for (topic, _), failed in before.items() if topic in topics)
+
+
+def failed_text(tally: Tally) -> str:
+    """Return the shares that missed a bar, or "pass": a line of `BEFORE`."""
     shares = {"coverage": tally.coverage, "false": tally.false, "power": tally.power}
     words = {"power": "found"}
     parts = [

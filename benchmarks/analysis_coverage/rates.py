@@ -37,7 +37,7 @@ def of_run(name: str, process: Process, **fields: object) -> Scenario:
         path = write_run(folder / "run", Run(seconds=found.values, **fields))  # type: ignore[arg-type]
         return Case(argv=["speed", str(path)], truths={"": truth_of(found)})
 
-    return Scenario(topic="rate of one run", name=name, kind="rate", make=make, draws=200)
+    return Scenario(topic="rate of one run", name=name, kind="rate", make=make, draws=120)
 
 
 def warmed_up(rng: Rng, n: int, *, head: int, times: float) -> Durations:
@@ -66,7 +66,7 @@ def of_log(form: str, name: str, process: Process, *, step_s: float = STEP_S) ->
         return Case(argv=["speed", str(path)], truths={"": truth_of(found, step_s=step_s)})
 
     return Scenario(
-        topic="rate of one log", name=f"{form}: {name}", kind="rate", make=make, draws=150
+        topic="rate of one log", name=f"{form}: {name}", kind="rate", make=make, draws=80
     )
 
 

@@ -29,7 +29,7 @@ def white(rng: Rng) -> Durations:
 
 def pair(
     name: str, a: Process, b: Process, *, ratio: float | None = None, scatter: float = 0.0,
-    batch: int = 64, draws: int = 200, note: str = "",
+    batch: int = 64, draws: int = 120, note: str = "",
 ) -> Scenario:  # fmt: skip
     """Return the scenario of one run a side; `ratio` is how much faster b's recipe is.
 
@@ -143,7 +143,7 @@ def rounds(
         truth = Truth(value=ratio, planted=differs, oracle=differs and finds(observed, sd))
         return Case(argv=["speed", *paths], truths={"": truth})
 
-    return Scenario(topic="turns on one node", name=name, kind="speed", make=make, draws=120)
+    return Scenario(topic="turns on one node", name=name, kind="speed", make=make, draws=80)
 
 
 def logs(
@@ -176,7 +176,7 @@ def logs(
         )
         return Case(argv=["speed", *paths], truths={"": truth})
 
-    return Scenario(topic="speedup of logs", name=name, kind="speed", make=make, draws=120)
+    return Scenario(topic="speedup of logs", name=name, kind="speed", make=make, draws=80)
 
 
 def scenarios() -> list[Scenario]:

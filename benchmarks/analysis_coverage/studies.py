@@ -18,7 +18,7 @@ Scatter = Callable[[Rng, int, int], Floats]
 
 
 def independent(sd: float, *, base: float = 1.0) -> Scatter:
-    """Return independent logs [cells, repeats]; those of the first cell are `base` times as wide."""
+    """Return independent logs [cells, repeats], in the first cell `base` times as wide."""
 
     def draw(rng: Rng, cells: int, repeats: int) -> Floats:
         logs = sd * rng.standard_normal((cells, repeats))
@@ -120,7 +120,7 @@ def decided(
     *,
     ratio: float = 1.0,
     nodes: float = 0.0,
-    draws: int = 50,
+    draws: int = 40,
     note: str = "",
 ) -> Scenario:
     """Return the scenario of a study with `stop: decided`, looked at after each repeat from 3 on.
@@ -165,7 +165,7 @@ def decided(
 
 
 def ablation(
-    name: str, sd: float, *, repeats: int = 1, effect: float = 1.0, draws: int = 60
+    name: str, sd: float, *, repeats: int = 1, effect: float = 1.0, draws: int = 50
 ) -> Scenario:
     """Return the scenario of 4 x 2 x 2 cells that scatter by `sd`; checkpointing has an effect."""
 
@@ -205,13 +205,13 @@ def ablation(
 def scenarios() -> list[Scenario]:
     """Return all scenarios of studies."""
     found = [
-        cells("equal, 8 x 3, scatter 1 %", (8, 3), independent(0.01), 0.01, draws=80),
-        cells("equal, 8 x 3, scatter 3 %", (8, 3), independent(0.03), 0.03, draws=80),
+        cells("equal, 8 x 3, scatter 1 %", (8, 3), independent(0.01), 0.01, draws=50),
+        cells("equal, 8 x 3, scatter 3 %", (8, 3), independent(0.03), 0.03, draws=50),
         cells("equal, 8 x 5, scatter 1 %", (8, 5), independent(0.01), 0.01),
         cells("equal, 8 x 3, runs of t3", (8, 3), tailed(0.02), 0.02),
         cells("equal, 4 x 3, the first noisier", (4, 3), independent(0.003, base=10), 0.03),
         cells("equal, 4 x 3, machine drifts", (4, 3), shared_drift(0.03, 0.005), 0.005),
-        cells("equal, 4 x 1, scatter 1 %", (4, 1), independent(0.01), 0.01, draws=80),
+        cells("equal, 4 x 1, scatter 1 %", (4, 1), independent(0.01), 0.01, draws=50),
         cells("equal, 4 x 3, a node each", (4, 3), independent(0.003), 0.003, nodes=0.02),
         cells(
             "one of 8 1.2x, 3 repeats, scatter 1 %",
@@ -236,8 +236,7 @@ def scenarios() -> list[Scenario]:
         decided("equal, 2 x 6, machine drifts", (2, 6), shared_drift(0.05, 0.005), 0.005),
         decided(
             "equal, 2 x 6, repeats AR(.5) by cell", (2, 6), own_drift(0.01, 0.5), 0.01,
-            note="six repeats do not show their autocorrelation: the scatter of a cell is too small "
-            "by a factor that only more nodes or turns could reveal",
+            note="six repeats do not show their autocorrelation; only turns or other nodes would",
         ),
         decided("equal, 2 x 6, each cell on a node", (2, 6), independent(0.003), 0.003, nodes=0.02),
         decided("equal, 2 x 6, base 10x noisier", (2, 6), independent(0.003, base=10), 0.03),
@@ -246,7 +245,7 @@ def scenarios() -> list[Scenario]:
     found += [
         ablation("no effect, 4 x 2 x 2, scatter 1 %", 0.01),
         ablation("no effect, 4 x 2 x 2, scatter 5 %", 0.05),
-        ablation("no effect, 4 x 2 x 2 x 3 seeds", 0.02, repeats=3, draws=30),
+        ablation("no effect, 4 x 2 x 2 x 3 seeds", 0.02, repeats=3, draws=24),
         ablation("one factor 1.05x, scatter 1 %", 0.01, effect=1.05),
         ablation("one factor 1.1x, scatter 2 %", 0.02, effect=1.1),
     ]

@@ -8,6 +8,8 @@ import contextlib
 import io
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +79,13 @@ def ask(argv: list[str]) -> Answer:
         except SystemExit as end:  # of argparse
             code = end.code if isinstance(end.code, int) else 2
     return answer(out.getvalue(), code, remarks.getvalue())
+
+
+def ask_process(argv: list[str]) -> Answer:
+    """Run an analysis command in a process of its own and return its answer in JSON."""
+    command = [sys.executable, "-m", "analysis", *argv, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer(done.stdout, done.returncode, done.stderr)
 
 
 def answer(output: str, code: int, remarks: str) -> Answer:
@@ -235,7 +244,8 @@ def _figure(name: str) -> Callable[[Any], Iterator[Judgement]]:
     def read(payload: Any) -> Iterator[Judgement]:
         rows = [payload] if isinstance(payload, dict) and name in payload else _rows(payload)
         for row in rows[:1]:
-            low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+            low = row.get(f"{name}_low", row.get("low"))
+            high = row.get(f"{name}_high", row.get("high"))
             is_given = row.get(name) is not None and low is not None
             yield Judgement(
                 name=name,
