@@ -15,7 +15,7 @@ from benchmarks.analysis_coverage.scenario import (
     Rng,
     Scenario,
     Truth,
-    finds,
+    compared,
 )
 
 OTHER = ("optimizer.lr=0.0002",)
@@ -58,8 +58,7 @@ def fid(
         paths = one_after_another(folder, runs)
         observed = float(np.log(ratio) + logs[1].mean() - logs[0].mean())
         variance = sum((s**2 + 0.01**2) / k for k, s in zip(counts, scatter, strict=True))
-        oracle = ratio != 1 and finds(observed, variance**0.5)
-        truth = Truth(value=ratio, planted=ratio != 1, oracle=oracle)
+        truth = compared(ratio, observed=observed, sd=variance**0.5)
         argv = ["cells", "--fid", *map(str, paths.values())]
         return Case(argv=argv, truths={"": truth})
 
@@ -109,8 +108,7 @@ def target(
         logs = np.log(times)
         true = _seconds_to_goal(1.0, 1.0) / _seconds_to_goal(1.0, faster)
         sd = float(logs.std(axis=1, ddof=1).max()) * (2 / seeds) ** 0.5 if seeds > 1 else np.inf
-        oracle = faster != 1 and finds(float(logs[0].mean() - logs[1].mean()), sd)
-        truth = Truth(value=true, planted=faster != 1, oracle=oracle)
+        truth = compared(true, observed=float(logs[0].mean() - logs[1].mean()), sd=sd)
         goal = f"{'validation_loss' if evaluated else 'loss'}<={GOAL}"
         argv = ["target", "--target", goal, *map(str, paths.values())]
         return Case(argv=argv, truths={"": truth})

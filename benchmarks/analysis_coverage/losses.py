@@ -1,7 +1,7 @@
 """Losses of runs and of cells: equal recipes that look unlike, and unlike ones that look equal."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.analysis_coverage import processes
 from benchmarks.analysis_coverage.folders import Run, one_after_another, write_study
 from benchmarks.analysis_coverage.foreign import Printed, write_log
-from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, Truth, finds
+from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, compared
 
 N, EVERY = 200, 10
 LAST = N // 10
@@ -87,12 +87,11 @@ def pair(
         these = float((levels[1] - levels[0])[-LAST:].mean())
         value = float(told(np.array([0.999]))[0])
         differs = value != 1
-        truth = Truth(
-            value=value,
-            of_these=float(np.exp(these)),
-            planted=differs or identical,
-            oracle=identical or (differs and finds(these, 2**0.5 * recipe.sd)),
+        truth = compared(
+            value, observed=these, sd=2**0.5 * recipe.sd, of_these=float(np.exp(these))
         )
+        if identical:
+            truth = replace(truth, planted=True, oracle=True)
         seconds = [processes.white(rng, N).values for _ in losses]
         if form:
             paths = [
@@ -153,8 +152,9 @@ def cells(
             value = float(told.get(cell, level(1.0))(np.array([0.999]))[0])
             observed = float((means[cell] - means[0]).mean())
             sd = recipe.sd * (2 / seeds) ** 0.5
-            oracle = value != 1 and finds(observed, sd, comparisons=number - 1)
-            truths[f"|{100 + cell}|"] = Truth(value=value, planted=value != 1, oracle=oracle)
+            truths[f"|{100 + cell}|"] = compared(
+                value, observed=observed, sd=sd, comparisons=number - 1
+            )
         return Case(argv=["cells", str(path)], truths=truths)
 
     return Scenario(topic="loss of cells", name=name, kind="cells loss", make=make, draws=draws)

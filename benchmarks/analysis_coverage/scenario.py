@@ -1,19 +1,23 @@
 """A scenario: inputs of known truth for one command, drawn anew each time."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
 
 # A verdict "same" is right up to this difference of logs, the largest margin of any command.
 SAME = 0.02
-# Quantiles of a normal distribution for one two-sided test at 5 %.
-TWO_SIDED = 1.959964
+# Logs of ratios up to this are no difference.
+EQUAL = 1e-9
+LEVEL = 0.05
+TWO_SIDED = float(-ndtri(LEVEL / 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +42,7 @@ class Truth:
         """Whether the word "same" is right."""
         if self.same is not None:
             return self.same
-        return self.value is None or abs(float(np.log(self.value))) <= SAME
+        return self.value is None or abs(math.log(self.value)) <= SAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +72,17 @@ class Scenario:
     make: Callable[[Rng, Path], Case]
     draws: int = 200
     note: str = ""
-    tags: frozenset[str] = field(default_factory=frozenset)
 
 
-def finds(observed: float, sd: float, *, comparisons: int = 1) -> bool:
-    """Return whether a test that knows the standard deviation `sd` finds a difference of logs."""
-    from scipy.special import ndtri
+def compared(
+    value: float, *, observed: float, sd: float, comparisons: int = 1, of_these: float | None = None
+) -> Truth:
+    """Return the truth of a row that compares two arms whose true ratio is `value`.
 
-    quantile = TWO_SIDED if comparisons == 1 else float(-ndtri(0.025 / comparisons))
-    return bool(abs(observed) > quantile * sd)
+    The best test knows the deviation `sd` of the `observed` log ratio; among several comparisons it
+    is Bonferroni's.
+    """
+    planted = abs(math.log(value)) > EQUAL
+    quantile = float(-ndtri(LEVEL / 2 / comparisons))
+    is_found = planted and abs(observed) > quantile * sd
+    return Truth(value=value, of_these=of_these, planted=planted, oracle=is_found)

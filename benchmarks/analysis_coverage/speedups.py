@@ -1,5 +1,6 @@
 """Speedups of runs, arms and logs, with scatter between runs, nodes and rounds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from benchmarks.analysis_coverage.folders import (
 )
 from benchmarks.analysis_coverage.foreign import FORMS, Printed, write_log
 from benchmarks.analysis_coverage.processes import Durations, Process, of
-from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, Truth, finds
+from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, Truth, compared
 
 N = 60
 # A key that affects the clock and not the loss: what the arms differ in.
@@ -51,10 +52,9 @@ def pair(
         these = true * factor[0] / factor[1]
         observed = float(np.log(these) + sd * rng.standard_normal())
         whole = float(np.hypot(sd, 2**0.5 * scatter))
-        differs = abs(np.log(true)) > 1e-9
-        truth = Truth(
-            value=true, of_these=these, planted=differs, oracle=differs and finds(observed, whole)
-        )
+        truth = compared(true, observed=observed, sd=whole, of_these=these)
+        if first.lasting or second.lasting:  # silence is right, too
+            truth = replace(truth, planted=False, oracle=False)
         return Case(argv=["speed", str(paths["a"]), str(paths["b"])], truths={"": truth})
 
     return Scenario(
@@ -65,7 +65,7 @@ def pair(
 def arms(
     name: str, counts: tuple[int, int], scatter: tuple[float, float], *, ratio: float = 1.0,
     nodes: float | None = None, tails: bool = False, topic: str = "speedup of arms",
-    shared: bool = False, draws: int = 120, note: str = "",
+    shared: bool = False, draws: int = 80, note: str = "",
 ) -> Scenario:  # fmt: skip
     """Return the scenario of two arms of repeats whose runs scatter by `scatter` each.
 
@@ -99,12 +99,7 @@ def arms(
         variance = sum(s**2 / k for k, s in zip(counts, scatter, strict=True))
         observed = float(np.log(ratio) + drawn[0].mean() - drawn[1].mean())
         sd = (variance + 2 * (nodes or 0.0) ** 2) ** 0.5
-        differs = ratio != 1
-        truth = Truth(
-            value=None if shared else ratio,
-            planted=differs,
-            oracle=differs and finds(observed, sd),
-        )
+        truth = Truth() if shared else compared(ratio, observed=observed, sd=sd)
         order = sorted(paths)
         argv = ["speed", "--arms", *(str(paths[one]) for one in order)]
         return Case(argv=argv, truths={"": truth})
@@ -139,8 +134,7 @@ def rounds(
             paths.append(str(write_run(folder / label, run)))
         observed = float(np.log(ratio) + (own[0] - own[1]).mean())
         sd = float(np.hypot(scatter, 0.02 / per_turn**0.5)) * (2 / number) ** 0.5
-        differs = ratio != 1
-        truth = Truth(value=ratio, planted=differs, oracle=differs and finds(observed, sd))
+        truth = compared(ratio, observed=observed, sd=sd)
         return Case(argv=["speed", *paths], truths={"": truth})
 
     return Scenario(topic="turns on one node", name=name, kind="speed", make=make, draws=80)
@@ -169,11 +163,8 @@ def logs(
         sd = 0.01 * (2 / n) ** 0.5
         these = ratio * factor[0] / factor[1]
         whole = float(np.hypot(sd, 2**0.5 * scatter))
-        differs = ratio != 1
         observed = float(np.log(these)) + sd * rng.standard_normal()
-        truth = Truth(
-            value=ratio, of_these=these, planted=differs, oracle=differs and finds(observed, whole)
-        )
+        truth = compared(ratio, observed=observed, sd=whole, of_these=these)
         return Case(argv=["speed", *paths], truths={"": truth})
 
     return Scenario(topic="speedup of logs", name=name, kind="speed", make=make, draws=80)
