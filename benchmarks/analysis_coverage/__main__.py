@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.analysis_coverage import (
     archives,
     detectors,
+    drawn,
     figures,
     losses,
     rates,
@@ -26,14 +27,15 @@ PAGE = Path("docs/measurements/analysis-coverage.md")
 QUICK = 0.2
 
 
-def scenarios() -> list[Scenario]:
+def scenarios(seed: int = 0) -> list[Scenario]:
     """Return all scenarios, in the order of the page."""
-    return [scenario for module in MODULES for scenario in module.scenarios()]
+    fixed = [scenario for module in MODULES for scenario in module.scenarios()]
+    return fixed + drawn.scenarios(seed)
 
 
 def results(is_chosen: Callable[[str], bool], *, share: float, seed: int) -> Iterator[Result]:
     """Yield the results of the scenarios that are chosen by topic and name."""
-    known = scenarios()
+    known = scenarios(seed)
     for one in known:
         if is_chosen(f"{one.topic}: {one.name}"):
             yield run_scenario(one, share=share, seed=seed)
@@ -52,7 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", action="append", default=[], metavar="TEXT", help="those whose name has this"
     )
-    parser.add_argument("--seed", type=int, default=0, help="another seed makes other draws")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="another seed makes other draws, and other parameters of the last scenarios",
+    )
     parser.add_argument("--out", type=Path, help="also write each result as a line of JSON")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
     options = parser.parse_args(arguments)
