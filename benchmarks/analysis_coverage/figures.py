@@ -1,5 +1,6 @@
 """Quality of samples, time to a target, the critical batch and the gradient noise scale."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from benchmarks.analysis_coverage.scenario import (
 
 OTHER = ("optimizer.lr=0.0002",)
 BLOCKS = 20
+# The interval of a critical batch or of a noise scale tells nothing beyond a factor of two.
+WIDEST = math.log(2)
 # The loss that runs have to reach: half way through 1,000 steps.
 GOAL = 0.36
 FACTS = {
@@ -145,7 +148,7 @@ def critical_batch(
                 )
         paths = one_after_another(folder, runs)
         determined = exponent == 1
-        truth = Truth(value=critical, planted=determined, oracle=determined)
+        truth = Truth(value=critical, planted=determined, oracle=determined, widest=WIDEST)
         argv = ["target", "--critical-batch", "--target", "validation_loss<=0.5"]
         return Case(argv=[*argv, *map(str, paths.values())], truths={"": truth})
 
@@ -184,7 +187,7 @@ def noise_scale(
         pairs = count * (count - 1)
         own = 4 * ratio / batch / size / count + 2 * (ratio / batch) ** 2 / size / pairs
         determined = TWO_SIDED * (own / n) ** 0.5 < 0.5
-        truth = Truth(value=ratio, planted=determined, oracle=determined)
+        truth = Truth(value=ratio, planted=determined, oracle=determined, widest=WIDEST)
         return Case(argv=["noise", str(path), "--stages", "1"], truths={"": truth})
 
     return Scenario(topic="gradient noise scale", name=name, kind="noise", make=make, draws=100)

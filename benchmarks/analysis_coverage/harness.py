@@ -236,8 +236,12 @@ def is_wrong(one: Judgement, truth: Truth | None) -> bool:
 
 def is_found(one: Judgement, truth: Truth) -> bool:
     """Return whether a row says what was planted: a difference of the right sign, or a figure."""
-    if one.word in (GIVEN, FOUND):
+    if one.word == FOUND:
         return True
+    if one.word == GIVEN:
+        assert one.low is not None
+        assert one.high is not None
+        return one.low > 0 and math.log(one.high / one.low) / 2 <= truth.widest
     if one.word == "same":
         return truth.is_same
     return one.word in CLAIMS and not is_wrong(one, truth)

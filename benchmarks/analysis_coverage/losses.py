@@ -153,7 +153,11 @@ def cells(
             observed = float((means[cell] - means[0]).mean())
             sd = recipe.sd * (2 / seeds) ** 0.5
             truths[f"|{100 + cell}|"] = compared(
-                value, observed=observed, sd=sd, comparisons=number - 1
+                value,
+                observed=observed,
+                sd=sd,
+                comparisons=number - 1,
+                of_these=float(np.exp(observed)) if seeds == 1 else None,
             )
         return Case(argv=["cells", str(path)], truths=truths)
 

@@ -28,7 +28,8 @@ class Truth:
     the row has no number. `of_these` is the ratio of these very runs, for a row that says that it
     speaks of them alone. `planted` says that there is something to find: a difference, or a figure
     that the data determine. `oracle` says whether the best test finds it in this draw. `same`
-    overrides whether the word "same" is right.
+    overrides whether the word "same" is right. A figure whose interval reaches further than
+    `widest` (in logs, to either side) tells nothing.
     """
 
     value: float | None = None
@@ -36,6 +37,7 @@ class Truth:
     planted: bool = False
     oracle: bool = False
     same: bool | None = None
+    widest: float = math.inf
 
     @property
     def is_same(self) -> bool:

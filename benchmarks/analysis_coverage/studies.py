@@ -102,7 +102,11 @@ class Planted:
             ratio = self.ratios.get(cell, 1.0)
             observed = float(np.log(ratio) + self.logs[0].mean() - self.logs[cell].mean())
             found[key.format(cell)] = compared(
-                ratio, observed=observed, sd=spread, comparisons=cells - 1
+                ratio,
+                observed=observed,
+                sd=spread,
+                comparisons=cells - 1,
+                of_these=float(np.exp(observed)) if repeats == 1 else None,
             )
         return found
 
