@@ -197,7 +197,7 @@ def _count_rows(tally: Tally, case: Case, found: Sequence[Judgement]) -> None:
         value = truth.of_these if one.is_of_these and truth.of_these else truth.value
         if one.low is not None and one.high is not None and value is not None:
             tally.given += 1
-            tally.covered += one.low <= value <= one.high
+            tally.covered += bool(one.low <= value <= one.high)
         _count_power(tally, truth, is_found(one, truth))
     for truth in missing:
         tally.rows += 1
@@ -208,8 +208,8 @@ def _count_rows(tally: Tally, case: Case, found: Sequence[Judgement]) -> None:
 def _count_power(tally: Tally, truth: Truth, found: bool) -> None:
     if truth.planted:
         tally.planted += 1
-        tally.found += found
-        tally.oracle += truth.oracle
+        tally.found += bool(found)
+        tally.oracle += bool(truth.oracle)
 
 
 def _truth(one: Judgement, case: Case) -> Truth | None:
