@@ -226,7 +226,8 @@ def is_wrong(one: Judgement, truth: Truth | None) -> bool:
         return False
     if one.word == "same":
         return not truth.is_same
-    value = truth.of_these if one.word == "different" and one.is_of_these else truth.value
+    is_of_these = one.word == "different" and one.is_of_these and not truth.strict
+    value = truth.of_these if is_of_these else truth.value
     log = 0.0 if value is None else math.log(value)
     if abs(log) < 1e-9:
         return True

@@ -70,12 +70,14 @@ def pair(
     *,
     form: str | None = None,
     identical: bool = False,
+    named: bool = False,
     draws: int = 120,
 ) -> Scenario:
     """Return the scenario of one run a side, as run folders or as logs of one form.
 
     Without an effect the recipes are equal and the seeds differ. With `identical` it is one run
-    twice, but for rounding: that must be called the same.
+    twice, but for rounding: that must be called the same. With `named` another learning rate, which
+    has no effect, tells equal recipes apart.
     """
     told = effect or level(1.0)
 
@@ -90,6 +92,7 @@ def pair(
         truth = compared(
             value, observed=these, sd=2**0.5 * recipe.sd, of_these=float(np.exp(these))
         )
+        truth = replace(truth, strict=True)
         if identical:
             truth = replace(truth, planted=True, oracle=True)
         seconds = [processes.white(rng, N).values for _ in losses]
@@ -104,7 +107,7 @@ def pair(
                     seconds=seconds[side],
                     loss=losses[side],
                     seed=0 if identical else side,
-                    overrides=OTHER if side and differs else (),
+                    overrides=OTHER if side and (differs or named) else (),
                 )
                 for side, label in enumerate("ab")
             }
@@ -170,6 +173,11 @@ def scenarios() -> list[Scenario]:
         pair("equal, no offsets", Recipe()),
         pair("one run twice, but for rounding", Recipe(), identical=True),
         *(pair(f"equal, seeds offset by {s:.0%}", Recipe(offset=s)) for s in (0.01, 0.02, 0.03)),
+        *(
+            pair(f"another rate without effect, offset {s:.0%}", Recipe(offset=s), named=True)
+            for s in (0.0, 0.01, 0.02, 0.03)
+        ),
+        pair("another rate without effect, EMA of .98", Recipe(decay=0.98, noise=0.1), named=True),
         pair("equal, wandering by 1 %", Recipe(wander=0.01)),
         pair("equal, wandering by 2 %, offset 1 %", Recipe(wander=0.02, offset=0.01)),
         pair("equal, noise AR(.5)", Recipe(rho=0.5)),

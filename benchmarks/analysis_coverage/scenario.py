@@ -29,7 +29,8 @@ class Truth:
     speaks of them alone. `planted` says that there is something to find: a difference, or a figure
     that the data determine. `oracle` says whether the best test finds it in this draw. `same`
     overrides whether the word "same" is right. A figure whose interval reaches further than
-    `widest` (in logs, to either side) tells nothing.
+    `widest` (in logs, to either side) tells nothing. With `strict` also a row that speaks of these
+    runs must not call them different if their recipes are equal: two seeds always differ.
     """
 
     value: float | None = None
@@ -38,6 +39,7 @@ class Truth:
     oracle: bool = False
     same: bool | None = None
     widest: float = math.inf
+    strict: bool = False
 
     @property
     def is_same(self) -> bool:
