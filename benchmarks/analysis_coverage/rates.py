@@ -15,7 +15,7 @@ from benchmarks.analysis_coverage.scenario import TWO_SIDED, Case, Floats, Rng, 
 # not tell how many they are.
 USEFUL, TIMES = 0.03, 50
 # An interval of the command that reaches further tells as little as none.
-WIDEST = 0.06
+WIDEST = 0.15
 EVERY = 10
 
 
