@@ -39,7 +39,7 @@ VIEWS = {
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
     "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
 }
-_IN_FILES = ("archive", "export", "figure")
+_IN_FILES = ("archive", "export", "figure", "formats")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from analysis.measure.differences import differences
+from analysis.measure.differences import causes, differences
 from analysis.read.machine import placement
 from analysis.read.run_log import RunLog
 
@@ -59,3 +59,20 @@ def group_alike(items: Sequence[Item], are_alike: Callable[[Item, Item], bool]) 
             groups.append(group := [])
         group.append(item)
     return groups
+
+
+def attributed(a: RunLog, b: RunLog, *, of: Literal["clock", "loss"]) -> str:
+    """Return a phrase that attributes a ratio of the speed or the loss of two runs."""
+    if a.config is None or b.config is None:
+        return "configs unknown: the ratio cannot be attributed"
+    found = [item for item in causes(differences(a, b), of=of) if item.name != "seed"]
+    is_apart = bool(nodes_of(a) and nodes_of(b)) and not nodes_of(a) & nodes_of(b)
+    if of == "clock" and is_apart:
+        names = ", ".join(["nodes", *(item.name for item in found)])
+        return f"nodes differ, too ({names}): not the effect of any one of them"
+    if not found:
+        return f"nothing known to affect the {of} differs"
+    if len(found) == 1:
+        return f"the effect of {found[0]}"
+    names = ", ".join(item.name for item in found)
+    return f"{len(found)} things differ ({names}): not the effect of any one of them"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.stats.contrast import ALLOWED, HOLDS_ONE, Quantity, Verdict
+from analysis.stats.contrast import ALLOWED, Quantity
+from analysis.stats.judge import HOLDS_ONE, Judgement
 from configs.terminal import printable
 
 # Of a ratio, after the point.
@@ -13,7 +14,7 @@ _REPLICATES = {"round": "rounds", "repeat": "runs a side", "seed": "seeds a side
 
 
 def verdict_fields(
-    found: Verdict | None, quantity: Quantity, *, base: str, arm: str, prefix: str = ""
+    found: Judgement | None, quantity: Quantity, *, base: str, arm: str, prefix: str = ""
 ) -> dict[str, Any]:
     """Return the fields of a judgement, all None for a row that has none, such as a baseline."""
     if found is None:
@@ -38,7 +39,7 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> lis
     return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}verdict")]
 
 
-def sentence(found: Verdict, quantity: Quantity, *, base: str, arm: str) -> str:
+def sentence(found: Judgement, quantity: Quantity, *, base: str, arm: str) -> str:
     """Return one sentence on an arm against the base, with what it rests on in brackets."""
     if found.word == "not compared":
         return f"{arm} is not compared with {base}: {found.why}"
@@ -64,7 +65,7 @@ def sentence(found: Verdict, quantity: Quantity, *, base: str, arm: str) -> str:
     return f"{arm} has {times} the {quantity.name} of {base}, {ends} {basis}"
 
 
-def _basis(found: Verdict) -> str:
+def _basis(found: Judgement) -> str:
     """Return what a verdict rests on: `3 seeds a side`, `these two runs, paired by step`."""
     if found.unit == "step":
         basis = "these two runs, paired by step"

@@ -89,6 +89,14 @@ def test_only_launch_slurm_imports_submitit() -> None:
             assert not any(is_below(name, "submitit") for name in imported(path)), path
 
 
+def test_only_analysis_stats_takes_quantiles() -> None:
+    for path in modules("analysis"):
+        if Path("analysis/stats") not in path.parents:
+            assert not any(
+                is_below(name, "scipy.special", "scipy.stats") for name in imported(path)
+            ), path
+
+
 def first_word(call: ast.Call) -> object:
     """The first argument of a call, or the first element of a list that stands there."""
     if not call.args:

@@ -3,10 +3,10 @@
 import argparse
 
 from analysis.commands import share
-from analysis.measure.compare import arms_of, comparison_rows, differences_of
 from analysis.measure.loss import MARGIN
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
+from analysis.study.compare import arms_of, comparison_rows, differences_of
 from analysis.table import put, put_more, remark
 from analysis.verdict import ratio_text
 from configs.errors import Unreadable

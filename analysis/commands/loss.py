@@ -3,9 +3,15 @@
 import argparse
 
 from analysis.commands import plot_file, share, writing
-from analysis.measure.loss import MARGIN, Compared, exact_differences
+from analysis.measure.loss import (
+    MARGIN,
+    Compared,
+    display_row,
+    exact_differences,
+    factor_remarks,
+    loss_rows,
+)
 from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
-from analysis.measure.loss_table import display_row, factor_remarks, loss_rows
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.table import put, remark

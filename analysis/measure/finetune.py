@@ -10,8 +10,8 @@ from analysis.measure.speed import SPEED, Arm, attribution, group_arms, judged_s
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Verdict
 from analysis.stats.intervals import Estimate
+from analysis.stats.judge import Judgement
 from analysis.stats.summary import mean_of
 from analysis.study.cells import peak_memory_gb
 from analysis.table import interval_text
@@ -105,7 +105,7 @@ def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     return found
 
 
-def _speedup_row(steps: int, base: Arm, arm: Arm, found: Verdict | None) -> dict[str, Any]:
+def _speedup_row(steps: int, base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
     return {
         "steps": steps,
         "base": f"{device(base.runs[0].log)}: {base.name}",

@@ -1,7 +1,7 @@
 """Contrasts of the loss of arms: the same within a margin, better, worse or undetermined."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,17 +11,11 @@ from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
 from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import (
-    Contrast,
-    Quantity,
-    Replicate,
-    Verdict,
-    contrast,
-    judge,
-    refused,
-)
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
+from analysis.stats.judge import Judgement, judge
 from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
+from analysis.verdict import ratio_text, verdict_fields
 from configs.errors import Unreadable
 
 # The loss of a run is the mean over this share of it: a single record is noisy.
@@ -61,7 +55,7 @@ class Compared:
         )
 
 
-def judged_losses(arms: Sequence[Sequence[RunLog]], compared: Compared) -> list[Verdict | None]:
+def judged_losses(arms: Sequence[Sequence[RunLog]], compared: Compared) -> list[Judgement | None]:
     """Return the verdict on each arm, which are runs, against the first; it has none itself."""
     found = [loss_contrast(arms[0], arm, compared) for arm in arms[1:]]
     return [None, *judge((found, compared.quantity))[0]]
@@ -256,3 +250,40 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
         "largest_relative": float(relative.max()) if len(unlike) else 0.0,
         "exact": "different" if len(unlike) else "identical",
     }
+
+
+def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]]:
+    """Return a row per run but the first, with the verdict on it against the first."""
+    judged = judged_losses([[log] for log in logs], compared)
+    first = logs[0]
+    return [
+        {
+            "a": first.name,
+            "b": log.name,
+            "loss_a": final_loss(first, of=compared.of),
+            "loss_b": final_loss(log, of=compared.of),
+            **verdict_fields(found, compared.quantity, base=first.name, arm=log.name),
+        }
+        for log, found in zip(logs[1:], judged[1:], strict=True)
+    ]
+
+
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for people."""
+    ratio = ratio_text(row["ratio"], row["low"], row["high"])
+    return {name: row[name] for name in ("a", "b", "loss_a", "loss_b")} | {
+        "ratio": ratio, "loss verdict": row["word"],
+    }  # fmt: skip
+
+
+def factor_remarks(logs: Sequence[RunLog], compared: Compared) -> list[str]:
+    """Return a sentence on each run whose loss is a whole multiple of the first one's."""
+    found = []
+    for log in logs[1:]:
+        try:
+            curves = [loss_curve(one, by=compared.by, of=compared.of) for one in (logs[0], log)]
+        except Unreadable:
+            continue
+        if factor := whole_factor(*curves):
+            found.append(factor_remark(logs[0], log, factor))
+    return found

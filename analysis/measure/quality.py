@@ -9,16 +9,9 @@ import numpy as np
 
 from analysis.observations import group_alike, is_repeat, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import (
-    Contrast,
-    Quantity,
-    Replicate,
-    contrast,
-    judge,
-    one_sample,
-    refused,
-)
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
 from analysis.stats.intervals import Floats, blocks_mean, estimate_fields, seeds_needed
+from analysis.stats.judge import judge
 from analysis.verdict import verdict_fields
 
 # The margin of equivalent distances.

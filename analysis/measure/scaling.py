@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import curve_fit
-from scipy.special import stdtrit
 
 from analysis.measure.differences import signature
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import SPEED, Arm, MeasuredRate, measure_rate, speed_contrast
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import judge
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.judge import judge
+from analysis.stats.summary import Mean
 from analysis.verdict import verdict_fields
 
 # Keys and facts that may differ between the points of one curve.
@@ -142,8 +142,11 @@ def fit_serial(share: Floats, time: Floats) -> Estimate:
 
     best, covariance = curve_fit(model, share, np.log(time), p0=[0.05], bounds=(0, 1))
     value, freedom = float(best[0]), len(share) - 1
-    half = float(stdtrit(freedom, 0.975) * np.sqrt(covariance[0, 0]))
-    return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
+    error = float(np.sqrt(covariance[0, 0]))
+    found = Mean(value=value, error=error, freedom=float(freedom)).estimate()
+    assert found.low is not None
+    assert found.high is not None
+    return Estimate(value=value, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def curve_dict(curve: ScalingCurve) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,20 +10,19 @@ from numpy.typing import NDArray
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
-from analysis.observations import group_alike, is_repeat, nodes_of, overlap, seed_of
+from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.contrast import (
     FEWEST,
     Contrast,
     Quantity,
     Replicate,
-    Verdict,
     contrast,
-    judge,
     one_sample,
     refused,
 )
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement, judge
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
 from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
 
@@ -185,7 +183,7 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     return [Arm(runs=tuple(group)) for group in groups]
 
 
-def judged_speeds(arms: Sequence[Arm]) -> list[Verdict | None]:
+def judged_speeds(arms: Sequence[Arm]) -> list[Judgement | None]:
     """Return the verdict on each arm against the first, which has none itself."""
     common = scatter_of_cells(arms)
     found = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
@@ -311,23 +309,6 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
 def attribution(base: Arm, arm: Arm) -> str:
     """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
     return attributed(base.runs[0].log, arm.runs[0].log, of="clock")
-
-
-def attributed(a: RunLog, b: RunLog, *, of: Literal["clock", "loss"]) -> str:
-    """Return a phrase that attributes a ratio of the speed or the loss of two runs."""
-    if a.config is None or b.config is None:
-        return "configs unknown: the ratio cannot be attributed"
-    found = [item for item in causes(differences(a, b), of=of) if item.name != "seed"]
-    is_apart = bool(nodes_of(a) and nodes_of(b)) and not nodes_of(a) & nodes_of(b)
-    if of == "clock" and is_apart:
-        names = ", ".join(["nodes", *(item.name for item in found)])
-        return f"nodes differ, too ({names}): not the effect of any one of them"
-    if not found:
-        return f"nothing known to affect the {of} differs"
-    if len(found) == 1:
-        return f"the effect of {found[0]}"
-    names = ", ".join(item.name for item in found)
-    return f"{len(found)} things differ ({names}): not the effect of any one of them"
 
 
 def arm_in_words(base: Arm, arm: Arm) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
 from analysis.measure.speed import SPEED, Arm, judged_speeds, pooled_rate
-from analysis.stats.contrast import Verdict
 from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.judge import Judgement
 from analysis.table import interval_text, percent_text
 from analysis.verdict import ratio_text, verdict_fields
 
@@ -20,7 +20,7 @@ def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
     return [_speed_row(compared[0], *pair) for pair in zip(compared, judged, strict=True)]
 
 
-def _speed_row(base: Arm, arm: Arm, found: Verdict | None) -> dict[str, Any]:
+def _speed_row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
     row = {
         "run": arm.name,
         "clock": arm.runs[0].clock,

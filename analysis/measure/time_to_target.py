@@ -14,8 +14,9 @@ from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
 from analysis.observations import group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, judge, refused
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.judge import judge
 from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.records import starts

@@ -13,8 +13,8 @@ from analysis.gradient_noise.table import by_step, noise_by_stage, noise_remarks
 from analysis.measure import finetune, speed_table
 from analysis.measure import loss as losses
 from analysis.measure.differences import yaml_text
+from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
-from analysis.measure.loss_table import factor_remarks
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Floats
 from analysis.stats.sequential import CommonVariance
 from analysis.stats.summary import Mean
 
@@ -23,10 +23,6 @@ Word = Literal[
 Unit = Literal["round", "repeat", "seed", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
-LEVEL = 0.05
-HOLDS_ONE = "the interval holds 1"
-ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"
-BY_CHANCE = "one of so many comparisons may differ as much by chance"
 NODES_DIFFER = "nodes differ"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
@@ -89,20 +85,6 @@ class Contrast:
     of_one_recipe: bool = False
     why: str | None = None
     further: tuple[Mean, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The judgement of one contrast among `comparisons` of a table."""
-
-    word: Word
-    ratio: Estimate | None
-    unit: Unit
-    n: int
-    comparisons: int
-    is_claim: bool
-    why: str | None
     remarks: tuple[str, ...] = ()
 
 
@@ -231,7 +213,7 @@ def of_cells(found: Contrast, quantity: Quantity) -> Contrast:
     """
     if found.unit not in ("step", "run") or found.mean is None or found.mean.error is None:
         return found
-    if found.further and all(_is_within(m, quantity.margin) for m in (found.mean, *found.further)):
+    if found.further and all(is_within(m, quantity.margin) for m in (found.mean, *found.further)):
         return found
     remark = f"one run each, {ALLOWED} {RUN_SCATTER:.0%} each"
     widened = _allowing(found.mean, RUN_SCATTER)
@@ -289,85 +271,8 @@ def one_sample(logs: Floats) -> Mean:
     return Mean(value=float(logs.mean()), error=error, freedom=len(logs) - 1.0)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the adjusted p-values of all comparisons of a table (Holm 1979)."""
-    adjusted, worst = [0.0] * len(p_values), 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        worst = max(worst, min(1.0, (len(p_values) - place) * p_values[index]))
-        adjusted[index] = worst
-    return adjusted
-
-
-def judge(*tables: tuple[Sequence[Contrast], Quantity]) -> list[list[Verdict]]:
-    """Return the verdicts of contrasts of some quantities, as one list for each.
-
-    All of them together are wrong with a probability of `LEVEL` (Holm).
-    """
-    tested = [one.mean for found, _ in tables for one in found if one.mean and is_tested(one)]
-    adjusted = iter(holm([mean.p_value() for mean in tested]))
-    return [
-        [
-            _judged(
-                one,
-                quantity,
-                adjusted=next(adjusted) if is_tested(one) else 1.0,
-                comparisons=len(tested),
-            )
-            for one in found
-        ]
-        for found, quantity in tables
-    ]
-
-
-def is_tested(one: Contrast) -> bool:
-    """Whether a contrast has an interval, and is not of equal numbers."""
-    if one.mean is None or one.mean.error is None:
-        return False
-    return one.mean.error > 0 or one.mean.value != 0
-
-
-def _judged(one: Contrast, quantity: Quantity, *, adjusted: float, comparisons: int) -> Verdict:
-    word, why = _word(one, quantity, adjusted)
-    return Verdict(
-        word=word,
-        ratio=one.mean.estimate().map(math.exp) if one.mean else None,
-        unit=one.unit,
-        n=one.n,
-        comparisons=comparisons,
-        is_claim=one.is_claim,
-        why=why,
-        remarks=one.remarks,
-    )
-
-
-def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str | None]:
-    if one.is_refused:
-        return "not compared", one.why
-    if one.mean is None or one.mean.error is None:
-        return "undetermined", one.why or "too few records for an interval"
-    agrees = all(_is_within(mean, quantity.margin) for mean in (one.mean, *one.further))
-    if agrees and (one.is_claim or one.further):
-        return "same", None
-    if adjusted >= LEVEL:
-        return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)
-    if one.is_claim:
-        return quantity.word(one.mean.value), None
-    if one.of_one_recipe:
-        return "undetermined", ONE_RECIPE
-    allowed = 1.96 * 2**0.5 * quantity.seed_scatter
-    ends = one.mean.estimate()
-    assert ends.low is not None
-    assert ends.high is not None
-    if max(ends.low, -ends.high) <= max(allowed, math.log1p(quantity.margin) if allowed else 0.0):
-        return "undetermined", "two seeds of one recipe may differ by as much"
-    return "different", None
-
-
-def _holds_one(mean: Mean) -> bool:
-    return mean.p_value() >= LEVEL
-
-
-def _is_within(mean: Mean, margin: float) -> bool:
+def is_within(mean: Mean, margin: float) -> bool:
+    """Whether the interval of a log ratio is within a margin of 1."""
     ends = mean.estimate()
     return (
         ends.low is not None

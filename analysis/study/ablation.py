@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats.contrast import Contrast, Verdict, judge, one_sample, refused
+from analysis.stats.contrast import Contrast, one_sample, refused
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement, judge
 from analysis.stats.summary import SIGMA_OF_MAD, Mean
 from analysis.study.cells import METRICS, CellRuns, Levels, StudyRuns
 from analysis.verdict import verdict_fields
@@ -219,7 +220,7 @@ def effect_rows(
     return [_effect_row(*pair) for pair in effects], [_interaction_row(*pair) for pair in rest]
 
 
-def _effect_row(effect: Effect, verdict: Verdict) -> dict[str, Any]:
+def _effect_row(effect: Effect, verdict: Judgement) -> dict[str, Any]:
     """Return one row with changes in percent; absent values are None."""
     base, arm = (f"{effect.factor} {level}" for level in (effect.before, effect.after))
     return {
@@ -238,7 +239,7 @@ def _effect_row(effect: Effect, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _interaction_row(found: Interaction, verdict: Verdict) -> dict[str, Any]:
+def _interaction_row(found: Interaction, verdict: Judgement) -> dict[str, Any]:
     base, arm = (f"{found.factor} {found.change} at {found.by} {level}" for level in found.levels)
     return {
         "metric": found.metric,

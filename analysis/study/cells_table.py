@@ -20,7 +20,8 @@ from analysis.measure.speed import (
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import judge, of_cells, one_sample
+from analysis.stats.contrast import of_cells, one_sample
+from analysis.stats.judge import judge
 from analysis.study.cells import factors_of, peak_memory_gb
 from analysis.table import interval_text, percent_text
 from analysis.verdict import FIELDS, ratio_text, verdict_fields

@@ -12,8 +12,9 @@ from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.speed import SPEED, Arm, measure_rates, speed_contrast, why_not_comparable
 from analysis.observations import nodes_of, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Quantity, Verdict, Word
+from analysis.stats.contrast import Quantity, Word
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, repeats_needed, side
 from analysis.verdict import ratio_text, verdict_fields
 from configs.schema.study import FEWEST_REPEATS
@@ -209,7 +210,7 @@ def _standing(
 def standing_row(found: Standing, *, base: str) -> dict[str, Any]:
     """Return one row of the table; unknown values are None."""
     quantity = SPEED if found.quantity == "rate" else Compared().quantity
-    verdict = Verdict(
+    verdict = Judgement(
         word=found.word,
         ratio=found.ratio,
         unit="round" if found.quantity == "rate" else "seed",

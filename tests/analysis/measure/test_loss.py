@@ -10,7 +10,8 @@ from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_to_target import group_runs, parse_target
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, judge
+from analysis.stats.contrast import Contrast
+from analysis.stats.judge import judge
 from configs.errors import Unreadable
 from tests.analysis.foreign_logs import log_of
 

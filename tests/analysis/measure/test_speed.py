@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.speed import SPEED, Arm, measure_rate, speed_contrast
-from analysis.stats.contrast import judge
+from analysis.stats.judge import judge
 from analysis.verdict import ratio_text
 from tests.analysis.foreign_logs import log_of
 

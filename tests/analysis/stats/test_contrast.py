@@ -5,15 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from analysis.stats.contrast import (
-    Contrast,
-    Quantity,
-    Replicate,
-    contrast,
-    holm,
-    judge,
-    refused,
-)
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.judge import holm, judge
 from analysis.stats.summary import Mean
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)

@@ -6,10 +6,12 @@ from typing import Any
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.measure.quality import FID, quality_contrast, quality_of
-from analysis.measure.speed import SPEED, Arm, attributed, group_arms, measure_rates, speed_contrast
+from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, speed_contrast
 from analysis.measure.speed_table import difference_rows
+from analysis.observations import attributed
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, judge
+from analysis.stats.contrast import Contrast, Quantity
+from analysis.stats.judge import judge
 from analysis.verdict import verdict_fields
 
 
