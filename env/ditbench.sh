@@ -22,7 +22,8 @@ while it runs
   rerun     resubmit failed runs
 afterwards
   runs      one row per run; --finetune: by device and steps
-  speed     steady rates and speedups, with intervals
+  compare   speed, loss and quality of two runs or arms: one verdict each
+  speed     rates and speedups, with intervals
   loss      is the loss the same?
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
