@@ -30,6 +30,7 @@ SETTINGS = {
     "data.resolutions": "sizes", "train.precision": "", "flux.quantise": "base",
     "images_in_set": "images", "seed": "seed",
 }  # fmt: skip
+_FOR_PROGRAMS = ("high", "word", "unit", "n", "comparisons", "why")
 # Seconds before the first image of an inference run, and of that image.
 _STARTUP = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
 
@@ -155,7 +156,9 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         elif name.endswith("_gain"):
             half = row[f"{name}_95"]
             found[name] = None if None in (value, half) else f"{value:.4g} ± {half:.2g}"
-        elif name != "high" and not name.endswith("_gain_95"):
+        elif name == "verdict":
+            found[name] = row["word"]
+        elif name not in _FOR_PROGRAMS and not name.endswith("_gain_95"):
             found[name] = value
     return found
 

@@ -81,8 +81,8 @@ def test_a_speedup_is_of_devices_at_equal_steps_alone(grid_of_runs: list[str]) -
     for row in rows:
         assert row["base"].startswith(A100)
         assert row["against"].startswith(A40)
-        assert row["low"] < 0.56 < row["high"]
-        assert row["verdict"] == "slower, within-run only"
+        assert row["ratio"] == pytest.approx(0.56, rel=0.01)
+        assert row["word"] == "different"
         assert "gpu" in row["of"]
 
 
@@ -94,7 +94,7 @@ def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
         for n, rate in enumerate(repeats)
     ]
     (row,) = speedup_rows(read_logs(list(map(str, folders))))
-    assert row["verdict"] == "slower"
+    assert row["word"] == "slower"
     assert row["base"].endswith("(+2 alike)")
     assert row["low"] < 0.56 < row["high"]
 
@@ -105,7 +105,7 @@ def test_the_command_prints_the_tables(
     assert main(["runs", "--finetune", *grid_of_runs]) == 0
     runs, speedups = capsys.readouterr().out.strip().split("\n\n")
     assert runs.count("NVIDIA") == 4
-    assert speedups.count("slower,") == 2
+    assert speedups.count("different") == 2
     assert main(["runs", "--finetune", *grid_of_runs, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
 
@@ -200,7 +200,7 @@ def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> 
     (row,) = image_rows(read_logs([str(drawn(tmp_path / "infer"))]))
     assert row["image_s"] == pytest.approx(34.2)
     assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
-    assert row["low"] < 34.2 < row["high"]
+    assert row["low"] <= row["image_s"] <= row["high"]
 
 
 def append(folder: Path, *records: dict[str, Any]) -> None:
