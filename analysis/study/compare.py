@@ -6,12 +6,20 @@ from typing import Any
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.measure.quality import FID, quality_contrast, quality_of
-from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, speed_contrast
+from analysis.measure.speed import (
+    SPEED,
+    Arm,
+    group_arms,
+    measure_rates,
+    scatter_of_cells,
+    speed_contrast,
+)
 from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity
 from analysis.stats.judge import judge
+from analysis.stats.sequential import CommonVariance
 from analysis.verdict import verdict_fields
 
 
@@ -29,7 +37,12 @@ def comparison_rows(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict
     arms have them.
     """
     base, *others = arms
-    pairs = [(arm, *one) for arm in others for one in _contrasts(base, arm, by=by, margin=margin)]
+    common = scatter_of_cells(arms)
+    pairs = [
+        (arm, *one)
+        for arm in others
+        for one in _contrasts(base, arm, common=common, by=by, margin=margin)
+    ]
     judged = judge(*(([contrast], quantity) for _, quantity, contrast in pairs))
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
@@ -39,9 +52,11 @@ def comparison_rows(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict
     ]
 
 
-def _contrasts(base: Arm, arm: Arm, *, by: str, margin: float) -> list[tuple[Quantity, Contrast]]:
+def _contrasts(
+    base: Arm, arm: Arm, *, common: CommonVariance, by: str, margin: float
+) -> list[tuple[Quantity, Contrast]]:
     logs = [[run.log for run in one.runs] for one in (base, arm)]
-    found = [(SPEED, speed_contrast(base, arm))]
+    found = [(SPEED, speed_contrast(base, arm, common=common))]
     if any((log.config or {}).get("kind") in NO_TRAINING for side in logs for log in side):
         return found
     names = ["loss"]

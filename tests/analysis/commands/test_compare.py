@@ -44,7 +44,7 @@ def test_repeats_are_pooled_into_arms_and_support_a_claim(compare):
     rows, _, text = compare(**slow, **fast)
     assert rows["b0 (+2 alike)", "speed"]["word"] == "faster"
     assert rows["b0 (+2 alike)", "loss"]["unit"] == "seed"
-    assert "(3 seeds a side, 2 comparisons)" in text
+    assert "(3 seeds a side)" in text
 
 
 def test_repeats_alone_are_compared_as_single_runs(compare):
